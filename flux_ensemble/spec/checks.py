@@ -1,0 +1,120 @@
+"""Checks that are about the document as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_ensemble.spec.documents import Document
+from flux_ensemble.spec.duration import parse_duration
+from flux_ensemble.spec.functions import SourceError, defined_names
+from flux_ensemble.spec.model import DEFAULT_STATISTICS, SCALE_ACTIONS, Spec, Statistic
+from flux_ensemble.spec.problems import DocumentError, Path, Problem, Problems, shown
+from flux_ensemble.spec.schema import IDENTIFIER, matches
+
+#: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
+SCALE_HEARTBEAT = 60.0
+
+#: Largest integer among the arguments of a statistic, such as the size of a window.
+MAX_ARGUMENT = 1_000_000
+
+#: First part of a metric's path that is no statistic.
+_COUNT = "count"
+
+
+def check_member(spec: Spec, elastic: bool, file: str | None = None) -> None:
+    """Check that a member can do what the rules ask for.
+
+    Args:
+        spec: the ensemble.
+        elastic: the member can change its size.
+        file: the document's file as the user knows it.
+
+    Raises:
+        DocumentError: it cannot; one problem for each rule.
+    """
+    if elastic:
+        return
+    problems = [
+        Problem(
+            None,
+            f"rules[{index}].action",
+            f"{rule.action.name!r} needs a member that can change its size, "
+            f"and this one has a fixed size",
+        )
+        for index, rule in enumerate(spec.rules)
+        if rule.action.name in SCALE_ACTIONS
+    ]
+    if problems:
+        raise DocumentError(problems, file)
+
+
+def check_source(source: str, document: Document, problems: Problems) -> None:
+    """Check that the Python source in `custom:` parses."""
+    at: Path = ("custom",)
+    try:
+        defined_names(source)
+    except SourceError as error:
+        first = document.block_line(at)
+        if error.line is None or first is not None:
+            line = None if first is None or error.line is None else first + error.line - 1
+            problems.add(at, str(error), line)
+        else:
+            problems.add(at, f"{error} (line {error.line} of the source)")
+
+
+def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems) -> float:
+    """Seconds between heartbeats, 0 for none."""
+    heartbeat = 0.0
+    try:
+        heartbeat = parse_duration(logging.get("heartbeat", 0))
+    except ValueError as error:
+        problems.add(("logging", "heartbeat"), str(error))
+    scales = any(
+        rule is not None and rule.get("action", {}).get("name") in SCALE_ACTIONS for rule in rules
+    )
+    return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
+
+
+def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
+    """The statistics of every stream: those of SPEC, and those under `metrics:`."""
+    found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
+    for index, entry in enumerate(entries):
+        at: Path = ("metrics", index)
+        given = {"statistic": entry} if isinstance(entry, str) else entry
+        if given is None or "statistic" not in given:
+            continue
+        arguments = dict(given)
+        kind = arguments.pop("statistic")
+        name = arguments.pop("name", kind)
+        if not matches(IDENTIFIER, name):
+            problems.add(
+                at,
+                f"expected a statistic's name (letters, digits and '_', not a digit first), "
+                f"not {shown(name)}",
+            )
+        elif name in found or name == _COUNT:
+            problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
+        found.setdefault(
+            name, Statistic(name, _river_class(kind, arguments, problems, at), arguments)
+        )
+    return tuple(found.values())
+
+
+def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
+    """The name of River's class, or `kind` where there is a problem with it."""
+    for key, value in arguments.items():
+        # River's windows are in Rust, which ends the process on a size it cannot have.
+        least = 1 if key == "window_size" else -MAX_ARGUMENT
+        if type(value) is int and not least <= value <= MAX_ARGUMENT:
+            message = f"expected an integer >= {least} and <= {MAX_ARGUMENT}, not {value}"
+            problems.add((*at, key), message)
+    if problems.blames(at):
+        return kind
+    # Late, because river takes 0.4 s to import and most documents do not need it.
+    from flux_ensemble.engine.metrics import check_statistic
+
+    try:
+        return check_statistic(kind, arguments)
+    except ValueError as error:
+        problems.add(at, str(error))
+        return kind

@@ -1,0 +1,286 @@
+"""Canonical jobspecs V1 (RFC 25): made from a job set, and checked where a document gives one.
+
+`build` makes the jobspec of one job and gives the same resources and tasks as
+`flux.job.JobspecV1.from_command`, without Flux.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from flux_ensemble.spec.documents import MAX_BYTES, read_yaml
+from flux_ensemble.spec.form import check_form
+from flux_ensemble.spec.model import TAG_KEY, JobSet
+from flux_ensemble.spec.problems import DocumentError, Path, Problems, listed, shown
+
+# What is left alone comes first: mustache templates of Flux, variables of the shell.
+_PLACEHOLDER = re.compile(
+    r"\{\{[A-Za-z_][\w-]*\}\}|\$\{[A-Za-z_][\w-]*\}|\{(?P<name>[A-Za-z_][\w-]*)\}", re.ASCII
+)
+
+#: Values of `output` and `error` that mean the KVS, where they go without a file too.
+_NO_FILE = frozenset({"none", "kvs"})
+
+#: Resources that Flux allocates; of the first three there is at least one.
+RESOURCE_TYPES = ("node", "slot", "core", "gpu")
+
+
+def build(
+    jobset: JobSet,
+    params: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    cwd: str,
+    tag: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The jobspec of one job.
+
+    Args:
+        jobset: what the job is one of.
+        params: the job's parameters, whose values replace `{name}`.
+        environment: the environment to which the job set adds its own.
+        cwd: what a relative working directory is relative to.
+        tag: which job it is; goes to `attributes.user.ensemble`.
+
+    Returns:
+        A canonical jobspec. It shares parts with the arguments and with other jobspecs
+        of the same job set: it is for reading.
+    """
+    fill = _filler(params)
+    if jobset.jobspec is None:
+        command = [fill(word) for word in jobset.command]
+        resources, tasks = shape(
+            command, jobset.nodes, jobset.tasks, jobset.cores, jobset.gpus, jobset.exclusive
+        )
+        attributes: dict[str, Any] = {}
+    else:
+        resources = jobset.jobspec["resources"]
+        tasks = [
+            {**task, "command": [fill(word) for word in task["command"]]}
+            for task in jobset.jobspec["tasks"]
+        ]
+        attributes = jobset.jobspec.get("attributes", {})
+    system = {"cwd": cwd, "environment": environment, **attributes.get("system", {})}
+    system["duration"] = jobset.duration
+    system["job"] = {**system.get("job", {}), "name": jobset.name}
+    if jobset.workdir is not None:
+        system["cwd"] = os.path.join(cwd, fill(jobset.workdir))
+    if jobset.environment:
+        added = {name: fill(value) for name, value in jobset.environment.items()}
+        system["environment"] = {**system["environment"], **added}
+    if jobset.queue is not None:
+        system["queue"] = jobset.queue
+    if jobset.bank is not None:
+        system["bank"] = jobset.bank
+    files = {
+        stream: {"type": "file", "path": fill(path)}
+        for stream, path in (("stdout", jobset.output), ("stderr", jobset.error))
+        if path is not None and path not in _NO_FILE
+    }
+    if files:
+        system = _merged(system, {"shell": {"options": {"output": files}}})
+    attributes = {**attributes, "system": system}
+    if jobset.attributes:
+        attributes = _merged(attributes, jobset.attributes)
+    attributes["user"] = {**attributes.get("user", {}), TAG_KEY: dict(tag)}
+    return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
+
+
+def shape(
+    command: Sequence[str], nodes: int | None, tasks: int, cores: int, gpus: int, exclusive: bool
+) -> tuple[list[Any], list[Any]]:
+    """The `resources` and `tasks` of a jobspec, as Flux makes them.
+
+    Args:
+        command: the words of the command.
+        nodes: how many nodes; None leaves it to the scheduler.
+        tasks: how many tasks, no fewer than nodes.
+        cores: cores per task.
+        gpus: GPUs per task.
+        exclusive: the nodes are for this job alone.
+    """
+    per_task = [{"type": "core", "count": cores}]
+    if gpus:
+        per_task.append({"type": "gpu", "count": gpus})
+    slots = tasks if nodes is None else -(-tasks // nodes)
+    resource: dict[str, Any] = {"type": "slot", "count": slots, "with": per_task, "label": "task"}
+    count = {"per_slot": 1}
+    if nodes is not None:
+        resource = {"type": "node", "count": nodes, "with": [resource]}
+        if exclusive:
+            resource["exclusive"] = True
+        if tasks % nodes:
+            count = {"total": tasks}
+    return [resource], [{"command": list(command), "slot": "task", "count": count}]
+
+
+def _filler(params: Mapping[str, Any]) -> Callable[[str], str]:
+    """What replaces each `{name}` of a parameter in a text by its value."""
+    if not params:
+        return str
+    values = {name: as_text(value) for name, value in params.items()}
+
+    def replaced(match: re.Match[str]) -> str:
+        return values.get(match["name"], match[0])
+
+    return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
+
+
+def as_text(value: Any) -> str:
+    """A scalar as a command line has it: true and false as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def split_command(command: str) -> list[str]:
+    """Split a command as a shell would.
+
+    Raises:
+        ValueError: it has bad quotes, or no word.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"bad quotes in {shown(command)}: {str(error).lower()}") from None
+    if not words:
+        raise ValueError("expected a command of at least one word")
+    return words
+
+
+def read_environment(
+    value: Any,
+    problems: Problems,
+    at: Path,
+    written: Callable[[Path], str | None] = lambda path: None,
+) -> dict[str, str]:
+    """The environment variables of a mapping, whose values may be numbers and booleans.
+
+    Args:
+        value: the mapping.
+        problems: what is wrong is added to these.
+        at: the path of the mapping.
+        written: gives a number or boolean as it is written in the document.
+    """
+    if not isinstance(value, dict):
+        problems.add(at, f"expected a mapping, not {shown(value)}")
+        return {}
+    found = {}
+    for name, one in value.items():
+        here = (*at, name)
+        if not name or "=" in name:
+            problems.add(here, f"expected the name of an environment variable, not {shown(name)}")
+        elif not isinstance(one, (str, int, float)):
+            problems.add(here, f"expected text, a number, true or false, not {shown(one)}")
+        else:
+            found[name] = written(here) or as_text(one)
+    return found
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with what `over` has, mappings merged key by key."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def read_file(name: str, directory: str, problems: Problems, at: Path) -> dict[str, Any] | None:
+    """Read the jobspec, of whatever kind, in a YAML or JSON file.
+
+    Args:
+        name: the file, relative to `directory`.
+        problems: why it cannot be read is added to these.
+        at: the path, in the document, that names the file.
+    """
+    path = FilePath(directory, name)
+    try:
+        # Opening a pipe or a terminal would wait for whoever writes to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
+            return None
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.add(at, f"cannot read {name!r}: {reason}")
+        return None
+    try:
+        document, found = read_yaml(text, name)
+    except DocumentError as error:
+        problems.add(at, str(error))
+        return None
+    for problem in found.listed():
+        problems.add(at, str(DocumentError([problem], name)))
+    if not isinstance(document.value, dict):
+        problems.add(at, f"expected a jobspec in {name!r}, not {shown(document.value)}")
+        return None
+    return document.value
+
+
+def check_v1(value: Any, problems: Problems, at: Path) -> dict[str, Any] | None:
+    """Check a canonical jobspec V1; None if it has problems.
+
+    Args:
+        value: the jobspec, plain data.
+        problems: what is wrong is added to these.
+        at: the path of the jobspec.
+    """
+    if check_form("jobspec", value, problems, at) is None or problems.blames(at):
+        return None
+    labels: list[str] = []
+    _check_resources(value["resources"], labels, problems, (*at, "resources"))
+    slot = value["tasks"][0]["slot"]
+    if not problems.blames(at) and slot not in labels:
+        problems.add(
+            (*at, "tasks", 0, "slot"), f"no slot labeled {slot!r} (slots: {listed(labels)})"
+        )
+    return None if problems.blames(at) else value
+
+
+def _check_resources(resources: Any, labels: list[str], problems: Problems, at: Path) -> None:
+    for index, resource in enumerate(resources):
+        here = (*at, index)
+        if check_form("resource", resource, problems, here) is None or problems.blames(here):
+            continue
+        kind = resource["type"]
+        if kind not in RESOURCE_TYPES:
+            problems.add(
+                (*here, "type"),
+                f"expected a type of resource, not {kind!r} (one of: {listed(RESOURCE_TYPES)})",
+            )
+        if resource["count"] < 1 and kind != "gpu":
+            problems.add(
+                (*here, "count"), f"expected an integer >= 1, not {shown(resource['count'])}"
+            )
+        if kind == "slot":
+            if "label" not in resource:
+                problems.add(here, "the key 'label' is missing")
+            labels.append(resource.get("label", ""))
+        _check_resources(resource.get("with", ()), labels, problems, (*here, "with"))
+
+
+def size(jobspec: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields `nodes`, `tasks`, `cores` and `gpus` of a job set with a checked jobspec."""
+    found = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
+    slots = 1
+    level = [(resource, 1) for resource in jobspec["resources"]]
+    while level:
+        resource, around = level.pop()
+        kind, count = resource["type"], resource["count"]
+        if kind in ("core", "gpu"):
+            found[f"{kind}s"] = count
+        elif kind == "node":
+            found["nodes"] = around * count
+        else:
+            slots = around * count
+        level += [(below, around * count) for below in resource.get("with", ())]
+    count = jobspec["tasks"][0]["count"]
+    found["tasks"] = count.get("total", slots * count.get("per_slot", 1))
+    return found

@@ -1,0 +1,150 @@
+"""An ensemble document → its `Spec`, or everything that is wrong with it.
+
+    text ──documents──► plain values with lines ──schema──► form ──groups, rules, checks──► Spec
+
+Each stage adds to one collection of problems and goes on with what it can use, so that a
+user sees all of them at once. Only YAML that does not parse ends it early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from flux_ensemble.spec.checks import check_source, read_heartbeat, read_statistics
+from flux_ensemble.spec.documents import Document, read_yaml
+from flux_ensemble.spec.form import check_form
+from flux_ensemble.spec.functions import Functions
+from flux_ensemble.spec.groups import GroupReader
+from flux_ensemble.spec.model import Limits, Spec
+from flux_ensemble.spec.plain import check_plain
+from flux_ensemble.spec.problems import DocumentError, Problem, Problems, shown
+from flux_ensemble.spec.rules import Context, read_rules, rule_id
+from flux_ensemble.spec.schema import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
+
+__all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
+
+
+def load_text(
+    text: str, *, name: str | None = None, file: str | None = None, directory: str = "."
+) -> Spec:
+    """Read and check a document.
+
+    Args:
+        text: the document, YAML or JSON.
+        name: the ensemble's name; without it, the document's own or the file's stem.
+        file: the document's file as the user knows it, for errors and the name.
+        directory: what relative paths in the document are relative to.
+
+    Raises:
+        DocumentError: the document has problems; all of them.
+    """
+    document, problems = read_yaml(text, file)
+    return _load(document, problems, name, file, directory)
+
+
+def load_mapping(
+    mapping: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    file: str | None = None,
+    directory: str = ".",
+) -> Spec:
+    """Check a document that was read already, such as one that came as JSON.
+
+    Args:
+        mapping: the document, plain data.
+        name: the ensemble's name; without it, the document's own or the file's stem.
+        file: the document's file as the user knows it, for errors and the name.
+        directory: what relative paths in the document are relative to.
+
+    Raises:
+        DocumentError: the document has problems; all of them.
+    """
+    document = Document(mapping)
+    return _load(document, Problems(), name, file, directory)
+
+
+def _load(
+    document: Document, problems: Problems, name: str | None, file: str | None, directory: str
+) -> Spec:
+    wrong = check_plain(document.value, problems)
+    value = check_form("document", document.value, problems, wrong=wrong)
+    if value is None:
+        raise DocumentError(problems.listed(), file)
+    spec = _read(value, document, problems, name, file, directory)
+    if problems:
+        raise DocumentError(problems.listed(), file)
+    return spec
+
+
+def _read(
+    value: dict[str, Any],
+    document: Document,
+    problems: Problems,
+    name: str | None,
+    file: str | None,
+    directory: str,
+) -> Spec:
+    entries, rules = value.get("jobs", []), value.get("rules", [])
+    blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
+    if not entries and not rules and not blamed:
+        problems.add((), "expected job groups in 'jobs', or rules in 'rules'")
+    custom, plugins = value.get("custom"), tuple(value.get("plugins", ()))
+    if custom is not None:
+        check_source(custom, document, problems)
+    statistics = read_statistics(value.get("metrics", []), problems)
+    heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
+    seed = value.get("seed", 0)
+    groups = GroupReader(document, problems, directory=directory, seed=seed).read(entries)
+    context = Context(
+        groups=groups,
+        names=_names(document.value),
+        statistics=[one.name for one in statistics],
+        rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
+        # One that is wrong has its own problem.
+        heartbeat=heartbeat > 0 or problems.blames(("logging",)),
+        functions=Functions(custom, plugins),
+    )
+    limits = value.get("limits", {})
+    return Spec(
+        name=_name(value, problems, name, file),
+        groups=groups,
+        rules=read_rules(rules, context, problems),
+        statistics=statistics,
+        limits=Limits(**{key.replace("-", "_"): most for key, most in limits.items()}),
+        finish=value.get("finish", "idle"),
+        heartbeat=heartbeat,
+        debug=value.get("logging", {}).get("debug", False),
+        custom=custom,
+        plugins=plugins,
+        seed=seed,
+        directory=directory,
+    )
+
+
+def _names(document: Any) -> set[str]:
+    """The names of all job groups, those with problems too."""
+    entries = document.get("jobs")
+    names = [
+        entry.get("name")
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict)
+    ]
+    return {name for name in names if isinstance(name, str)}
+
+
+def _name(value: dict[str, Any], problems: Problems, given: str | None, file: str | None) -> str:
+    """The ensemble's name: the one that was given, the document's, or the file's stem."""
+    name = given if given is not None else value.get("name")
+    if name is None and file:
+        name = PurePath(file).stem
+    if name is None and problems.blames(("name",)):
+        return ""
+    if name is None:
+        problems.add((), "the ensemble has no name; write 'name:' in the document")
+    elif not matches(ENSEMBLE_NAME, name):
+        hint = "" if given is not None else ", which is the file's; write 'name:' in the document"
+        problems.add(("name",), f"expected {ENSEMBLE_NAME_RULE}, not {shown(name)}{hint}")
+    return name or ""

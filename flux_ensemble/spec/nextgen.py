@@ -1,0 +1,215 @@
+"""JobSpec NextGen (https://compspec.github.io/jobspec) → canonical jobspecs V1.
+
+The `jobspec` package reads the document: its schema, its named resources, and how it
+flattens them. Each task becomes one job set, as the package's Flux back end makes one
+`flux submit` of it: `node`, `core` and `gpu` of its resources are the nodes, the tasks
+and the GPUs per task, and nodes without cores are the job's alone. What the back end
+needs a batch job or a plugin for is refused. `requires` is for choosing a cluster, and
+this is one already.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from flux_ensemble.spec.duration import parse_duration
+from flux_ensemble.spec.form import explain, unknown_key
+from flux_ensemble.spec.jobspec import read_environment, shape, split_command
+from flux_ensemble.spec.problems import Path, Problems, hint, listed, shortened, shown
+
+#: What each key asks for that a job set cannot give.
+_REFUSED = {
+    "group": "a reference to a group of tasks (a batch job)",
+    "steps": "a task of steps",
+    "depends_on": "a dependency between tasks",
+    "local": "a task that is not a job",
+}
+_SUPPORTED = "(supported: tasks with a command, and their resources and attributes)"
+_RESOURCES = ("node", "slot", "core", "gpu")
+#: First line of a command that is a script -> who runs it.
+_INTERPRETERS = {f"#!/bin/{name}": name for name in ("bash", "sh", "python")}
+
+
+class Task(NamedTuple):
+    """A task as a job set: `jobspec` has resources and tasks, no attributes."""
+
+    jobspec: dict[str, Any]
+    replicas: int
+    duration: float
+    cwd: str | None
+    environment: dict[str, str]
+
+
+def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
+    """The tasks of a NextGen jobspec.
+
+    Args:
+        data: the jobspec, plain data.
+        problems: what is wrong or not supported is added to these.
+        at: the path of the jobspec.
+    """
+    from jobspec.core import Jobspec
+
+    # The package validates too, but stops at the first error.
+    explain(_validator(), data, problems, at, sentence=_sentence)
+    if problems.blames(at):
+        return []
+    if data.get("groups"):
+        problems.add((*at, "groups"), f"groups (batch jobs) are not supported {_SUPPORTED}")
+    elif not data.get("tasks"):
+        problems.add(at, "expected at least one task with a command")
+    spec = Jobspec(data, validate=False, name="ensemble")
+    found = [
+        _task(spec, task, problems, (*at, "tasks", index))
+        for index, task in enumerate(spec.get("tasks") or ())
+    ]
+    return [] if problems.blames(at) else [task for task in found if task is not None]
+
+
+@cache
+def _validator() -> Any:
+    from jobspec.schema import jobspec_nextgen
+    from jsonschema import Draft7Validator
+
+    schema = copy.deepcopy(jobspec_nextgen)
+    # The package's pattern of names takes exponential time; this one accepts the same.
+    for section in ("requires", "resources"):
+        patterns = schema["properties"][section]["patternProperties"]
+        patterns["^[a-z|&0-9]+$"] = patterns.pop("^([a-z]|[|]|&|[0-9]+)+$")
+    return Draft7Validator(schema)
+
+
+def _sentence(error: Any) -> str:
+    return shortened(error.message)
+
+
+def _task(spec: Any, task: dict[str, Any], problems: Problems, at: Path) -> Task | None:
+    refused = [key for key in _REFUSED if task.get(key)]
+    for key in refused:
+        problems.add((*at, key), f"{_REFUSED[key]} is not supported {_SUPPORTED}")
+    if "command" not in task and not refused:
+        problems.add(at, "the key 'command' is missing")
+    replicas = task.get("replicas", 1)
+    if replicas != int(replicas):
+        problems.add((*at, "replicas"), f"expected an integer >= 1, not {replicas!r}")
+    flat, owners = _resources(spec, task, problems, at)
+    duration, cwd, environment = _attributes(owners, problems)
+    if problems.blames(at):
+        return None
+    try:
+        command = _command(task["command"])
+    except ValueError as error:
+        problems.add((*at, "command"), str(error))
+        return None
+    # As `flux submit -N` without `-n` does: a task a node, and the whole of it.
+    nodes, cores = flat.get("node"), flat.get("core")
+    count = max(cores or 1, nodes or 1)
+    exclusive = nodes is not None and cores is None
+    resources, tasks = shape(command, nodes, count, 1, flat.get("gpu", 0), exclusive)
+    made = {"version": 1, "resources": resources, "tasks": tasks}
+    return Task(made, int(replicas), duration, cwd, environment)
+
+
+def _command(command: str | list[str]) -> list[str]:
+    """The words of a command, which may be text or a script with its interpreter.
+
+    Raises:
+        ValueError: it has bad quotes, or no word.
+    """
+    if isinstance(command, str):
+        script = command.strip()
+        interpreter = _INTERPRETERS.get(script.split("\n", 1)[0].strip())
+        if interpreter is not None:
+            return [interpreter, "-c", script]
+        command = split_command(command)
+    if not command:
+        raise ValueError("expected a command of at least one word")
+    return command
+
+
+def _resources(
+    spec: Any, task: dict[str, Any], problems: Problems, at: Path
+) -> tuple[dict[str, int], list[tuple[Any, Path]]]:
+    """How many of which resource a task asks for, and whose attributes it has, and where."""
+    from jobspec.core import Resources
+    from jobspec.core.resources import parse_resource_subset
+
+    root = at[:-2]
+    own = (task.get("attributes") or {}, (*at, "attributes"))
+    owners = [(spec.get("attributes") or {}, (*root, "attributes")), own]
+    if "resources" not in task:
+        return {}, owners
+    try:
+        resource = parse_resource_subset(spec.get("resources", {}), task["resources"])
+    except ValueError as error:
+        said = str(error).rstrip(".")
+        problems.add((*at, "resources"), said[:1].lower() + said[1:])
+        return {}, owners
+    where = (*root, "resources", task["resources"])
+    if not _check_resource(resource, problems, where):
+        return {}, owners
+    owners.insert(1, (resource.get("attributes") or {}, (*where, "attributes")))
+    return Resources(resource).flatten_slot(), owners
+
+
+def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
+    """Whether a resource, and what is in it, is what the package can flatten."""
+    if not isinstance(resource, dict):
+        problems.add(at, f"expected a mapping, not {shown(resource)}")
+        return False
+    kind = resource.get("type")
+    if kind not in _RESOURCES:
+        near = hint(str(kind), _RESOURCES)
+        problems.add(
+            (*at, "type"),
+            f"expected a type of resource, not {shown(kind)} ({near}one of: {listed(_RESOURCES)})",
+        )
+        return False
+    given = [key for key in ("count", "replicas") if key in resource]
+    if not given and kind != "slot":
+        problems.add(at, "the key 'count' is missing")
+        return False
+    for key in given:
+        count = resource[key]
+        if type(count) is not int or count < 1:
+            problems.add((*at, key), f"expected an integer >= 1, not {shown(count)}")
+            return False
+        if kind == "slot" and count != 1:
+            problems.add((*at, key), "more than one slot is not supported")
+            return False
+    below = resource.get("with", [])
+    if not isinstance(below, list):
+        problems.add((*at, "with"), f"expected a list of resources, not {shown(below)}")
+        return False
+    return all(_check_resource(one, problems, (*at, "with", i)) for i, one in enumerate(below))
+
+
+def _attributes(
+    owners: Iterable[tuple[Any, Path]], problems: Problems
+) -> tuple[float, str | None, dict[str, str]]:
+    """Duration, cwd and environment of a task; what comes later has precedence."""
+    duration, cwd = 0.0, None
+    environment: dict[str, str] = {}
+    for given, at in owners:
+        if not isinstance(given, dict):
+            problems.add(at, f"expected a mapping, not {shown(given)}")
+            continue
+        for key, value in given.items():
+            here = (*at, key)
+            if key == "duration":
+                try:
+                    duration = parse_duration(value)
+                except ValueError as error:
+                    problems.add(here, str(error))
+            elif key == "cwd":
+                cwd = value
+                if not isinstance(value, str):
+                    problems.add(here, f"expected text, not {shown(value)}")
+            elif key == "environment":
+                environment |= read_environment(value, problems, here)
+            else:
+                problems.add(here, unknown_key(key, ("duration", "cwd", "environment")))
+    return duration, cwd, environment

@@ -1,0 +1,159 @@
+"""Sweeps and submissions: which jobs a group makes, in which order."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.spec.model import Group
+from flux_ensemble.spec.sweep import Sweep, parse_values
+
+
+def group(*entries: dict[str, Any], seed: int = 0) -> Group:
+    """The group of some entries of `jobs:`."""
+    jobs = [{"name": "app", "command": "app", **entry} for entry in entries]
+    return load_mapping({"jobs": jobs, "seed": seed}, name="test").groups["app"]
+
+
+def params(group: Group, **given: Any) -> list[dict[str, Any]]:
+    """The parameters of each job of a submission."""
+    return [values for _, values in group.submission(**given)]
+
+
+def test_a_product_varies_the_last_parameter_fastest() -> None:
+    assert params(group({"params": {"x": [1, 2], "y": {"range": [0, 6, 3]}}})) == [
+        {"x": 1, "y": 0},
+        {"x": 1, "y": 3},
+        {"x": 2, "y": 0},
+        {"x": 2, "y": 3},
+    ]
+
+
+def test_zip_takes_values_side_by_side_and_repeats_a_single_one() -> None:
+    assert params(group({"params": {"x": [1, 2], "y": "a"}, "sweep": "zip"})) == [
+        {"x": 1, "y": "a"},
+        {"x": 2, "y": "a"},
+    ]
+
+
+def test_a_sample_draws_different_combinations_and_the_seed_says_which() -> None:
+    entry = {
+        "params": {"x": {"range": [0, 1000]}, "y": {"range": [0, 1000]}},
+        "sweep": "sample",
+        "samples": 50,
+    }
+    drawn = params(group(entry, seed=1))
+    assert len({(one["x"], one["y"]) for one in drawn}) == 50
+    assert drawn == params(group(entry, seed=1))
+    assert drawn != params(group(entry, seed=2))
+
+
+def test_job_sets_with_the_same_parameters_draw_different_samples() -> None:
+    entry = {"params": {"x": {"range": [0, 10**6]}}, "sweep": "sample", "samples": 5}
+    drawn = params(group(entry, entry))
+    assert drawn[:5] != drawn[5:]
+
+
+def test_count_is_for_each_combination() -> None:
+    assert [one["x"] for one in params(group({"params": {"x": [1, 2]}, "count": 2}))] == [
+        1,
+        1,
+        2,
+        2,
+    ]
+
+
+def test_the_job_sets_of_a_group_are_submitted_together_in_order() -> None:
+    two = group({"command": "a", "count": 2}, {"command": "b", "params": {"x": [1, 2]}})
+    assert [(one.command, one.index, values) for one, values in two.submission()] == [
+        (("a",), 0, {}),
+        (("a",), 0, {}),
+        (("b",), 1, {"x": 1}),
+        (("b",), 1, {"x": 2}),
+    ]
+
+
+def test_a_submission_may_override_count_and_parameters() -> None:
+    one = group({"params": {"x": [1, 2], "y": [3]}, "count": 5})
+    assert params(one, count=1, params={"x": 7}) == [{"x": 7, "y": 3}]
+    assert params(one, count=1, params={"y": {"range": [0, 2]}, "x": [7]}) == [
+        {"x": 7, "y": 0},
+        {"x": 7, "y": 1},
+    ]
+
+
+def test_an_override_goes_to_the_job_sets_that_declare_the_parameter() -> None:
+    two = group({"params": {"x": [1, 2]}}, {"params": {"y": [3]}})
+    assert params(two, params={"x": [7]}) == [{"x": 7}, {"y": 3}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "given", "sentence"),
+    [
+        ({"params": {"x": [1]}}, {"z": 1}, "group 'app' has no parameter 'z' (parameters: x)"),
+        ({"params": {"x": [1]}}, {"x": []},
+         "parameter 'x': expected at least one value, not a list with 0 items"),
+        ({"params": {"x": [1]}}, {"x": [None]},
+         "parameter 'x': expected text, a number or a boolean, not null"),
+        ({"params": {"x": [1]}}, {"x": {"range": [0, 10**30]}},
+         "parameter 'x': expected fewer values than a mapping with 1 key has"),
+        ({"params": {"x": [1, 2], "y": [1, 2]}, "sweep": "zip"}, {"x": [1, 2, 3]},
+         "'zip' needs equally many values of each parameter (x has 3, y has 2)"),
+        ({"params": {"x": [1]}}, {"x": {"range": [0, 10**18]}},
+         "expected at most 9007199254740992 combinations, not 1000000000000000000"),
+        ({"params": {"x": [1]}}, {"x": {"range": [0, 10**12]}},
+         "expected at most 2147483647 jobs, not 1000000000000"),
+    ],
+)  # fmt: skip
+def test_an_override_that_does_not_fit_is_refused(
+    entry: dict[str, Any], given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        group(entry).submission(None, given)
+    assert str(caught.value) == sentence
+
+
+def test_a_sample_is_no_larger_than_what_an_override_leaves() -> None:
+    entry = {"params": {"x": {"range": [0, 10]}}, "sweep": "sample", "samples": 5}
+    drawn = params(group(entry), params={"x": [1, 2]})
+    assert sorted(one["x"] for one in drawn) == [1, 2]
+
+
+def test_a_huge_product_costs_nothing() -> None:
+    sweep = Sweep({"x": range(10**7), "y": range(10**8)})
+    sweep.check()
+    assert len(sweep) == 10**15
+    assert sweep[10**15 - 1] == {"x": 10**7 - 1, "y": 10**8 - 1}
+
+
+@given(st.dictionaries(st.sampled_from("xyz"), st.lists(st.integers(), min_size=1, max_size=4)))
+def test_a_product_is_that_of_itertools(given: dict[str, list[int]]) -> None:
+    sweep = Sweep(given)
+    expected = [dict(zip(given, one, strict=True)) for one in itertools.product(*given.values())]
+    assert [sweep[i] for i in range(len(sweep))] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (3, (3,)),
+        ("a", ("a",)),
+        (True, (True,)),
+        ([1, "b", 0.5], (1, "b", 0.5)),
+        ({"range": [0, 3]}, range(3)),
+        ({"range": [3, 0, -1]}, range(3, 0, -1)),
+    ],
+)
+def test_values_are_a_list_a_range_or_one_value(given: Any, expected: Any) -> None:
+    assert parse_values(given) == expected
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_a_submission_has_no_other_jobs(index: int) -> None:
+    with pytest.raises(IndexError, match="the submission has no job"):
+        group({"params": {"x": [1, 2]}, "count": 2}).submission()[index]
