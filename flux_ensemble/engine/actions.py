@@ -1,0 +1,485 @@
+"""Actions: what happens when a rule fires, and what comes of it.
+
+A firing is recorded, performed at once (or held while the ensemble is paused), and
+turned into commands. Each command with an id is pending until its outcome comes back.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.engine.commands import (
+    CallCustom,
+    CancelJobs,
+    Command,
+    Reply,
+    StartTimer,
+    StopTimer,
+    SubmitJobs,
+    UpdateJobs,
+)
+from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action, Group, Rule
+from flux_ensemble.spec.rules import parse_action, parse_rule
+
+if TYPE_CHECKING:
+    from flux_ensemble.engine.engine import Engine
+    from flux_ensemble.engine.observer import Cause
+
+#: How often `on-error: retry` calls a custom function again, and the first delay in
+#: seconds, which doubles each time.
+RETRIES = 3
+RETRY_DELAY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The firing that a command belongs to.
+
+    Args:
+        rule: rule id, or one of the reserved ids.
+        number: the firing's number.
+        chain: rules that led here with no job or time between, the rule included.
+        request: the request to answer, or None.
+    """
+
+    rule: str
+    number: int
+    chain: tuple[str, ...] = ()
+    request: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a custom function; `attempt` counts from 0."""
+
+    action: Action
+    event: Mapping[str, Any]
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A command whose outcome has not come back."""
+
+    origin: Origin
+    command: Command
+    firing: Firing | None = None
+    call: Call | None = None
+
+
+class Actions:
+    """Performs actions for one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._pending: dict[int, Pending] = {}
+        self._held: deque[Callable[[], None]] = deque()
+        self._retries: dict[str, tuple[Origin, Call]] = {}
+        self._numbers = dict.fromkeys((REQUEST_RULE, RETRY_RULE), 0)
+        self._last_id = 0
+
+    @property
+    def busy(self) -> bool:
+        """Something is pending, held, or to be tried again."""
+        return bool(self._pending or self._held or self._retries)
+
+    # -- firing -------------------------------------------------------------------
+
+    def fire(self, state: RuleState, cause: Cause) -> None:
+        """Run the action of a rule, once."""
+        origin = Origin(state.rule.id, state.next_number(), cause.chain)
+        self._fire(origin, state.rule.action, state.rule.title, cause.event)
+
+    def request(self, action: Action, request: int, event: Mapping[str, Any]) -> Origin:
+        """Run an action that a user asks for."""
+        origin = Origin(REQUEST_RULE, self._next_number(REQUEST_RULE), (), request)
+        self._fire(origin, action, REQUEST_RULE, event)
+        return origin
+
+    def _fire(self, origin: Origin, action: Action, title: str, event: Mapping[str, Any]) -> None:
+        engine = self._engine
+        engine.firings += 1
+        context: dict[str, Any] = {
+            "rule": origin.rule,
+            "firing": origin.number,
+            "trigger": title,
+            "action": action_json(action),
+            "cause": dict(event),
+        }
+        if action.name == "submit":
+            group = engine.spec.groups[action.label or ""]
+            context["jobs"] = _describe(group, action)
+        engine.record("fire", **context)
+        if engine.state == "paused":
+            self._held.append(lambda: self._perform(origin, action, event))
+        else:
+            self._perform(origin, action, event)
+
+    def resume(self) -> None:
+        """Perform what was held while the ensemble was paused."""
+        while self._held and self._engine.state == "running":
+            self._held.popleft()()
+
+    def _perform(self, origin: Origin, action: Action, event: Mapping[str, Any]) -> None:
+        engine = self._engine
+        groups = list(engine.spec.groups) if action.label is None else [action.label]
+        match action.name:
+            case "submit":
+                self.submit(groups[0], action.count, action.params, origin)
+            case "cancel":
+                if not self.cancel_jobs(groups, _because(origin), origin):
+                    self._outcome(origin, jobs=0)
+            case "update":
+                self._update(groups, action, origin)
+            case "custom":
+                self._call(origin, Call(action, event))
+            case "terminate":
+                self._outcome(origin)
+                reason = "a terminate action ran"
+                engine.end("completed", f"{reason} ({_because(origin)})", cancel=action.cancel)
+            case "enable" | "disable":
+                self._outcome(origin)
+                self._switch(engine.rules.states[groups[0]], action, origin)
+            case name:
+                self._failed(origin, f"action {name!r} needs a member that can change its size")
+
+    def _switch(self, state: RuleState, action: Action, origin: Origin) -> None:
+        was = state.enabled
+        self._engine.set_enabled(state, action.name == "enable", _because(origin))
+        if state.enabled and not was:
+            self._engine.evaluate_now(state, {"trigger": "enabled"}, origin.chain)
+
+    # -- jobs ---------------------------------------------------------------------
+
+    def submit(
+        self,
+        group: str,
+        each: int | None,
+        params: Mapping[str, Any] | None,
+        origin: Origin,
+        *,
+        only: int | None = None,
+        attempt: int = 0,
+    ) -> None:
+        """Ask for the jobs of one submission of a group, or for one of them again.
+
+        Args:
+            group: the group's name.
+            each: overrides the group's count.
+            params: override the group's parameters.
+            origin: the firing that asks.
+            only: the index of the one job to ask for, or None for all.
+            attempt: how often that one has been tried before.
+        """
+        engine = self._engine
+        size = len(engine.spec.groups[group].submission(each, params))
+        indices = range(size) if only is None else range(only, only + 1)
+        limit = engine.spec.limits.jobs
+        if engine.workload.total + len(indices) > limit:
+            engine.fail(self._over_limit(group, origin, len(indices), limit))
+            return
+        engine.workload.add(
+            Firing(
+                origin.rule, origin.number, group, indices, each, params, attempt, origin.request
+            )
+        )
+
+    def retry(self, firing: Firing, index: int) -> None:
+        """Ask for a failed job again."""
+        origin = Origin(RETRY_RULE, self._next_number(RETRY_RULE))
+        self._engine.record(
+            "retry",
+            rule=firing.rule,
+            firing=firing.number,
+            index=index,
+            attempt=firing.attempt + 1,
+            retry=origin.number,
+        )
+        self.submit(
+            firing.group,
+            firing.each,
+            firing.params,
+            origin,
+            only=index,
+            attempt=firing.attempt + 1,
+        )
+
+    def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
+        engine = self._engine
+        asked = f"{engine.workload.total + jobs} jobs in all, and limits.jobs is {limit}"
+        sentence = f"{_because(origin)} would submit group {group!r}: {asked}"
+        cycle = engine.rules.cycle(origin.rule)
+        return f"{sentence}; rules that fire each other: {', '.join(cycle)}" if cycle else sentence
+
+    def send_jobs(self) -> None:
+        """Send the jobs that wait, as far as the limits allow."""
+        engine = self._engine
+        if engine.state != "running" or engine.t_start is None:
+            return
+        while (batch := engine.workload.next_batch()) is not None:
+            firing, indices = batch
+            origin = Origin(firing.rule, firing.number, (), firing.request)
+            command = SubmitJobs(
+                self._next_id(),
+                firing.group,
+                firing.rule,
+                firing.number,
+                indices.start,
+                len(indices),
+                firing.each,
+                firing.params,
+            )
+            self._send(Pending(origin, command, firing=firing), command.id)
+
+    def admitted(self, job: Job) -> None:
+        """A job showed in the queue; if it was given up meanwhile, cancel it."""
+        if job.firing is not None and job.firing.cancel_unseen:
+            job.canceling = True
+            origin = Origin(job.firing.rule, job.firing.number)
+            self._cancel((job.id,), "canceled before it showed in the queue", origin)
+
+    def cancel_jobs(self, groups: Iterable[str], reason: str, origin: Origin | None = None) -> int:
+        """Cancel the active jobs of groups, and drop those that wait.
+
+        Returns:
+            How many active jobs are being cancelled.
+        """
+        jobs, _ = self._engine.workload.withdraw(groups)
+        if jobs:
+            origin = origin or Origin(REQUEST_RULE, self._next_number(REQUEST_RULE))
+            self._cancel(tuple(job.id for job in jobs), reason, origin)
+        return len(jobs)
+
+    def _cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
+        command = CancelJobs(self._next_id(), jobs, reason)
+        self._send(Pending(origin, command), command.id)
+
+    def _update(self, groups: Iterable[str], action: Action, origin: Origin) -> None:
+        # Flux sets the urgency of a job until it is allocated resources, its duration
+        # until it ends.
+        last = Phase.PENDING if action.urgency is not None else Phase.RUNNING
+        jobs = tuple(
+            job.id
+            for group in groups
+            for job in self._engine.workload.active(group)
+            if job.phase <= last and not job.canceling
+        )
+        if not jobs:
+            self._outcome(origin, jobs=0)
+            return
+        command = UpdateJobs(self._next_id(), jobs, action.urgency, action.duration)
+        self._send(Pending(origin, command), command.id)
+
+    # -- custom functions ---------------------------------------------------------
+
+    def _call(self, origin: Origin, call: Call) -> None:
+        engine = self._engine
+        state = engine.rules.states.get(origin.rule)
+        command = CallCustom(
+            self._next_id(),
+            call.action.label or "",
+            {
+                "metrics": engine.metrics(engine.t),
+                "event": dict(call.event),
+                "rule": rule_json(state.rule) if state is not None else {},
+                "action": action_json(call.action),
+            },
+            call.action.timeout,
+        )
+        self._send(Pending(origin, command, call=call), command.id)
+
+    def _returned(self, origin: Origin, items: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what a custom function returned: actions to perform, rules to add."""
+        engine = self._engine
+        rules = engine.rules.states
+        for item in items:
+            if not engine.acting:
+                return
+            if not engine.chain_may_grow(origin.chain):
+                return
+            value = item["value"]
+            try:
+                if item["kind"] == "rule":
+                    rule = parse_rule(value, engine.spec, rules, f"rule-{len(rules)}")
+                    engine.record("rule-added", rule=rule.id, by=origin.rule)
+                    engine.add_rule(rule, origin.chain)
+                else:
+                    self._perform_returned(origin, parse_action(value, engine.spec, rules))
+            except ValueError as error:
+                self._failed(origin, f"the custom function returned what cannot be used: {error}")
+                return
+
+    def _perform_returned(self, origin: Origin, action: Action) -> None:
+        state = self._engine.rules.states.get(origin.rule)
+        number = state.next_number() if state else self._next_number(origin.rule)
+        title = state.rule.title if state else origin.rule
+        event = {"trigger": "custom", "rule": origin.rule, "firing": origin.number}
+        follow = replace(origin, number=number, chain=(*origin.chain, origin.rule), request=None)
+        self._fire(follow, action, title, event)
+
+    def on_timer(self, key: str) -> bool:
+        """Try a custom function again if that is what the timer is for."""
+        retry = self._retries.pop(key, None)
+        if retry is None:
+            return False
+        if self._engine.state == "paused":
+            self._held.append(lambda: self._call(*retry))
+        else:
+            self._call(*retry)
+        return True
+
+    # -- outcomes -----------------------------------------------------------------
+
+    def on_done(self, event: CommandDone) -> None:
+        """A command succeeded."""
+        pending = self._pending.pop(event.command, None)
+        if pending is None:
+            return
+        origin = pending.origin
+        if pending.firing is not None:
+            self._engine.workload.confirm(pending.firing)
+            ids = list(event.result.get("ids", ()))
+            self._reply(origin, {"ids": ids, "firing": origin.number})
+            if not pending.firing.waiting and not pending.firing.outstanding:
+                self._outcome(origin, jobs=pending.firing.stop - pending.firing.first)
+        elif pending.call is not None:
+            self._outcome(origin)
+            returned = list(event.result.get("returned", ()))
+            if self._engine.state == "paused" and returned:
+                self._held.append(lambda: self._returned(origin, returned))
+            else:
+                self._returned(origin, returned)
+        else:
+            self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
+
+    def on_failed(self, event: CommandFailed) -> None:
+        """A command failed."""
+        pending = self._pending.pop(event.command, None)
+        if pending is None:
+            return
+        origin = pending.origin
+        if pending.firing is not None:
+            assert isinstance(pending.command, SubmitJobs)
+            count = pending.command.count
+            self._engine.workload.confirm(pending.firing, count - len(event.ids))
+            self._engine.record(
+                "outcome", rule=origin.rule, firing=origin.number, ok=False, reason=event.reason
+            )
+            if origin.request is not None:
+                self._engine.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
+                return
+            group = pending.firing.group
+            self._engine.fail(f"the queue refused jobs of group {group!r}: {event.reason}")
+        else:
+            self._failed(origin, event.reason, event.detail, pending.call)
+
+    def _failed(
+        self, origin: Origin, reason: str, detail: str = "", call: Call | None = None
+    ) -> None:
+        """What a rule wanted went wrong; its `on-error` says what to do."""
+        engine = self._engine
+        engine.record(
+            "custom-error" if call is not None else "outcome",
+            rule=origin.rule,
+            firing=origin.number,
+            ok=False,
+            reason=reason,
+            detail=detail,
+        )
+        state = engine.rules.states.get(origin.rule)
+        if state is None:
+            return
+        state.error = f"{reason}\n{detail}".rstrip()
+        match state.rule.on_error:
+            case "fail":
+                engine.fail(f"rule {state.rule.id!r}: {reason}")
+            case "retry" if call is not None and call.attempt < RETRIES and engine.acting:
+                key = f"retry:{origin.rule}:{origin.number}"
+                self._retries[key] = (origin, replace(call, attempt=call.attempt + 1))
+                engine.emit(StartTimer(key, RETRY_DELAY * 2**call.attempt))
+            case _:
+                engine.set_enabled(state, False, reason)
+
+    def abandon(self) -> None:
+        """The ensemble ends: nothing that is held, pending in user code, or to be retried
+        matters any more."""
+        self._held.clear()
+        for key in self._retries:
+            self._engine.emit(StopTimer(key))
+        self._retries.clear()
+        for id in [id for id, pending in self._pending.items() if pending.call is not None]:
+            del self._pending[id]
+
+    # -- helpers ------------------------------------------------------------------
+
+    def _send(self, pending: Pending, id: int) -> None:
+        self._pending[id] = pending
+        self._engine.emit(pending.command)
+
+    def _outcome(self, origin: Origin, **context: Any) -> None:
+        self._engine.record("outcome", rule=origin.rule, firing=origin.number, ok=True, **context)
+
+    def _reply(self, origin: Origin, result: Mapping[str, Any]) -> None:
+        if origin.request is not None:
+            self._engine.emit(Reply(origin.request, result))
+
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def _next_number(self, rule: str) -> int:
+        number = self._numbers[rule]
+        self._numbers[rule] = number + 1
+        return number
+
+
+def _because(origin: Origin) -> str:
+    if origin.rule == REQUEST_RULE:
+        return "a request"
+    return "a retry" if origin.rule == RETRY_RULE else f"rule {origin.rule!r}"
+
+
+def _describe(group: Group, action: Action) -> list[dict[str, Any]]:
+    submission = group.submission(action.count, action.params)
+    return [
+        {"name": one.name, "command": shlex.join(one.command), "count": size, "nodes": one.nodes}
+        for one, size in submission.sizes
+    ]
+
+
+def action_json(action: Action) -> dict[str, Any]:
+    """The action as a document has it, without what is default."""
+    plain = Action(action.name)
+    value: dict[str, Any] = {"name": action.name}
+    for field in fields(Action)[1:]:
+        given = getattr(action, field.name)
+        if given != getattr(plain, field.name):
+            value[field.name] = given
+    if action.repetitions is None:
+        value["repetitions"] = "unlimited"
+    return value
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """The rule as a document has it, without what is absent."""
+    value = {
+        "id": rule.id,
+        "trigger": rule.trigger,
+        "name": rule.name,
+        "group": rule.group,
+        "when": rule.when,
+        "scope": rule.scope,
+        "on-error": rule.on_error,
+        "after": rule.after,
+        "every": rule.every,
+        "action": action_json(rule.action),
+    }
+    return {key: given for key, given in value.items() if given is not None}

@@ -1,0 +1,115 @@
+"""Commands: the imperatives that come out of the engine.
+
+A command with an `id` gets exactly one outcome from whoever performs it, and that
+outcome comes back as `CommandDone` or `CommandFailed` with the same id. The others
+(`StartTimer`, `StopTimer`, `Record`, `Reply`, `Finish`) have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJobs:
+    """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
+
+    `each` and `params` are the overrides to give to `Group.submission`. Each job carries the
+    tag (group, rule, firing, index). Performed in the order of the commands.
+    """
+
+    id: int
+    group: str
+    rule: str
+    firing: int
+    first: int
+    count: int
+    each: int | None = None
+    params: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJobs:
+    """Raise a cancel exception on each job; a job that is inactive already is no error."""
+
+    id: int
+    jobs: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateJobs:
+    """Set the urgency (0 to 31) or the duration (seconds) of each job."""
+
+    id: int
+    jobs: tuple[int, ...]
+    urgency: int | None = None
+    duration: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallCustom:
+    """Call a custom function; `kwargs` holds metrics, event, rule and action as JSON."""
+
+    id: int
+    function: str
+    kwargs: Mapping[str, Any]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Send `TimerFired(key)` after `after` seconds, then each `every` seconds if not 0."""
+
+    key: str
+    after: float
+    every: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimer:
+    """Forget the timer `key`; one that is not set is no error."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Append an entry (RFC 18) to the ensemble's eventlog."""
+
+    t: float
+    name: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer request `request`: with `result`, or with an error where `errno` is given."""
+
+    request: int
+    result: Mapping[str, Any] = field(default_factory=dict)
+    errno: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The ensemble has ended: `state` is completed, failed or canceled."""
+
+    state: str
+    reason: str
+
+
+Command = (
+    SubmitJobs
+    | CancelJobs
+    | UpdateJobs
+    | CallCustom
+    | StartTimer
+    | StopTimer
+    | Record
+    | Reply
+    | Finish
+)

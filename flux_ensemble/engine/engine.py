@@ -1,0 +1,372 @@
+"""The engine: an ensemble as a pure state machine.
+
+    event ──► Engine.handle ──► commands
+
+It reads no clock, environment, configuration or random source; time is the event's
+time. The same events give the same commands, whoever drives it.
+
+One event is handled in three steps. First it changes the state: the job's phase, the
+counts and streams. Then the rules that it triggers are evaluated in document order, and
+those whose turn it is fire. Last the engine settles: `idle` rules for what has run
+empty, jobs that may be sent now, and the end of the ensemble.
+
+The parts: `workload` (jobs), `rules` (rule counters and their index), `metrics`,
+`observer` (what job events do), `actions` (what firing does), `requests` (what users
+ask for). Only `handle` is called from outside; the parts call back into the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.commands import Command, Finish, Record, StartTimer, StopTimer
+from flux_ensemble.engine.conditions import Lookup
+from flux_ensemble.engine.events import (
+    CommandDone,
+    CommandFailed,
+    Event,
+    JobEvent,
+    Request,
+    Started,
+    TimerFired,
+)
+from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.metrics import Metrics, finite
+from flux_ensemble.engine.observer import Cause, Observer
+from flux_ensemble.engine.report import report
+from flux_ensemble.engine.requests import answer
+from flux_ensemble.engine.rules import RuleIndex, RuleState
+from flux_ensemble.engine.workload import Workload
+from flux_ensemble.spec.model import (
+    OUTCOME_TRIGGERS,
+    Rule,
+    Spec,
+)
+
+#: How many rules may fire each other with no job or time between them.
+CHAIN_LIMIT = 100
+
+HEARTBEAT = "heartbeat"
+
+FINAL_STATES = ("completed", "failed", "canceled")
+
+
+class Engine:
+    """One ensemble.
+
+    Args:
+        spec: the checked document.
+
+    Attributes:
+        state: "running", "paused", "ending" (its jobs are being cancelled), or one of
+            the final states "completed", "failed", "canceled".
+        reason: why it is in a final state, or will be.
+        t: time of the latest event.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.state = "running"
+        self.reason = ""
+        self.t = 0.0
+        self.t_start: float | None = None
+        self.t_end: float | None = None
+        self.firings = 0
+        self.stats = Metrics(spec.groups, spec.statistics)
+        self.rules = RuleIndex(spec)
+        self.workload = Workload(spec.groups, spec.limits.active_jobs)
+        self.actions = Actions(self)
+        self.observer = Observer(self)
+        self._final: tuple[str, str] | None = None
+        self._out: list[Command] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Started: self._on_started,
+            JobEvent: self.observer.on_job_event,
+            TimerFired: self._on_timer,
+            CommandDone: self.actions.on_done,
+            CommandFailed: self.actions.on_failed,
+            Request: lambda request: answer(self, request),
+        }
+
+    # -- what drivers use ---------------------------------------------------------
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take in one event.
+
+        Returns:
+            What is to be done, in order.
+        """
+        out: list[Command] = []
+        self._out = out
+        self.t = max(self.t, event.t)
+        self._handlers[type(event)](event)
+        self._settle()
+        return out
+
+    @property
+    def ended(self) -> bool:
+        """The ensemble is in a final state."""
+        return self.state in FINAL_STATES
+
+    @property
+    def idle(self) -> bool:
+        """No job and no command of it is under way."""
+        return not self.workload.busy() and not self.actions.busy
+
+    @property
+    def wants_events(self) -> frozenset[str]:
+        """Names of the job events (RFC 21) that it needs; the set may grow."""
+        return self.rules.wants_events
+
+    @property
+    def wants_foreign(self) -> bool:
+        """It needs the events of jobs that it did not submit."""
+        return self.acting and self.rules.wants_foreign
+
+    @property
+    def acting(self) -> bool:
+        """Rules can fire; while paused what they do waits."""
+        return self.state in ("running", "paused")
+
+    def metrics(self, t: float) -> dict[str, Any]:
+        """All metrics at time `t`, nested as in `Metrics.snapshot`."""
+        return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
+
+    def status(self) -> dict[str, Any]:
+        """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
+        return report(self)
+
+    def check(self) -> None:
+        """The invariants that hold after every event.
+
+        Raises:
+            AssertionError: one does not.
+        """
+        self.workload.check()
+        limits = self.spec.limits
+        assert self.workload.total <= limits.jobs
+        for group, counts in self.stats.counts.items():
+            outcomes = sum(counts[outcome] for outcome in OUTCOME_TRIGGERS.values())
+            assert counts["finished"] == outcomes
+            running = [
+                job
+                for job in self.workload.active(group)
+                if job.phase in (Phase.PENDING, Phase.RUNNING)
+            ]
+            assert counts["submitted"] - counts["finished"] == len(running)
+        for state in self.rules.states.values():
+            repetitions = state.rule.action.repetitions
+            assert repetitions is None or state.fired + (state.left or 0) == repetitions
+        if self.ended:
+            assert self.t_end is not None
+            assert self.reason
+
+    # -- what the parts use -------------------------------------------------------
+
+    def emit(self, command: Command) -> None:
+        """Add a command to what the current event brings about."""
+        self._out.append(command)
+
+    def record(self, name: str, **context: Any) -> None:
+        """Add an entry to the eventlog."""
+        self._out.append(Record(self.t, name, context))
+
+    def evaluate(
+        self,
+        state: RuleState,
+        cause: Cause,
+        *,
+        lookup: Lookup | None = None,
+        memo: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Evaluate a triggered rule, and fire it if its condition holds and it is its turn."""
+        if not state.armed or not self.acting:
+            return
+        lookup = lookup or self.stats.lookup
+        value = lookup(state.path) if state.path is not None else None
+        condition = state.condition
+        if condition is not None and not condition.holds(value, lookup, memo):
+            return
+        if not state.take_turn(self.t):
+            return
+        if not state.live:
+            self.rules.retire(state)
+            self._stop_timer(state)
+        if cause.rule is not None:
+            state.causes.add(cause.rule)
+        chain = (*cause.chain, state.rule.id)
+        if not self.chain_may_grow(chain):
+            return
+        event = cause.event
+        if state.path is not None:
+            event = {**event, "metric": str(state.path), "value": finite(value)}
+        self.actions.fire(state, Cause(event, cause.rule, chain))
+
+    def add_rule(self, rule: Rule, chain: tuple[str, ...]) -> None:
+        """Take in a rule that a custom function returned; it is evaluated at once."""
+        state = self.rules.add(rule)
+        self._arm(state)
+        self.evaluate_now(state, {"trigger": "added"}, chain)
+
+    def evaluate_now(
+        self, state: RuleState, event: Mapping[str, Any], chain: tuple[str, ...]
+    ) -> None:
+        """Evaluate a start or metric rule that has just been added or enabled."""
+        trigger = state.rule.trigger
+        if trigger == "start" or (trigger == "metric" and state.condition is not None):
+            self.evaluate(state, Cause(event, None, chain))
+
+    def set_enabled(self, state: RuleState, enabled: bool, reason: str) -> None:
+        """Turn a rule on or off."""
+        if state.enabled == enabled:
+            return
+        state.enabled = enabled
+        self.record(
+            f"rule-{'enabled' if enabled else 'disabled'}", rule=state.rule.id, reason=reason
+        )
+
+    def chain_may_grow(self, chain: tuple[str, ...]) -> bool:
+        """Whether rules that led to each other may go on; if not, the ensemble fails."""
+        if len(chain) <= CHAIN_LIMIT:
+            return True
+        names = ", ".join(dict.fromkeys(chain))
+        self.fail(f"rules fire each other with no job or time between them: {names}")
+        return False
+
+    def fail(self, reason: str) -> None:
+        """End the ensemble as failed."""
+        self.end("failed", reason)
+
+    def end(self, state: str, reason: str, *, cancel: bool = False) -> None:
+        """End the ensemble: no rule fires any more, and jobs that wait are dropped.
+
+        Args:
+            state: the final state.
+            reason: one sentence or phrase.
+            cancel: cancel its jobs, and end when they are gone.
+        """
+        if not self.acting:
+            return
+        self._final = (state, reason)
+        self.state = "ending"
+        self.reason = reason
+        self.observer.forget_foreign()
+        if self.spec.heartbeat:
+            self.emit(StopTimer(HEARTBEAT))
+        for rule in self.rules.states.values():
+            self._stop_timer(rule)
+        self.actions.abandon()
+        if cancel:
+            self.actions.cancel_jobs(list(self.spec.groups), reason)
+        else:
+            self.workload.drop_waiting()
+            self._finish()
+
+    # -- events -------------------------------------------------------------------
+
+    def _on_started(self, event: Started) -> None:
+        if self.t_start is not None:
+            return
+        self.t_start = event.t
+        self.record("start")
+        if self.spec.heartbeat:
+            self.emit(StartTimer(HEARTBEAT, self.spec.heartbeat, self.spec.heartbeat))
+        for state in list(self.rules.states.values()):
+            self._arm(state)
+        for state in self.rules.plain("start"):
+            self.evaluate(state, Cause({"trigger": "start"}))
+
+    def _arm(self, state: RuleState) -> None:
+        rule = state.rule
+        if rule.trigger != "timer":
+            return
+        every = rule.every or 0.0
+        after = rule.after if rule.after is not None else every
+        state.timer = True
+        self.emit(StartTimer(f"rule:{rule.id}", after, every))
+
+    def _stop_timer(self, state: RuleState) -> None:
+        if state.timer:
+            state.timer = False
+            self.emit(StopTimer(f"rule:{state.rule.id}"))
+
+    def _on_timer(self, event: TimerFired) -> None:
+        if self.actions.on_timer(event.key) or self.state != "running":
+            return
+        if event.key == HEARTBEAT:
+            self._on_heartbeat()
+            return
+        state = self.rules.states.get(event.key.removeprefix("rule:"))
+        if state is None or not state.timer:
+            return
+        if not state.rule.every:
+            state.timer = False
+        self.evaluate(state, Cause({"trigger": "timer", "timestamp": event.t}))
+
+    def _on_heartbeat(self) -> None:
+        lookup = self._heartbeat_lookup()
+        event = {"trigger": HEARTBEAT, "timestamp": self.t}
+        for state in self.rules.plain("metric", HEARTBEAT):
+            # A metric rule without a condition is about updates, and this is none.
+            if state.rule.trigger == HEARTBEAT or state.condition is not None:
+                self.evaluate(state, Cause(event), lookup=lookup)
+
+    def _heartbeat_lookup(self) -> Lookup:
+        return self.stats.at(lambda group, gauge: self.workload.ages(group, gauge, self.t)).lookup
+
+    # -- the end of an event ------------------------------------------------------
+
+    def _settle(self) -> None:
+        self._fire_idle_rules()
+        self.actions.send_jobs()
+        if self.state == "ending" and self.idle:
+            self._finish()
+        elif (
+            self.state == "running"
+            and self.t_start is not None
+            and self.spec.finish == "idle"
+            and self.idle
+            and not self._can_fire()
+        ):
+            self.end("completed", "nothing is active and no rule can fire any more")
+
+    def _fire_idle_rules(self) -> None:
+        drained = self.workload.drained
+        depth: tuple[str, ...] = ()
+        while drained:
+            states = [state for group in drained for state in self.rules.idle(group)]
+            drained.clear()
+            for state in sorted(states, key=lambda state: state.position):
+                if not self.workload.busy(state.rule.group):
+                    event = {"trigger": "idle", "group": state.rule.group, "timestamp": self.t}
+                    self.evaluate(state, Cause(event, None, depth))
+                    depth = (*depth, state.rule.id)
+
+    def _can_fire(self) -> bool:
+        """Some rule could still fire though nothing is active."""
+        if self.wants_foreign and any(
+            state.armed and state.rule.scope == "queue" for state in self.rules.plain("foreign")
+        ):
+            return True
+        if any(state.armed and state.timer for state in self.rules.plain("timer")):
+            return True
+        if not self.spec.heartbeat:
+            return False
+        if any(state.armed for state in self.rules.plain(HEARTBEAT)):
+            return True
+        lookup = self._heartbeat_lookup()
+        return any(
+            state.armed
+            and state.condition is not None
+            and state.condition.holds(lookup(state.path) if state.path else None, lookup)
+            for state in self.rules.plain("metric")
+        )
+
+    def _finish(self) -> None:
+        assert self._final is not None
+        self.state, self.reason = self._final
+        self.t_end = self.t
+        self.record("finish", state=self.state, reason=self.reason)
+        self.emit(Finish(self.state, self.reason))

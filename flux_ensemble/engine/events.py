@@ -1,0 +1,113 @@
+"""Events: the past facts that go into the engine.
+
+Every event carries `t`, its own time in epoch seconds (virtual seconds in the
+simulator). Events are frozen and round-trip through JSON with `to_json` and
+`from_json`, which is what recording and replay rest on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Tag(NamedTuple):
+    """Which job of which firing this is: `attributes.user.ensemble` in the jobspec."""
+
+    group: str
+    rule: str
+    firing: int
+    index: int  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The member is ready and the ensemble begins."""
+
+    t: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A job posted an event (RFC 21).
+
+    Args:
+        job: job id, an integer.
+        name: the event's name, such as "start".
+        context: the event's context, {} where it has none.
+        tag: for a job of this ensemble, on its "submit" event at least; None otherwise.
+        foreign: the job was not submitted by this ensemble.
+        job_name: for a foreign job, its name in the queue if known.
+    """
+
+    t: float
+    job: int
+    name: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+    tag: Tag | None = None
+    foreign: bool = False
+    job_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The timer that a `StartTimer` command set has come due."""
+
+    t: float
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDone:
+    """A command succeeded.
+
+    Args:
+        command: the command's id.
+        result: `{"ids": [int]}` for SubmitJobs; `{"returned": [{"kind": "action" |
+            "rule", "value": {...}}]}` for CallCustom; {} otherwise.
+    """
+
+    t: float
+    command: int
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFailed:
+    """A command failed.
+
+    Args:
+        command: the command's id.
+        errno: an errno name such as "EINVAL".
+        reason: one sentence.
+        detail: a traceback or other text that status shows.
+        ids: for SubmitJobs, the ids of the jobs that were accepted all the same.
+    """
+
+    t: float
+    command: int
+    errno: str
+    reason: str
+    detail: str = ""
+    ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A user asks for something; the engine answers with one `Reply`.
+
+    Args:
+        request: the asker's own number, given back in the reply.
+        op: "submit" {group, count?, params?}, "cancel" {group?}, "terminate" {cancel?},
+            "pause" {}, "resume" {}, "rules" {id, enabled}, or "action" {action}.
+        args: the arguments of `op` as above.
+    """
+
+    t: float
+    request: int
+    op: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+Event = Started | JobEvent | TimerFired | CommandDone | CommandFailed | Request

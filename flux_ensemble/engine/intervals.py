@@ -1,0 +1,53 @@
+"""Sets of whole numbers that are mostly contiguous, in memory for their gaps only."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+
+class IntervalSet:
+    """A set of integers kept as half-open intervals.
+
+    >>> seen = IntervalSet()
+    >>> for number in (0, 2, 1):
+    ...     seen.add(number)
+    >>> 1 in seen, 3 in seen, len(seen), seen.intervals
+    (True, False, 3, [(0, 3)])
+    """
+
+    __slots__ = ("_starts", "_stops")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+
+    @property
+    def intervals(self) -> list[tuple[int, int]]:
+        """The intervals (start, stop), in order."""
+        return list(zip(self._starts, self._stops, strict=True))
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._starts, number) - 1
+        return at >= 0 and number < self._stops[at]
+
+    def __len__(self) -> int:
+        return sum(self._stops) - sum(self._starts)
+
+    def add(self, number: int) -> None:
+        """Add one number; one that is there already is no error."""
+        starts, stops = self._starts, self._stops
+        at = bisect_right(starts, number)
+        if at and number < stops[at - 1]:
+            return
+        joins_left = at > 0 and stops[at - 1] == number
+        joins_right = at < len(starts) and starts[at] == number + 1
+        if joins_left and joins_right:
+            stops[at - 1] = stops.pop(at)
+            starts.pop(at)
+        elif joins_left:
+            stops[at - 1] = number + 1
+        elif joins_right:
+            starts[at] = number
+        else:
+            starts.insert(at, number)
+            stops.insert(at, number + 1)

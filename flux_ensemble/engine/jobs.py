@@ -1,0 +1,118 @@
+"""Jobs that are active: the phases a job goes through, as a literal table.
+
+A job enters at its `submit` event and leaves at `clean` (or `invalidate`), and nothing
+of it stays behind. An event that the table does not allow in the job's phase is a
+duplicate or late, and is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.firings import Firing
+
+
+class Phase(IntEnum):
+    """Where a job is in its life (RFC 21, as far as an ensemble tells it apart)."""
+
+    NEW = 0
+    PENDING = 1
+    RUNNING = 2
+    FINISHED = 3
+    GONE = 4
+
+
+#: event -> phase -> next phase. Events that are not here may come at any time.
+TRANSITIONS: Mapping[str, Mapping[Phase, Phase]] = {
+    "submit": {},
+    "validate": {Phase.NEW: Phase.PENDING},
+    "invalidate": {Phase.NEW: Phase.GONE},
+    "start": {Phase.PENDING: Phase.RUNNING},
+    "finish": {Phase.PENDING: Phase.FINISHED, Phase.RUNNING: Phase.FINISHED},
+    "clean": dict.fromkeys((Phase.NEW, Phase.PENDING, Phase.RUNNING, Phase.FINISHED), Phase.GONE),
+}
+
+#: Exceptions that are outcomes of their own.
+_EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
+
+
+class Job:
+    """One active job. `firing` is None for a job that the ensemble did not submit.
+
+    Attributes:
+        group: the group's name; for a foreign job its name in the queue, or None.
+        outcome: None until it is known, then one of `spec.model.OUTCOMES`.
+        t_submit: time of the submit event.
+        t_start: time of the start event, or None.
+    """
+
+    __slots__ = (
+        "_exceptions",
+        "_last",
+        "canceling",
+        "firing",
+        "group",
+        "id",
+        "index",
+        "outcome",
+        "phase",
+        "t_start",
+        "t_submit",
+    )
+
+    def __init__(
+        self, id: int, group: str | None, firing: Firing | None, index: int, t_submit: float
+    ) -> None:
+        self.id = id
+        self.group = group
+        self.firing = firing
+        self.index = index
+        self.phase = Phase.NEW
+        self.outcome: str | None = None
+        self.t_submit = t_submit
+        self.t_start: float | None = None
+        self.canceling = False
+        self._exceptions: set[str] | None = None
+        self._last: dict[str, float] | None = None
+
+    def accept(self, event: JobEvent) -> bool:
+        """Take the event into account; False if it is a duplicate, late or out of order."""
+        phases = TRANSITIONS.get(event.name)
+        if phases is None:
+            if self._last is None:
+                self._last = {}
+            elif event.t <= self._last.get(event.name, -1.0):
+                return False
+            self._last[event.name] = event.t
+            if event.name == "exception":
+                self._except(event.context)
+            return True
+        phase = phases.get(self.phase)
+        if phase is None:
+            return False
+        validated = self.phase is not Phase.NEW
+        self.phase = phase
+        if phase is Phase.RUNNING:
+            self.t_start = event.t
+        elif phase is Phase.FINISHED:
+            self.outcome = self._judge(event.context.get("status"))
+        elif phase is Phase.GONE and validated and self.outcome is None:
+            self.outcome = self._judge(None)
+        return True
+
+    def _except(self, context: Mapping[str, Any]) -> None:
+        kind = context.get("type")
+        if kind in _EXCEPTION_OUTCOMES:
+            self._exceptions = (self._exceptions or set()) | {kind}
+
+    def _judge(self, status: int | None) -> str:
+        """The outcome by SPEC "Outcomes of a job"; `status` None means it never ran."""
+        if status == 0:
+            return "success"
+        for kind, outcome in _EXCEPTION_OUTCOMES.items():
+            if self._exceptions and kind in self._exceptions:
+                return outcome
+        return "failed"

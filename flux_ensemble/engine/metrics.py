@@ -1,0 +1,193 @@
+"""Streaming statistics per job group: the only place that knows River.
+
+A stream is one variable of one group (`duration`, `pending`, or a memo key) and holds
+one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values go
+in one at a time and are not kept. What comes out is finite or None: an empty statistic
+is None, whatever River's class answers for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from river import stats
+
+from flux_ensemble.engine.paths import COUNT, MetricPath
+from flux_ensemble.spec.model import COUNTERS, GAUGES, STREAMS, Statistic
+
+#: Gives the ages in seconds of a group's jobs that are "waiting" or "running".
+Ages = Callable[[str, str], Iterable[float]]
+
+
+def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
+    """Check that River has a univariate statistic, and that it takes the arguments.
+
+    Args:
+        kind: a class of `river.stats`, in any case, with or without underscores.
+        arguments: keyword arguments of the class.
+
+    Returns:
+        The name of River's class.
+
+    Raises:
+        ValueError: no such statistic, or the arguments do not fit.
+    """
+    known = _univariate()
+    name = kind.replace("_", "").lower()
+    if name not in known:
+        names = ", ".join(sorted(cls.__name__ for cls in known.values()))
+        raise ValueError(f"River has no univariate statistic {kind!r} (statistics: {names})")
+    cls = known[name]
+    try:
+        trial = cls(**arguments)
+        for value in (1.0, 2.0):
+            trial.update(value)
+        trial.get()
+    except Exception as error:
+        signature = str(inspect.signature(cls)).split(" ->")[0]
+        raise ValueError(f"{cls.__name__}{signature} refused {dict(arguments)}: {error}") from None
+    return cls.__name__
+
+
+def _univariate() -> dict[str, Any]:
+    classes = (value for _, value in inspect.getmembers(stats, inspect.isclass))
+    return {
+        cls.__name__.lower(): cls
+        for cls in classes
+        if issubclass(cls, stats.base.Univariate) and cls is not stats.Link
+    }
+
+
+def finite(value: Any) -> float | None:
+    """The value as a number that JSON has, or None."""
+    if value is None:
+        return None
+    number = float(value)
+    if not math.isfinite(number):
+        return None
+    return value if type(value) is int else number
+
+
+class Stream:
+    """The statistics of one variable of one group."""
+
+    __slots__ = ("_statistics", "_updates", "count")
+
+    def __init__(self, statistics: Collection[Statistic]) -> None:
+        self.count = 0
+        self._statistics = {
+            one.name: getattr(stats, one.kind)(**one.arguments) for one in statistics
+        }
+        self._bind()
+
+    def _bind(self) -> None:
+        self._updates = tuple(one.update for one in self._statistics.values())
+
+    def update(self, value: float) -> None:
+        """Take in one finite value."""
+        self.count += 1
+        for update in self._updates:
+            update(value)
+
+    def get(self, statistic: str) -> float | None:
+        """The statistic's value, None where the stream is empty."""
+        return finite(self._statistics[statistic].get()) if self.count else None
+
+    def extended(self, values: Iterable[float]) -> Stream:
+        """A copy that has taken in `values` too."""
+        other = Stream(())
+        other.count = self.count
+        other._statistics = copy.deepcopy(self._statistics)
+        other._bind()
+        for value in values:
+            other.update(value)
+        return other
+
+
+class Metrics:
+    """Counts and streams of all groups of one ensemble."""
+
+    def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
+        self._statistics = tuple(statistics)
+        self.counts: dict[str, dict[str, int]] = {}
+        self._streams: dict[tuple[str, str], Stream] = {}
+        for group in groups:
+            self.counts[group] = dict.fromkeys(COUNTERS, 0)
+            for variable in STREAMS:
+                self._streams[group, variable] = Stream(self._statistics)
+
+    def increment(self, group: str, counter: str) -> None:
+        """Add one to `count.GROUP.COUNTER`."""
+        self.counts[group][counter] += 1
+
+    def observe(self, group: str, variable: str, value: float) -> None:
+        """Take a finite value into the stream `GROUP-VARIABLE`."""
+        stream = self._streams.get((group, variable))
+        if stream is None:
+            stream = self._streams[group, variable] = Stream(self._statistics)
+        stream.update(value)
+
+    def lookup(self, path: MetricPath) -> float | None:
+        """The value of a metric; None where it is empty."""
+        statistic, group, variable = path
+        if statistic == COUNT:
+            return self.counts[group][variable]
+        stream = self._streams.get((group, variable))
+        return None if stream is None else stream.get(statistic)
+
+    def at(self, ages: Ages) -> View:
+        """The metrics as a heartbeat sees them, without touching the streams."""
+        return View(self, ages)
+
+    def snapshot(self, ages: Ages) -> dict[str, Any]:
+        """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
+
+        The gauges are there for the groups that have jobs to gauge.
+        """
+        streams = dict(self._streams)
+        for group in self.counts:
+            for gauge in GAUGES:
+                values = list(ages(group, gauge))
+                if values:
+                    streams[group, gauge] = Stream(self._statistics).extended(values)
+        nested: dict[str, Any] = {
+            statistic.name: {
+                f"{group}-{variable}": stream.get(statistic.name)
+                for (group, variable), stream in sorted(streams.items())
+            }
+            for statistic in self._statistics
+        }
+        nested[COUNT] = {group: dict(counts) for group, counts in self.counts.items()}
+        return nested
+
+
+class View:
+    """Metrics at one heartbeat (SPEC "Metrics").
+
+    `pending` is as if each waiting job had started now; the gauges `waiting` and
+    `running` hold the ages of the jobs that wait and run. Each is computed at most once.
+    """
+
+    def __init__(self, metrics: Metrics, ages: Ages) -> None:
+        self._metrics = metrics
+        self._ages = ages
+        self._streams: dict[tuple[str, str], Stream] = {}
+
+    def lookup(self, path: MetricPath) -> float | None:
+        """The value of a metric; None where it is empty."""
+        statistic, group, variable = path
+        if statistic == COUNT or variable not in ("pending", *GAUGES):
+            return self._metrics.lookup(path)
+        key = group, variable
+        if key not in self._streams:
+            if variable == "pending":
+                recorded = self._metrics._streams[key]
+                self._streams[key] = recorded.extended(self._ages(group, "waiting"))
+            else:
+                empty = Stream(self._metrics._statistics)
+                self._streams[key] = empty.extended(self._ages(group, variable))
+        return self._streams[key].get(statistic)

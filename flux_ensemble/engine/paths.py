@@ -1,0 +1,89 @@
+"""Metric paths: the names by which rules speak of metrics.
+
+Two forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`, and
+`count.GROUP.COUNTER`, such as `count.lammps.success`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from flux_ensemble.spec.model import COUNTERS
+
+COUNT = "count"
+
+
+class MetricPath(NamedTuple):
+    """One metric. For `statistic` "count", `variable` is a counter of the group."""
+
+    statistic: str
+    group: str
+    variable: str
+
+    def __str__(self) -> str:
+        separator = "." if self.statistic == COUNT else "-"
+        return f"{self.statistic}.{self.group}{separator}{self.variable}"
+
+
+def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) -> MetricPath:
+    """Read a metric path, and check that something can produce the metric.
+
+    Where group names share a prefix the longest that fits is meant: with groups `a` and
+    `a-b`, `mean.a-b-duration` is the duration of `a-b`.
+
+    Args:
+        text: the path.
+        groups: names of the job groups.
+        statistics: names of the statistics that are kept.
+
+    Raises:
+        ValueError: the path has another form, or names no group, statistic or counter.
+    """
+    statistic, dot, rest = text.partition(".")
+    if not dot or not rest:
+        raise ValueError(
+            f"expected a metric such as 'count.GROUP.success' or 'mean.GROUP-duration', "
+            f"not {text!r}"
+        )
+    if statistic == COUNT:
+        return _parse_count(text, rest, groups)
+    if statistic not in statistics:
+        raise ValueError(
+            f"no statistic named {statistic!r} (statistics: {_listed({*statistics, COUNT})})"
+        )
+    return MetricPath(statistic, *split_stream(rest, groups))
+
+
+def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
+    """Split `GROUP-VARIABLE` at the longest group name that fits.
+
+    Raises:
+        ValueError: no group fits, or nothing is left for the variable.
+    """
+    at = len(name)
+    while (at := name.rfind("-", 0, at)) > 0:
+        if name[:at] in groups and at + 1 < len(name):
+            return name[:at], name[at + 1 :]
+    if name in groups:
+        raise ValueError(
+            f"{name!r} is a job group; say which of its variables, such as '{name}-duration'"
+        )
+    raise ValueError(
+        f"no job group for {name!r}: expected GROUP-VARIABLE (groups: {_listed(groups)})"
+    )
+
+
+def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
+    group, dot, counter = rest.rpartition(".")
+    if not dot:
+        raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
+    if group not in groups:
+        raise ValueError(f"no job group named {group!r} (groups: {_listed(groups)})")
+    if counter not in COUNTERS:
+        raise ValueError(f"no counter named {counter!r} (counters: {', '.join(COUNTERS)})")
+    return MetricPath(COUNT, group, counter)
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,52 @@
+"""Events and commands as JSON objects, for recordings, logs and replay.
+
+An object is the fields of the dataclass plus `"type"`, the name of its class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from flux_ensemble.engine import commands, events
+from flux_ensemble.engine.commands import Command
+from flux_ensemble.engine.events import Event, Tag
+
+_CLASSES = {
+    cls.__name__: cls for union in (events.Event, commands.Command) for cls in union.__args__
+}
+_FIELDS = {cls: tuple(field.name for field in fields(cls)) for cls in _CLASSES.values()}
+
+
+def to_json(item: Event | Command) -> dict[str, Any]:
+    """The event or command as a JSON object."""
+    cls = type(item)
+    return {"type": cls.__name__, **{name: getattr(item, name) for name in _FIELDS[cls]}}
+
+
+def from_json(value: Mapping[str, Any]) -> Event | Command:
+    """The event or command of a JSON object.
+
+    Raises:
+        ValueError: `type` is unknown, or a field is missing, unknown or of another shape.
+    """
+    cls = _CLASSES.get(value.get("type", ""))
+    if cls is None:
+        raise ValueError(f"no event or command of type {value.get('type')!r}")
+    given = {name: field for name, field in value.items() if name != "type"}
+    try:
+        if given.get("tag") is not None:
+            given["tag"] = Tag(*given["tag"])
+        for name in ("jobs", "ids"):
+            if name in given:
+                given[name] = tuple(given[name])
+        return cls(**given)
+    except TypeError as error:
+        raise ValueError(f"{cls.__name__}: {error}") from None
+
+
+def encode(item: Event | Command) -> str:
+    """One line of canonical JSON: equal items give equal text."""
+    return json.dumps(to_json(item), sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,56 @@
+"""What `ensemble.status` says of one ensemble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.rules import RuleState
+
+if TYPE_CHECKING:
+    from flux_ensemble.engine.engine import Engine
+
+
+def report(engine: Engine) -> dict[str, Any]:
+    """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
+    workload = engine.workload
+    return {
+        "name": engine.spec.name,
+        "state": engine.state,
+        "reason": engine.reason,
+        "t_start": engine.t_start,
+        "t_end": engine.t_end,
+        "finish": engine.spec.finish,
+        "groups": {group: _group(engine, group) for group in engine.spec.groups},
+        "rules": [_rule(state) for state in engine.rules.states.values()],
+        "jobs": {
+            "waiting": workload.busy() - len(workload.jobs),
+            "active": len(workload.jobs),
+            "total": workload.total,
+        },
+        "firings": engine.firings,
+    }
+
+
+def _group(engine: Engine, group: str) -> dict[str, int]:
+    phases = [job.phase for job in engine.workload.active(group)]
+    return {
+        "waiting": engine.workload.waiting(group),
+        "pending": sum(phase < Phase.RUNNING for phase in phases),
+        "running": sum(phase is Phase.RUNNING for phase in phases),
+        **engine.stats.counts[group],
+    }
+
+
+def _rule(state: RuleState) -> dict[str, Any]:
+    rule = state.rule
+    return {
+        "id": rule.id,
+        "trigger": rule.title,
+        "action": rule.action.name,
+        "label": rule.action.label,
+        "enabled": state.enabled,
+        "fired": state.fired,
+        "repetitions": rule.action.repetitions,
+        "error": state.error,
+    }

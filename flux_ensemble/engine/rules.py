@@ -1,0 +1,238 @@
+"""Rules at run time: their counters, and the index from an event to its rules.
+
+The index makes an event cost the rules that it can trigger. A rule that has no
+repetitions left leaves the index.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from flux_ensemble.engine.conditions import Condition, Subject, compile_condition
+from flux_ensemble.engine.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.spec.model import JOB_EVENTS, Rule, Spec
+
+#: Events that every ensemble needs from the journal.
+BASE_EVENTS = frozenset(
+    {"submit", "validate", "invalidate", "start", "finish", "exception", "clean", "memo"}
+)
+
+#: trigger -> the event that it needs. Triggers that name an outcome need no more.
+_NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
+
+#: What a `when` looks at besides metrics, by trigger.
+SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
+
+
+class RuleState:
+    """A rule and how often it ran.
+
+    Attributes:
+        position: place in the order in which rules act.
+        path: the metric of a metric rule that names one.
+        left: runs that are left; None is unlimited.
+        skip: matching evaluations to skip before the next run (backoff).
+        t_next: no run before this time (cooldown).
+        fired: how often the action ran.
+        number: number of the next firing; ahead of `fired` where a custom function
+            returned actions.
+        timer: its timer is set.
+        error: why it failed last, or None.
+        causes: ids of the rules whose jobs triggered it.
+    """
+
+    __slots__ = (
+        "causes",
+        "condition",
+        "enabled",
+        "error",
+        "fired",
+        "left",
+        "number",
+        "path",
+        "position",
+        "rule",
+        "skip",
+        "t_next",
+        "timer",
+    )
+
+    def __init__(
+        self, rule: Rule, position: int, path: MetricPath | None, condition: Condition | None
+    ) -> None:
+        self.rule = rule
+        self.position = position
+        self.path = path
+        self.condition = condition
+        self.enabled = rule.enabled
+        self.left = rule.action.repetitions
+        self.skip = 0
+        self.t_next = 0.0
+        self.fired = 0
+        self.number = 0
+        self.timer = False
+        self.error: str | None = None
+        self.causes: set[str] = set()
+
+    @property
+    def live(self) -> bool:
+        """It can still run, now or once it is enabled."""
+        return self.left is None or self.left > 0
+
+    @property
+    def armed(self) -> bool:
+        """It is enabled and has runs left."""
+        return self.enabled and self.live
+
+    def take_turn(self, t: float) -> bool:
+        """Count a matching evaluation at time `t`; True if the action is to run."""
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if t < self.t_next:
+            return False
+        action = self.rule.action
+        self.skip = action.backoff
+        self.t_next = t + action.cooldown if action.cooldown else 0.0
+        self.fired += 1
+        if self.left is not None:
+            self.left -= 1
+        return True
+
+    def next_number(self) -> int:
+        """The number of a new firing."""
+        self.number += 1
+        return self.number - 1
+
+
+def metric_key(path: MetricPath) -> MetricPath:
+    """What changes when the metric does: a counter, or a stream whatever the statistic."""
+    return path if path.statistic == COUNT else MetricPath("", path.group, path.variable)
+
+
+class RuleIndex:
+    """All rules of an ensemble, by id and by what triggers them."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self.states: dict[str, RuleState] = {}
+        self.wants_events = BASE_EVENTS
+        #: (trigger, group or None) -> rules on jobs of this ensemble.
+        self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
+        #: the same for jobs of others; a rule with scope queue is in both.
+        self._foreign: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
+        self._metric: defaultdict[MetricPath, dict[int, RuleState]] = defaultdict(dict)
+        #: trigger -> rules, for the triggers that are not about jobs.
+        self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
+        for rule in spec.rules:
+            self.add(rule)
+
+    def add(self, rule: Rule) -> RuleState:
+        """Add a rule that was checked; it acts after those that are there."""
+        groups = self._spec.groups
+        statistics = [one.name for one in self._spec.statistics]
+        path = condition = None
+        if rule.trigger == "metric" and rule.name is not None:
+            path = parse_path(rule.name, groups, statistics)
+        if rule.when is not None:
+            condition = compile_condition(
+                rule.when,
+                groups=groups,
+                statistics=statistics,
+                subject=SUBJECTS.get(rule.trigger),
+            )
+        state = RuleState(rule, len(self.states), path, condition)
+        self.states[rule.id] = state
+        for table in self._tables(state):
+            table[state.position] = state
+        if (needed := _NEEDED.get(rule.trigger)) is not None:
+            self.wants_events |= {needed}
+        return state
+
+    def retire(self, state: RuleState) -> None:
+        """Take a rule out of the index that will not run again."""
+        for table in self._tables(state):
+            table.pop(state.position, None)
+
+    def _tables(self, state: RuleState) -> Iterator[dict[int, RuleState]]:
+        rule = state.rule
+        if rule.trigger.startswith("job-"):
+            yield self._own[rule.trigger, rule.group]
+            if rule.scope == "queue":
+                yield self._foreign[rule.trigger, rule.group]
+                yield self._plain["foreign"]
+        elif rule.trigger == "idle":
+            yield self._own["idle", rule.group]
+        else:
+            yield self._plain[rule.trigger]
+            if rule.trigger == "metric":
+                condition = state.condition
+                paths = (state.path,) if state.path else condition.paths if condition else ()
+                for path in paths:
+                    yield self._metric[metric_key(path)]
+
+    def own(
+        self, triggers: Iterable[str], group: str | None, changed: Iterable[MetricPath] = ()
+    ) -> list[RuleState]:
+        """Rules for triggers of a job of `group`, and for metrics that changed, in order."""
+        found: dict[int, RuleState] = {}
+        for trigger in triggers:
+            for key in ((trigger, group), (trigger, None)):
+                if key in self._own:
+                    found.update(self._own[key])
+        for path in changed:
+            if path in self._metric:
+                found.update(self._metric[path])
+        return [found[position] for position in sorted(found)] if found else []
+
+    def idle(self, group: str | None) -> list[RuleState]:
+        """Rules for a group that has no active job left, or for the ensemble (None)."""
+        return list(self._own["idle", group].values())
+
+    def foreign(self, triggers: Iterable[str], name: str | None) -> list[RuleState]:
+        """Rules with scope queue for triggers of a job that others submitted, in order."""
+        found: dict[int, RuleState] = {}
+        for trigger in triggers:
+            for key in {(trigger, name), (trigger, None)}:
+                if key in self._foreign:
+                    found.update(self._foreign[key])
+        return [found[position] for position in sorted(found)]
+
+    def plain(self, *triggers: str) -> list[RuleState]:
+        """Rules of triggers that are not about a job, in order."""
+        found: dict[int, RuleState] = {}
+        for trigger in triggers:
+            found.update(self._plain[trigger])
+        return [found[position] for position in sorted(found)]
+
+    @property
+    def wants_foreign(self) -> bool:
+        """Some rule with scope queue can still run."""
+        return bool(self._plain["foreign"])
+
+    def cycle(self, rule: str) -> list[str]:
+        """The rules that trigger each other through their jobs, `rule` among them.
+
+        Returns:
+            Rule ids in order; [] where `rule` is in no cycle.
+        """
+        causes = {one: state.causes for one, state in self.states.items()}
+        before = self._closure(rule, lambda one: causes.get(one, ()))
+        if rule not in before:
+            return []
+        after: defaultdict[str, set[str]] = defaultdict(set)
+        for one, before_it in causes.items():
+            for cause in before_it:
+                after[cause].add(one)
+        cycle = before & self._closure(rule, lambda one: after[one])
+        return [one for one in self.states if one in cycle]
+
+    @staticmethod
+    def _closure(rule: str, step: Callable[[str], Collection[str]]) -> set[str]:
+        reached: set[str] = set()
+        front = {rule}
+        while front:
+            front = {found for one in front for found in step(one)} - reached
+            reached |= front
+        return reached

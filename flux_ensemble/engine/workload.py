@@ -1,0 +1,202 @@
+"""The ensemble's jobs, from the moment a rule asks for them until they are clean.
+
+    waiting ──next_batch──► in flight ──admit──► active ──leave──► nothing
+
+`waiting` are in the service, because of `limits.active-jobs` or a pause; `in flight`
+were sent to the member and have not shown in the queue; `active` are in the queue. The
+three together are a group's `busy` count, and a group whose count falls to 0 is noted
+in `drained`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from flux_ensemble.engine.events import Tag
+from flux_ensemble.engine.firings import Firing, Firings
+from flux_ensemble.engine.jobs import Job, Phase
+
+
+class Workload:
+    """Jobs that wait, are in flight, or are active, with their counts by group.
+
+    Args:
+        groups: names of the groups.
+        limit: how many jobs may be in flight or active at once.
+    """
+
+    def __init__(self, groups: Collection[str], limit: int) -> None:
+        self._limit = limit
+        self.firings = Firings()
+        self.jobs: dict[int, Job] = {}
+        self._active: dict[str, dict[int, Job]] = {group: {} for group in groups}
+        self._waiting = dict.fromkeys(groups, 0)
+        self._in_flight = dict.fromkeys(groups, 0)
+        self._queued = 0
+        self._busy = 0
+        #: Jobs that were ever asked for.
+        self.total = 0
+        #: Groups whose busy count has fallen to 0, and None for the ensemble's.
+        self.drained: set[str | None] = set()
+
+    def busy(self, group: str | None = None) -> int:
+        """Jobs of the group, or of the ensemble, that are not over."""
+        if group is None:
+            return self._busy
+        return self._waiting[group] + self._in_flight[group] + len(self._active[group])
+
+    def waiting(self, group: str) -> int:
+        """Jobs of the group that have not shown in the queue yet."""
+        return self._waiting[group] + self._in_flight[group]
+
+    def active(self, group: str | None = None) -> Collection[Job]:
+        """Jobs of the group, or of the ensemble, that are in the queue."""
+        return (self.jobs if group is None else self._active[group]).values()
+
+    def add(self, firing: Firing) -> None:
+        """A firing asks for its jobs."""
+        self.firings.open(firing)
+        self._waiting[firing.group] += firing.waiting
+        self._busy += firing.waiting
+        self.total += firing.waiting
+
+    def next_batch(self) -> tuple[Firing, range] | None:
+        """The next jobs to send, as many as the limit allows; None if there are none."""
+        backlog = self.firings.backlog
+        room = self._limit - self._queued
+        if not backlog or room <= 0:
+            return None
+        firing = backlog[0]
+        batch = range(firing.next, min(firing.stop, firing.next + room))
+        firing.next = batch.stop
+        if not firing.waiting:
+            backlog.popleft()
+        firing.unseen += len(batch)
+        firing.outstanding += 1
+        self._waiting[firing.group] -= len(batch)
+        self._in_flight[firing.group] += len(batch)
+        self._queued += len(batch)
+        return firing, batch
+
+    def confirm(self, firing: Firing, lost: int = 0) -> None:
+        """A batch of the firing has its outcome; `lost` jobs of it never got to the queue."""
+        firing.outstanding -= 1
+        lost = min(lost, firing.unseen)
+        if lost:
+            firing.unseen -= lost
+            firing.lost += lost
+            self._in_flight[firing.group] -= lost
+            self._queued -= lost
+            self._release(firing.group, lost)
+        self.firings.close_if_over(firing)
+
+    def admit(self, id: int, tag: Tag, t: float) -> Job | None:
+        """A job of the ensemble showed in the queue; None if its tag was not expected."""
+        firing = self.firings.expecting(tag.rule, tag.firing, tag.index)
+        if firing is None:
+            return None
+        firing.seen.add(tag.index)
+        firing.live += 1
+        if firing.unseen:
+            firing.unseen -= 1
+            self._in_flight[firing.group] -= 1
+        else:
+            firing.lost -= 1
+            self._queued += 1
+            self._busy += 1
+        job = Job(id, firing.group, firing, tag.index, t)
+        self.jobs[id] = self._active[firing.group][id] = job
+        return job
+
+    def leave(self, job: Job) -> None:
+        """A job of the ensemble is clean."""
+        firing = job.firing
+        assert firing is not None
+        del self.jobs[job.id]
+        del self._active[firing.group][job.id]
+        self._queued -= 1
+        firing.live -= 1
+        self._release(firing.group, 1)
+        self.firings.close_if_over(firing)
+
+    def withdraw(self, groups: Iterable[str]) -> tuple[list[Job], int]:
+        """Give up all jobs of the groups: what a cancel does.
+
+        Jobs that wait are dropped; those in flight are marked, so that `Firing.cancel_unseen`
+        tells to cancel each when it shows.
+
+        Returns:
+            The active jobs to cancel that were not before, and how many were dropped.
+        """
+        dropped = 0
+        groups = set(groups)
+        for firing in [one for one in self.firings if one.group in groups]:
+            firing.cancel_unseen = True
+            dropped += self._drop(firing)
+        jobs = [job for group in groups for job in self._active[group].values()]
+        found = [job for job in jobs if not job.canceling and job.phase < Phase.FINISHED]
+        for job in found:
+            job.canceling = True
+        return sorted(found, key=lambda job: job.id), dropped
+
+    def drop_waiting(self) -> int:
+        """Forget all jobs that have not been sent.
+
+        Returns:
+            How many they were.
+        """
+        return sum(self._drop(firing) for firing in list(self.firings))
+
+    def _drop(self, firing: Firing) -> int:
+        dropped = self.firings.drop_waiting(firing)
+        if dropped:
+            self._waiting[firing.group] -= dropped
+            self._release(firing.group, dropped)
+            self.firings.close_if_over(firing)
+        return dropped
+
+    def _release(self, group: str, jobs: int) -> None:
+        self._busy -= jobs
+        if not self.busy(group):
+            self.drained.add(group)
+        if not self._busy:
+            self.drained.add(None)
+
+    def ages(self, group: str, gauge: str, t: float) -> Iterator[float]:
+        """Ages in seconds at time `t` of the group's "waiting" or "running" jobs."""
+        for job in self._active[group].values():
+            if gauge == "running":
+                if job.phase is Phase.RUNNING and job.t_start is not None:
+                    yield max(0.0, t - job.t_start)
+            elif job.phase < Phase.RUNNING:
+                yield max(0.0, t - job.t_submit)
+
+    def check(self) -> None:
+        """The counts agree with each other.
+
+        Raises:
+            AssertionError: they do not.
+        """
+        unseen, waiting, live = 0, 0, 0
+        for firing in self.firings:
+            assert firing.next <= firing.stop
+            assert firing.unseen >= 0 <= firing.lost
+            assert firing.live >= 0 <= firing.outstanding
+            unseen += firing.unseen
+            waiting += firing.waiting
+            live += firing.live
+            assert len(firing.seen) + firing.unseen + firing.lost == firing.next - firing.first
+            assert not firing.over, "a firing that is over is closed"
+        assert (
+            waiting
+            == sum(self._waiting.values())
+            == sum(firing.waiting for firing in self.firings.backlog)
+        )
+        assert unseen == sum(self._in_flight.values())
+        assert live == len(self.jobs) == sum(map(len, self._active.values()))
+        assert self._queued == unseen + live
+        assert self._busy == waiting + unseen + live == sum(map(self.busy, self._active))
+        for id, job in self.jobs.items():
+            assert id == job.id
+            assert job.phase is not Phase.GONE
+            assert self._active[job.group or ""][id] is job

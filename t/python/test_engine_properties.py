@@ -1,0 +1,272 @@
+"""Properties of the engine under any legal history, found by Hypothesis."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+from play import (
+    CallCustom,
+    CancelJobs,
+    CommandDone,
+    CommandFailed,
+    JobEvent,
+    Reply,
+    Request,
+    StartTimer,
+    Started,
+    StopTimer,
+    SubmitJobs,
+    Tag,
+    TimerFired,
+    UpdateJobs,
+    submit,
+)
+
+from flux_ensemble.engine.commands import Finish, Record
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.record import encode, from_json, to_json
+from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.spec.model import OUTCOMES
+
+#: event -> the events that may follow it in a job's life.
+LIFE = {
+    "submit": ("validate", "invalidate"),
+    "validate": ("start", "exception", "clean"),
+    "start": ("memo", "exception", "finish"),
+    "memo": ("memo", "finish", "exception"),
+    "exception": ("finish", "clean"),
+    "finish": ("clean",),
+    "clean": (),
+    "invalidate": (),
+}
+
+TRIGGERS = st.sampled_from(
+    [
+        {"trigger": "start"},
+        {"trigger": "job-submit"},
+        {"trigger": "job-success", "group": "a"},
+        {"trigger": "job-fail"},
+        {"trigger": "job-memo", "when": "x > 0"},
+        {"trigger": "job-clean", "scope": "queue"},
+        {"trigger": "metric", "name": "count.a.finished", "when": "> 1"},
+        {"trigger": "metric", "name": "mean.b-duration", "when": "> 0"},
+        {"trigger": "metric", "when": "count.a.success + count.b.success >= 2"},
+        {"trigger": "heartbeat"},
+        {"trigger": "idle"},
+        {"trigger": "idle", "name": "b"},
+        {"trigger": "timer", "every": 5},
+    ]
+)
+ACTIONS = st.sampled_from(
+    [
+        submit("a"),
+        submit("b", count=3),
+        {"name": "cancel", "label": "a"},
+        {"name": "cancel"},
+        {"name": "custom", "label": "f"},
+        {"name": "enable", "label": "r0"},
+        {"name": "disable", "label": "r0"},
+        {"name": "update", "label": "b", "urgency": 20},
+        {"name": "terminate"},
+        {"name": "terminate", "cancel": True},
+    ]
+)
+REPETITIONS = st.sampled_from([1, 2, 5, "unlimited"])
+REQUESTS = st.sampled_from(
+    [
+        ("submit", {"group": "b"}),
+        ("submit", {"group": "a", "count": 90}),
+        ("pause", {}),
+        ("resume", {}),
+        ("cancel", {"group": "a"}),
+        ("cancel", {}),
+        ("terminate", {}),
+        ("terminate", {"cancel": True}),
+        ("rules", {"id": "r0", "enabled": True}),
+        ("rules", {"id": "r0", "enabled": False}),
+        ("action", {"action": {"name": "cancel", "label": "b"}}),
+        ("action", {"action": submit("a")}),
+    ]
+)
+RETURNS = st.lists(
+    st.sampled_from(
+        [
+            {"kind": "action", "value": submit("b")},
+            {"kind": "action", "value": {"name": "custom", "label": "f"}},
+            {"kind": "action", "value": submit("nope")},
+            {"kind": "rule", "value": {"trigger": "start", "action": submit("a")}},
+            {"kind": "rule", "value": {"trigger": "job-success", "action": submit("b")}},
+        ]
+    ),
+    max_size=2,
+)
+
+
+@st.composite
+def documents(draw):
+    rules = [{"id": "r0", "trigger": "start", "action": submit("a")}]
+    for number in range(draw(st.integers(0, 5))):
+        action = {**draw(ACTIONS), "repetitions": draw(REPETITIONS)}
+        if draw(st.booleans()):
+            action["backoff"] = draw(st.integers(0, 2))
+        on_error = draw(st.sampled_from(["disable", "retry", "fail"]))
+        rules.append(
+            {**draw(TRIGGERS), "id": f"r{number + 1}", "action": action, "on-error": on_error}
+        )
+    return {
+        "name": "any",
+        "logging": {"heartbeat": 10},
+        "custom": "def f(**kwargs): ...\n",
+        "jobs": [
+            {"name": "a", "command": "true", "count": draw(st.integers(1, 4))},
+            {"name": "b", "command": "true", "retries": draw(st.integers(0, 2))},
+        ],
+        "rules": rules,
+        "limits": {
+            "active-jobs": draw(st.integers(1, 8)),
+            "jobs": draw(st.integers(8, 60)),
+        },
+        "finish": draw(st.sampled_from(["idle", "never"])),
+    }
+
+
+class Histories(RuleBasedStateMachine):
+    """Any order of job events, outcomes, timers and requests that a queue could give."""
+
+    @initialize(document=documents())
+    def begin(self, document):
+        self.document = document
+        self.engine = Engine(load_mapping(document))
+        self.t = 1000.0
+        self.pending: list = []
+        self.jobs: dict[int, tuple[Tag, str]] = {}
+        self.next_job = 1
+        self.timers: set[str] = set()
+        self.asked: set[int] = set()
+        self.history: list = []
+        self.answers: list[list[str]] = []
+        self.finishes = 0
+        self.post(Started(self.t))
+
+    def post(self, event):
+        commands = self.engine.handle(event)
+        self.engine.check()
+        self.history.append(event)
+        self.answers.append([encode(one) for one in commands])
+        assert len(commands) < 2000, "one event causes a bounded number of commands"
+        for one in commands:
+            if isinstance(one, (SubmitJobs, CancelJobs, UpdateJobs, CallCustom)):
+                self.pending.append(one)
+            elif isinstance(one, StartTimer):
+                self.timers.add(one.key)
+            elif isinstance(one, StopTimer):
+                self.timers.discard(one.key)
+            elif isinstance(one, Reply):
+                assert one.request in self.asked, "a request is answered once"
+                self.asked.remove(one.request)
+            elif isinstance(one, Finish):
+                self.finishes += 1
+        return [one for one in commands if not isinstance(one, Record)]
+
+    def tick(self):
+        self.t += 0.5
+        return self.t
+
+    @precondition(lambda self: self.pending)
+    @rule(data=st.data())
+    def a_command_has_its_outcome(self, data):
+        command = self.pending.pop(data.draw(st.integers(0, len(self.pending) - 1)))
+        ids: list[int] = []
+        if isinstance(command, SubmitJobs):
+            ids = list(range(self.next_job, self.next_job + command.count))
+            self.next_job += command.count
+        good = data.draw(st.integers(0, 5)) > 0
+        if isinstance(command, SubmitJobs):
+            taken = ids if good else ids[: data.draw(st.integers(0, len(ids)))]
+            for index, job in enumerate(ids):
+                if job in taken or data.draw(st.booleans()):
+                    tag = Tag(command.group, command.rule, command.firing, command.first + index)
+                    self.jobs[job] = (tag, "")
+            ids = taken
+        if not good:
+            self.post(CommandFailed(self.tick(), command.id, "EIO", "no", ids=tuple(ids)))
+        elif isinstance(command, CallCustom):
+            returned = data.draw(RETURNS)
+            self.post(CommandDone(self.tick(), command.id, {"returned": returned}))
+        else:
+            self.post(CommandDone(self.tick(), command.id, {"ids": ids}))
+        assert self.post(CommandDone(self.tick(), command.id, {})) == []
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def a_job_goes_on(self, data):
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        tag, last = self.jobs[job]
+        name = data.draw(st.sampled_from(LIFE[last])) if last else "submit"
+        context = {}
+        if name == "finish":
+            context = {"status": data.draw(st.sampled_from([0, 256]))}
+        elif name == "exception":
+            context = {"type": data.draw(st.sampled_from(["cancel", "timeout", "exec"]))}
+        elif name == "memo":
+            context = {"x": data.draw(st.integers(-1, 1))}
+        event = JobEvent(self.tick(), job, name, context, tag if name == "submit" else None)
+        self.post(event)
+        assert self.post(event) == [], "a duplicate emits nothing"
+        if LIFE[name]:
+            self.jobs[job] = (tag, name)
+        else:
+            del self.jobs[job]
+            late = JobEvent(self.tick(), job, "submit", {}, tag)
+            assert self.post(late) == [], "a late event emits nothing"
+
+    @rule(name=st.sampled_from(["submit", "start", "finish", "clean"]), job=st.integers(1, 3))
+    def somebody_else_s_job_goes_on(self, name, job):
+        context = {"status": 0} if name == "finish" else {}
+        self.post(JobEvent(self.tick(), 10**6 + job, name, context, foreign=True, job_name="x"))
+
+    @precondition(lambda self: self.timers)
+    @rule(data=st.data())
+    def a_timer_fires(self, data):
+        self.post(TimerFired(self.tick(), data.draw(st.sampled_from(sorted(self.timers)))))
+
+    @rule(request=REQUESTS)
+    def a_user_asks(self, request):
+        number = len(self.history)
+        self.asked.add(number)
+        self.post(Request(self.tick(), number, *request))
+        if request[0] not in ("submit", "action"):
+            assert number not in self.asked
+
+    @invariant()
+    def statistics_add_up(self):
+        for group in self.engine.stats.counts.values():
+            assert group["finished"] == sum(group[outcome] for outcome in OUTCOMES)
+        json.dumps(self.engine.metrics(self.t), allow_nan=False)
+        json.dumps(self.engine.status(), allow_nan=False)
+
+    @invariant()
+    def it_ends_once_at_most(self):
+        assert self.finishes == int(self.engine.ended)
+
+    def teardown(self):
+        """The same events, through JSON, give byte-identical commands."""
+        if not hasattr(self, "document"):
+            return
+        again = Engine(load_mapping(self.document))
+        for event, answer in zip(self.history, self.answers, strict=True):
+            copy = from_json(json.loads(json.dumps(to_json(event))))
+            assert [encode(one) for one in again.handle(copy)] == answer
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
