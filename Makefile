@@ -1,0 +1,49 @@
+# make demo     run an example ensemble on a Flux instance of four brokers
+# make check    run every test
+# make lint     formatting, lint, types and the direction of imports
+#
+# Everything runs in a virtual environment of its own, made when it is first needed.
+
+# Flux runs the broker module with its own Python, and the versions have to agree.
+VERSION = import sys; print(*sys.version_info[:2])
+PYTHON ?= $(shell \
+    theirs=$$(flux python -c '$(VERSION)' 2>/dev/null); \
+    if [ -z "$$theirs" ] || [ "$$theirs" = "$$(python3 -c '$(VERSION)')" ]; \
+    then echo python3; \
+    else flux python -c 'import sys; print(sys.executable)'; fi)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo check lint format clean
+
+demo: $(VENV)/installed
+	@command -v flux >/dev/null || \
+	    { echo "flux is not on PATH: install Flux first, see 'Install' in README.md" >&2; exit 1; }
+	flux start --test-size=4 $(BIN)/flux-ensemble run examples/hello-world.yaml
+
+check: $(VENV)/installed
+	@$(BIN)/python t/lib/check.py
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib
+	$(BIN)/lint-imports
+
+format: $(VENV)/installed
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "flux-ensemble needs Python 3.11 or newer and '$(PYTHON)' is not: name another," \
+	           "as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) t/test-results t/trash\ directory.* dist .hypothesis \
+	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

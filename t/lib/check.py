@@ -1,0 +1,108 @@
+"""Runs every test and closes with one line of counts; `make check` calls this.
+
+The unit tests run under pytest, the sharness tests (t/*.t) under prove, two at a time.
+The counts come from what the runners leave behind: pytest's JUnit file, and the output
+of each sharness test that `run-test` keeps in t/test-results.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+RESULTS = TESTS / "test-results"
+
+#: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
+TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
+
+
+class Counts:
+    """How many tests passed, and the names of those that failed or were skipped."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+        self.skipped: list[str] = []
+
+    def close(self) -> int:
+        """Print the names and the closing line; return the exit code."""
+        for name in self.skipped:
+            print(f"skipped: {name}")
+        for name in self.failed:
+            print(f"failed: {name}")
+        print(
+            f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped",
+            flush=True,
+        )
+        return 1 if self.failed else 0
+
+
+def run_pytest(counts: Counts) -> None:
+    """Run t/python and add its results to `counts`."""
+    report = RESULTS / "pytest.xml"
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+    status = subprocess.run(command, cwd=TESTS.parent).returncode
+    if not report.exists():
+        counts.failed.append(f"pytest ended with status {status} and left no report")
+        return
+    failed_before = len(counts.failed)
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = ": ".join(filter(None, (case.get("classname"), case.get("name"))))
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            counts.failed.append(name)
+        elif skip is not None:
+            counts.skipped.append(f"{name} ({skip.get('message')})")
+        else:
+            counts.passed += 1
+    if status != 0 and len(counts.failed) == failed_before:
+        counts.failed.append(f"pytest ended with status {status}")
+
+
+def run_sharness(counts: Counts) -> None:
+    """Run t/*.t under prove and add their results to `counts`."""
+    if shutil.which("prove") is None:
+        counts.failed.append("t/*.t: prove is not on PATH; it comes with Perl")
+        return
+    files = sorted(path.name for path in TESTS.glob("*.t"))
+    environment = os.environ | {
+        "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
+        "TEST_RESULTS": str(RESULTS),
+    }
+    command = ["prove", "--jobs=2", "--timer", "--exec=lib/run-test", *files]
+    subprocess.run(command, cwd=TESTS, env=environment)
+    for file in files:
+        log = RESULTS / f"{file}.log"
+        text = log.read_text(errors="replace") if log.exists() else ""
+        failed_before = len(counts.failed)
+        for verdict, skipped, name in TAP_LINE.findall(text):
+            if verdict == "not ok":
+                counts.failed.append(f"{file}: {name}")
+            elif skipped:
+                counts.skipped.append(f"{file}: {skipped}")
+            else:
+                counts.passed += 1
+        if not re.search(r"^1\.\.\d+", text, re.MULTILINE):
+            counts.failed.append(f"{file}: it ended before its last test")
+        if len(counts.failed) > failed_before:
+            print(f"---- {file} ----\n{text}---- end of {file} ----", flush=True)
+
+
+def main() -> int:
+    """Run both kinds of tests."""
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir()
+    counts = Counts()
+    run_pytest(counts)
+    run_sharness(counts)
+    return counts.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
