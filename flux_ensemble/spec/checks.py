@@ -7,8 +7,8 @@ from typing import Any
 from flux_ensemble.spec.documents import Document
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.functions import SourceError, defined_names
-from flux_ensemble.spec.model import DEFAULT_STATISTICS, SCALE_ACTIONS, Spec, Statistic
-from flux_ensemble.spec.problems import DocumentError, Path, Problem, Problems, shown
+from flux_ensemble.spec.model import DEFAULT_STATISTICS, SCALE_ACTIONS, Statistic
+from flux_ensemble.spec.problems import Path, Problems, shown
 from flux_ensemble.spec.schema import IDENTIFIER, matches
 
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
@@ -19,33 +19,6 @@ MAX_ARGUMENT = 1_000_000
 
 #: First part of a metric's path that is no statistic.
 _COUNT = "count"
-
-
-def check_member(spec: Spec, elastic: bool, file: str | None = None) -> None:
-    """Check that a member can do what the rules ask for.
-
-    Args:
-        spec: the ensemble.
-        elastic: the member can change its size.
-        file: the document's file as the user knows it.
-
-    Raises:
-        DocumentError: it cannot; one problem for each rule.
-    """
-    if elastic:
-        return
-    problems = [
-        Problem(
-            None,
-            f"rules[{index}].action",
-            f"{rule.action.name!r} needs a member that can change its size, "
-            f"and this one has a fixed size",
-        )
-        for index, rule in enumerate(spec.rules)
-        if rule.action.name in SCALE_ACTIONS
-    ]
-    if problems:
-        raise DocumentError(problems, file)
 
 
 def check_source(source: str, document: Document, problems: Problems) -> None:

@@ -12,6 +12,9 @@ from flux_ensemble.spec.problems import hint, listed
 #: Entry points of this group are functions for custom actions.
 ENTRY_POINTS = "flux_ensemble.actions"
 
+#: Longest source that is parsed, in characters: parsing takes memory.
+MAX_SOURCE = 256 * 1024
+
 #: In a set of names: there may be others.
 _ANY = "*"
 
@@ -67,6 +70,12 @@ def defined_names(source: str) -> frozenset[str]:
     Raises:
         SourceError: it does not parse.
     """
+    if len(source) > MAX_SOURCE:
+        raise SourceError(
+            f"Python source has at most {MAX_SOURCE} characters, not {len(source)}; "
+            f"put it in a module, and the module in 'plugins'",
+            None,
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -76,11 +85,14 @@ def defined_names(source: str) -> frozenset[str]:
     except (ValueError, RecursionError, MemoryError) as error:
         said = str(error) or "it nests too deep"
         raise SourceError(f"Python source that cannot be parsed: {said}", None) from None
-    return frozenset(_bound(tree.body))
+    return frozenset(_bound(tree))
 
 
-def _bound(body: Sequence[ast.AST]) -> Iterator[str]:
-    for node in body:
+def _bound(tree: ast.Module) -> Iterator[str]:
+    # Not recursive: expressions may nest deeper than Python's stack.
+    nodes: list[ast.AST] = list(tree.body)
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -90,4 +102,4 @@ def _bound(body: Sequence[ast.AST]) -> Iterator[str]:
             yield node.id
         else:
             # Assignments, and the bodies of if, try, with and the like.
-            yield from _bound(list(ast.iter_child_nodes(node)))
+            nodes += ast.iter_child_nodes(node)

@@ -40,26 +40,30 @@ class GroupReader:
         self._seed = seed
 
     def read(self, entries: Sequence[Any]) -> dict[str, Group]:
-        """The groups, by name, in the order of their first entries.
+        """The groups without problems, by name, in the order of their first entries.
 
         Args:
             entries: what `check_form` left of the list.
         """
         sets: dict[str, list[JobSet]] = {}
-        first: dict[str, Path] = {}
+        places: dict[str, list[Path]] = {}
         for index, entry in enumerate(entries):
             if entry is not None and "name" in entry:
                 at = ("jobs", index)
                 own = sets.setdefault(entry["name"], [])
                 own += self._entry(entry, at, len(own))
-                first.setdefault(entry["name"], at)
+                places.setdefault(entry["name"], []).append(at)
         groups = {name: Group(name, tuple(own)) for name, own in sets.items()}
         for name, group in groups.items():
             try:
                 group.submission()
             except ValueError as error:
-                self._problems.add(first[name], str(error))
-        return groups
+                self._problems.add(places[name][0], str(error))
+        return {
+            name: group
+            for name, group in groups.items()
+            if not any(map(self._problems.blames, places[name]))
+        }
 
     def _entry(self, entry: dict[str, Any], at: Path, index: int) -> list[JobSet]:
         """The job sets of an entry: one, or one for each task of a NextGen jobspec."""

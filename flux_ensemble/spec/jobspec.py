@@ -17,7 +17,7 @@ from typing import Any
 from flux_ensemble.spec.documents import MAX_BYTES, read_yaml
 from flux_ensemble.spec.form import check_form
 from flux_ensemble.spec.model import TAG_KEY, JobSet
-from flux_ensemble.spec.problems import DocumentError, Path, Problems, listed, shown
+from flux_ensemble.spec.problems import DocumentError, Path, Problems, hint, listed, shown
 
 # What is left alone comes first: mustache templates of Flux, variables of the shell.
 _PLACEHOLDER = re.compile(
@@ -244,6 +244,13 @@ def check_v1(value: Any, problems: Problems, at: Path) -> dict[str, Any] | None:
     return None if problems.blames(at) else value
 
 
+def unknown_type(kind: Any) -> str:
+    """The sentence about a resource of a type that Flux does not allocate."""
+    near = hint(str(kind), RESOURCE_TYPES)
+    known = listed(RESOURCE_TYPES)
+    return f"expected a type of resource, not {shown(kind)} ({near}one of: {known})"
+
+
 def _check_resources(resources: Any, labels: list[str], problems: Problems, at: Path) -> None:
     for index, resource in enumerate(resources):
         here = (*at, index)
@@ -251,10 +258,7 @@ def _check_resources(resources: Any, labels: list[str], problems: Problems, at: 
             continue
         kind = resource["type"]
         if kind not in RESOURCE_TYPES:
-            problems.add(
-                (*here, "type"),
-                f"expected a type of resource, not {kind!r} (one of: {listed(RESOURCE_TYPES)})",
-            )
+            problems.add((*here, "type"), unknown_type(kind))
         if resource["count"] < 1 and kind != "gpu":
             problems.add(
                 (*here, "count"), f"expected an integer >= 1, not {shown(resource['count'])}"

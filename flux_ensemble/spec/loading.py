@@ -27,7 +27,12 @@ __all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
 
 
 def load_text(
-    text: str, *, name: str | None = None, file: str | None = None, directory: str = "."
+    text: str,
+    *,
+    name: str | None = None,
+    file: str | None = None,
+    directory: str = ".",
+    elastic: bool = True,
 ) -> Spec:
     """Read and check a document.
 
@@ -36,12 +41,13 @@ def load_text(
         name: the ensemble's name; without it, the document's own or the file's stem.
         file: the document's file as the user knows it, for errors and the name.
         directory: what relative paths in the document are relative to.
+        elastic: whoever runs it can change its size, so rules may grow and shrink it.
 
     Raises:
         DocumentError: the document has problems; all of them.
     """
     document, problems = read_yaml(text, file)
-    return _load(document, problems, name, file, directory)
+    return _load(document, problems, name, file, directory, elastic)
 
 
 def load_mapping(
@@ -50,6 +56,7 @@ def load_mapping(
     name: str | None = None,
     file: str | None = None,
     directory: str = ".",
+    elastic: bool = True,
 ) -> Spec:
     """Check a document that was read already, such as one that came as JSON.
 
@@ -58,22 +65,28 @@ def load_mapping(
         name: the ensemble's name; without it, the document's own or the file's stem.
         file: the document's file as the user knows it, for errors and the name.
         directory: what relative paths in the document are relative to.
+        elastic: whoever runs it can change its size, so rules may grow and shrink it.
 
     Raises:
         DocumentError: the document has problems; all of them.
     """
     document = Document(mapping)
-    return _load(document, Problems(), name, file, directory)
+    return _load(document, Problems(), name, file, directory, elastic)
 
 
 def _load(
-    document: Document, problems: Problems, name: str | None, file: str | None, directory: str
+    document: Document,
+    problems: Problems,
+    name: str | None,
+    file: str | None,
+    directory: str,
+    elastic: bool,
 ) -> Spec:
     wrong = check_plain(document.value, problems)
     value = check_form("document", document.value, problems, wrong=wrong)
     if value is None:
         raise DocumentError(problems.listed(), file)
-    spec = _read(value, document, problems, name, file, directory)
+    spec = _read(value, document, problems, name, file, directory, elastic)
     if problems:
         raise DocumentError(problems.listed(), file)
     return spec
@@ -86,6 +99,7 @@ def _read(
     name: str | None,
     file: str | None,
     directory: str,
+    elastic: bool,
 ) -> Spec:
     entries, rules = value.get("jobs", []), value.get("rules", [])
     blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
@@ -106,6 +120,7 @@ def _read(
         # One that is wrong has its own problem.
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),
         functions=Functions(custom, plugins),
+        elastic=elastic,
     )
     limits = value.get("limits", {})
     return Spec(

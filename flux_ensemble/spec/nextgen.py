@@ -17,8 +17,15 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.form import explain, unknown_key
-from flux_ensemble.spec.jobspec import read_environment, shape, split_command
-from flux_ensemble.spec.problems import Path, Problems, hint, listed, shortened, shown
+from flux_ensemble.spec.jobspec import (
+    RESOURCE_TYPES,
+    read_environment,
+    shape,
+    split_command,
+    unknown_type,
+)
+from flux_ensemble.spec.problems import Path, Problems, shortened, shown
+from flux_ensemble.spec.schema import MAX_INT
 
 #: What each key asks for that a job set cannot give.
 _REFUSED = {
@@ -28,7 +35,6 @@ _REFUSED = {
     "local": "a task that is not a job",
 }
 _SUPPORTED = "(supported: tasks with a command, and their resources and attributes)"
-_RESOURCES = ("node", "slot", "core", "gpu")
 #: First line of a command that is a script -> who runs it.
 _INTERPRETERS = {f"#!/bin/{name}": name for name in ("bash", "sh", "python")}
 
@@ -161,12 +167,8 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
         problems.add(at, f"expected a mapping, not {shown(resource)}")
         return False
     kind = resource.get("type")
-    if kind not in _RESOURCES:
-        near = hint(str(kind), _RESOURCES)
-        problems.add(
-            (*at, "type"),
-            f"expected a type of resource, not {shown(kind)} ({near}one of: {listed(_RESOURCES)})",
-        )
+    if kind not in RESOURCE_TYPES:
+        problems.add((*at, "type"), unknown_type(kind))
         return False
     given = [key for key in ("count", "replicas") if key in resource]
     if not given and kind != "slot":
@@ -174,7 +176,7 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
         return False
     for key in given:
         count = resource[key]
-        if type(count) is not int or count < 1:
+        if type(count) is not int or not 1 <= count <= MAX_INT:
             problems.add((*at, key), f"expected an integer >= 1, not {shown(count)}")
             return False
         if kind == "slot" and count != 1:

@@ -56,17 +56,19 @@ class Problems:
     def __init__(self, line: Callable[[Path], int | None] = lambda path: None) -> None:
         self._line = line
         self._found: dict[tuple[Path, str], int | None] = {}
+        self._blamed: set[Path] = set()
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def blames(self, path: Path) -> bool:
         """Whether there is a problem at `path` or below it."""
-        return any(found[: len(path)] == path for found, _ in self._found)
+        return path in self._blamed
 
     def add(self, path: Path, message: str, line: int | None = None) -> None:
         """Note that what is at `path` has a problem; `line` is where, if it is elsewhere."""
         self._found[path, message] = line
+        self._blamed.update(path[:length] for length in range(len(path) + 1))
 
     def listed(self) -> list[Problem]:
         """The problems in the order of their lines."""

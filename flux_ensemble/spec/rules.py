@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flux_ensemble.engine.conditions import Subject, compile_condition
+from flux_ensemble.engine.conditions import SUBJECTS, compile_condition
 from flux_ensemble.engine.paths import MetricPath, parse_path
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.form import check_form
@@ -14,6 +14,7 @@ from flux_ensemble.spec.functions import Functions
 from flux_ensemble.spec.model import (
     GAUGES,
     RESERVED_RULES,
+    SCALE_ACTIONS,
     TRIGGER_ALIASES,
     Action,
     Group,
@@ -39,6 +40,9 @@ _ACTION_KEYS = {
     "timeout": ("custom",),
 }
 
+#: Keys of an action that are fields of the model as they are.
+_AS_GIVEN = ("label", "value", "count", "params", "backoff", "cancel", "urgency")
+
 #: Keys of a rule that only some triggers have; "job-" stands for all that begin so.
 _RULE_KEYS = {
     "name": ("metric", "job-", "idle"),
@@ -62,6 +66,7 @@ class Context:
         rule_ids: the ids of the rules.
         heartbeat: there is a heartbeat.
         functions: what custom actions can call.
+        elastic: the member can change its size.
     """
 
     groups: Mapping[str, Group]
@@ -70,6 +75,7 @@ class Context:
     rule_ids: Collection[str]
     heartbeat: bool
     functions: Functions
+    elastic: bool = True
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
@@ -178,7 +184,6 @@ class _Reader:
 
     def rule(self, entry: Mapping[str, Any], at: Path, id: str) -> Rule | None:
         """Read a rule; None if it has problems."""
-        before = self._problems.blames(at)
         action = None
         if "action" in entry:
             action = self.action(entry["action"], (*at, "action"))
@@ -200,7 +205,7 @@ class _Reader:
         self._condition(trigger, name, when, at)
         if trigger == "heartbeat" and not self._context.heartbeat:
             self._problems.add((*at, "trigger"), f"there are no heartbeats: {_HEARTBEAT_OFF}")
-        if action is None or before or self._problems.blames(at):
+        if action is None or self._problems.blames(at):
             return None
         return Rule(
             id=id,
@@ -253,12 +258,12 @@ class _Reader:
             if trigger == "metric" and name is None and not self._blamed(at, "name", "when"):
                 add(at, "the trigger 'metric' needs 'name', a metric, or 'when', an expression")
             return
-        subject: Subject = "memo" if trigger == "job-memo" else None
-        if trigger == "metric":
-            subject = "metric"
         try:
             condition = compile_condition(
-                when, groups=context.names, statistics=context.statistics, subject=subject
+                when,
+                groups=context.names,
+                statistics=context.statistics,
+                subject=SUBJECTS.get(trigger),
             )
         except ValueError as error:
             add((*at, "when"), str(error))
@@ -291,6 +296,11 @@ class _Reader:
                     (*at, key),
                     f"{key!r} means nothing to the action {name!r} (only to: {listed(actions)})",
                 )
+        if name in SCALE_ACTIONS and not self._context.elastic:
+            self._problems.add(
+                at,
+                f"{name!r} needs a member that can change its size, and this one has a fixed size",
+            )
         self._label(name, entry, at)
         if name == "submit" and entry.get("label") in self._context.groups:
             self._submission(self._context.groups[entry["label"]], entry, at)
@@ -301,8 +311,6 @@ class _Reader:
         for key in ("cooldown", "duration", "timeout"):
             if key in entry:
                 durations[key] = self._duration(entry, key, at)
-        if durations.get("timeout") == 0:
-            self._problems.add((*at, "timeout"), "expected a duration > 0, not 0")
         if self._problems.blames(at):
             return None
         repetitions = entry.get("repetitions", 1)
@@ -343,20 +351,15 @@ class _Reader:
             self._problems.add((*at, key), str(error))
 
     def _group(self, name: str, at: Path) -> None:
-        names = self._context.names
-        if name not in names:
+        if name not in self._context.names:
+            names = sorted(self._context.names)
             self._problems.add(
-                at,
-                f"no job group named {name!r} ({hint(name, names)}groups: {listed(sorted(names))})",
+                at, f"no job group named {name!r} ({hint(name, names)}groups: {listed(names)})"
             )
 
     def _duration(self, entry: Mapping[str, Any], key: str, at: Path) -> float | None:
         try:
-            return parse_duration(entry[key], limit=key == "duration")
+            return parse_duration(entry[key], limit=key in ("duration", "timeout"))
         except ValueError as error:
             self._problems.add((*at, key), str(error))
             return None
-
-
-#: Keys of an action that are fields of the model as they are.
-_AS_GIVEN = ("label", "value", "count", "params", "backoff", "cancel", "urgency")

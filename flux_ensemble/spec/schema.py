@@ -1,6 +1,6 @@
-"""The JSON Schema of an ensemble document, and its errors as sentences.
+"""The JSON Schema of an ensemble document, and of the jobspecs in it.
 
-The schema has neither `anyOf` nor `$ref`: what it refuses can always be said in one
+It has neither `anyOf` nor `$ref`: what it refuses can always be said in one
 sentence, made of the `description` of the part that refused. What JSON Schema cannot
 say without them is left to the semantic checks of the other modules.
 """

@@ -60,15 +60,14 @@ class Sweep:
 
     @cached_property
     def _chosen(self) -> tuple[int, ...]:
-        space = range(self.combinations)
-        return tuple(random.Random(self.seed).sample(space, min(self.samples, len(space))))
+        return tuple(random.Random(self.seed).sample(range(self.combinations), self._length))
 
     @cached_property
     def _length(self) -> int:
         if self.kind == "zip":
             return max(self._lengths, default=1)
         if self.kind == "sample":
-            return len(self._chosen)
+            return min(self.samples, self.combinations)
         return self.combinations
 
     def __len__(self) -> int:

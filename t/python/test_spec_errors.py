@@ -432,6 +432,13 @@ def test_source_that_python_cannot_parse_is_no_reason_to_fail() -> None:
     assert sentence.startswith("d.yaml:2: custom: Python source that cannot be parsed: ")
 
 
+def test_a_large_source_is_for_a_module() -> None:
+    assert problems(f"{GROUPS}custom: '{'x' * 300_000}'\n") == [
+        "d.yaml:2: custom: Python source has at most 262144 characters, not 300000; "
+        "put it in a module, and the module in 'plugins'"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -493,7 +500,9 @@ jobs:
   - {name: a b, command: x}
   - {name: c, command: 3}
   - {name: d, command: x, count: 0}
+  - {name: e, command: x, params: {x: []}}
 rules:
+  - {trigger: start, action: {name: submit, label: e, params: {x: 3}}}
   - {trigger: start, action: {name: submit, label: a b}}
   - {trigger: job-finish, group: c, action: {name: submit, label: d}}
   - {trigger: timer, every: soon, action: {name: update, label: d, urgency: 99}}
@@ -503,9 +512,10 @@ rules:
         "jobs[0].name",
         "jobs[1].command",
         "jobs[2].count",
-        "rules[2].action.urgency",
-        "rules[2].every",
-        "rules[3].when",
+        "jobs[3].params.x",
+        "rules[3].action.urgency",
+        "rules[3].every",
+        "rules[4].when",
     ]
 
 

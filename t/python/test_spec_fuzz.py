@@ -258,13 +258,13 @@ def test_any_text_is_a_document_or_refused(text: str) -> None:
     load(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(yaml_ish)
 def test_any_yaml_is_a_document_or_refused(text: str) -> None:
     load(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(sorted(DOCUMENT["properties"])), values))
 def test_any_mapping_is_a_document_or_refused(mapping: dict[str, Any]) -> None:
     try:
@@ -273,7 +273,7 @@ def test_any_mapping_is_a_document_or_refused(mapping: dict[str, Any]) -> None:
         check(error)
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(changes)
 def test_a_valid_document_with_changes_is_a_document_or_refused(
     given: list[tuple[tuple[Any, ...], str, Any]],
@@ -290,7 +290,7 @@ def test_a_valid_document_with_changes_is_a_document_or_refused(
     load(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.data())
 def test_valid_text_with_changes_is_a_document_or_refused(data: st.DataObject) -> None:
     text = yaml.safe_dump(VALID, sort_keys=False)
@@ -306,7 +306,7 @@ def spec() -> Spec:
     return load_mapping(VALID)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     st.dictionaries(st.sampled_from([*ACTION["properties"], "x"]), values)
     | values
@@ -324,7 +324,7 @@ def test_whatever_a_function_returns_is_an_action_or_refused(spec: Spec, value: 
         assert isinstance(action, Action)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     st.fixed_dictionaries(
         {

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.spec.checks import check_member
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.functions import ENTRY_POINTS, defined_names
 from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
@@ -44,7 +43,8 @@ def rule(**given: Any) -> Rule:
 
 def action(**given: Any) -> Action:
     """An action of a rule of such a document."""
-    return rule(trigger="start", action=given).action
+    source = {"custom": "def f(**kwargs): ..."} if given.get("label") == "f" else {}
+    return spec({"trigger": "start", "action": given}, **source).rules[0].action
 
 
 def test_a_job_group_has_defaults() -> None:
@@ -162,7 +162,7 @@ def test_a_document_may_have_rules_alone() -> None:
         ({"file": "dir/stem.yaml"}, "document"),
     ],
 )
-def test_the_name_given_goes_before_the_documents(given: dict[str, str], name: str) -> None:
+def test_the_name_given_goes_before_the_documents(given: dict[str, Any], name: str) -> None:
     assert load_text("name: document\njobs: [{name: a, command: b}]", **given).name == name
 
 
@@ -254,6 +254,10 @@ def test_a_timer_has_durations() -> None:
             Action("cancel", repetitions=None, backoff=3, cooldown=30.0),
         ),
         ({"name": "cancel", "repetitions": 3}, Action("cancel", repetitions=3)),
+        (
+            {"name": "custom", "label": "f", "timeout": "inf"},
+            Action("custom", "f", timeout=0.0),
+        ),
     ],
 )
 def test_actions_have_what_they_say(given: dict[str, Any], expected: Action) -> None:
@@ -294,6 +298,10 @@ def test_a_custom_action_can_call_what_the_source_defines(source: str) -> None:
     assert found.rules[0].action == Action("custom", "f")
 
 
+def test_an_expression_of_the_source_may_be_long() -> None:
+    assert defined_names(f"f = {' + '.join(['1'] * 1200)}") == {"f"}
+
+
 def test_source_is_read_without_running_it(tmp_path: Path) -> None:
     assert defined_names(f"open({str(tmp_path / 'x')!r}, 'w')\ndef f(): ...") == {"f"}
     assert not list(tmp_path.iterdir())
@@ -323,18 +331,19 @@ def test_a_valid_document_costs_no_import_of_river() -> None:
 
 
 def test_a_member_of_fixed_size_refuses_rules_that_scale() -> None:
-    found = spec(
-        {"trigger": "start", "action": {"name": "grow"}},
-        {"trigger": "start", "action": {"name": "terminate"}},
-        {"trigger": "start", "action": {"name": "shrink"}},
+    text = (
+        "rules:\n"
+        "  - {trigger: start, action: {name: grow}}\n"
+        "  - {trigger: start, action: {name: terminate}}\n"
+        "  - {trigger: start, action: {name: shrink}}\n"
     )
-    check_member(found, elastic=True)
+    assert len(load_text(text, file="d.yaml").rules) == 3
     with pytest.raises(DocumentError) as caught:
-        check_member(found, elastic=False, file="d.yaml")
+        load_text(text, file="d.yaml", elastic=False)
     needs = "needs a member that can change its size, and this one has a fixed size"
     assert str(caught.value).splitlines() == [
-        f"d.yaml: rules[0].action: 'grow' {needs}",
-        f"d.yaml: rules[2].action: 'shrink' {needs}",
+        f"d.yaml:2: rules[0].action: 'grow' {needs}",
+        f"d.yaml:4: rules[2].action: 'shrink' {needs}",
     ]
 
 

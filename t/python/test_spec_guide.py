@@ -1,0 +1,53 @@
+"""The guide to the document is true: its examples load, and it leaves no key out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.spec.loading import DocumentError, load_text
+from flux_ensemble.spec.model import (
+    ACTIONS,
+    COUNTERS,
+    DEFAULT_STATISTICS,
+    GAUGES,
+    STREAMS,
+    TRIGGERS,
+)
+from flux_ensemble.spec.schema import ACTION, DOCUMENT, JOB, RULE
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "document.md").read_text()
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE))))
+
+
+def test_the_guide_has_examples() -> None:
+    assert len(EXAMPLES) >= 6
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_every_example_of_the_guide_loads(example: str) -> None:
+    load_text(example, name="guide")
+
+
+def test_the_errors_of_the_guide_are_those_of_its_first_example() -> None:
+    text = EXAMPLES[0].replace("count: 5", "cuont: 5", 1).replace("label: sleep", "label: slep")
+    with pytest.raises(DocumentError) as caught:
+        load_text(text.replace("when: 3", 'when: "=> 3"'), file="hello.yaml")
+    (errors,) = re.findall(r"^```text\n(.*?)\n```", GUIDE, re.MULTILINE | re.DOTALL)
+    assert str(caught.value) == errors
+
+
+@pytest.mark.parametrize(
+    "schema", [DOCUMENT, JOB, RULE, ACTION], ids=["top", "job", "rule", "action"]
+)
+def test_the_guide_has_every_key(schema: dict[str, dict[str, object]]) -> None:
+    assert set(schema["properties"]) <= WORDS
+
+
+def test_the_guide_has_every_trigger_action_and_metric() -> None:
+    events = {name if name in WORDS else name.removeprefix("job-") for name in TRIGGERS}
+    assert events <= WORDS
+    assert {*ACTIONS, *COUNTERS, *STREAMS, *GAUGES, *DEFAULT_STATISTICS} <= WORDS
