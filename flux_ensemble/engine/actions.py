@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -308,7 +308,7 @@ class Actions:
             value = item["value"]
             try:
                 if item["kind"] == "rule":
-                    rule = parse_rule(value, engine.spec, rules, f"rule-{len(rules)}")
+                    rule = parse_rule(value, engine.spec, rules, _free_id(rules))
                     engine.record("rule-added", rule=rule.id, by=origin.rule)
                     engine.add_rule(rule, origin.chain)
                 else:
@@ -439,6 +439,13 @@ class Actions:
         number = self._numbers[rule]
         self._numbers[rule] = number + 1
         return number
+
+
+def _free_id(rules: Collection[str]) -> str:
+    number = len(rules)
+    while f"rule-{number}" in rules:
+        number += 1
+    return f"rule-{number}"
 
 
 def _because(origin: Origin) -> str:

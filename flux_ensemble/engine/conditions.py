@@ -3,15 +3,16 @@
 Three forms: a number (equality), a comparison with a number ("> 5.5"), and an
 expression over metrics ("count.a.success >= 3 and mean['a-duration'] < 60").
 
-An expression is parsed by simpleeval (https://pypi.org/project/simpleeval/), checked
-against a short list of allowed syntax, and each metric in it is replaced by a plain
-name, so that the sandbox only ever sees numbers, names and operators. A metric that is
+An expression is checked against a short list of allowed syntax, each metric in it is
+replaced by a plain name, and simpleeval (https://pypi.org/project/simpleeval/) evaluates
+it, so that the sandbox only ever sees numbers, names and operators. A metric that is
 empty (None), a division by zero and operands of unlike types make a comparison false.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -26,6 +27,9 @@ MAX_LENGTH = 4096
 
 Lookup = Callable[[MetricPath], float | None]
 Subject = Literal["metric", "memo"] | None
+
+#: What a `when` looks at besides metrics, by trigger.
+SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -196,18 +200,18 @@ def compile_condition(
                 f"{when!r} compares the metric of a metric rule; "
                 f"this trigger has none, so write an expression such as 'count.GROUP.success > 3'"
             )
+        number = float(match["number"])
+        if not math.isfinite(number):
+            raise ValueError(f"expected a finite number, not {when!r}")
         compare = _COMPARISONS[match["operator"] or "=="]
-        return Condition(str(when), compare=compare, number=float(match["number"]))
+        return Condition(str(when), compare=compare, number=number)
     text = str(when).strip()
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     try:
-        parsed = SimpleEval.parse(text)
-        if not isinstance(parsed, ast.Expr):
-            raise InvalidExpression("not an expression")
         reader = _References(groups, statistics, subject)
-        tree = reader.visit(parsed.value)
-    except (InvalidExpression, SyntaxError, RecursionError, MemoryError) as error:
+        tree = reader.visit(ast.parse(text, mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(
             f"expected a number, a comparison such as '> 5', or an expression such as "
             f"'count.GROUP.success >= 3', not {when!r}"
@@ -235,7 +239,9 @@ class _References(ast.NodeTransformer):
         if not isinstance(node, _ALLOWED):
             shown = ast.unparse(node) or type(node).__name__
             raise ValueError(f"{shown!r} is not allowed in a condition")
-        if isinstance(node, ast.Constant) and not isinstance(node.value, (int, float, str)):
+        if isinstance(node, ast.Constant) and (
+            not isinstance(node.value, (int, float, str)) or node.value in (math.inf, -math.inf)
+        ):
             raise ValueError(f"{node.value!r} is not allowed in a condition")
         return self.generic_visit(node)
 

@@ -14,10 +14,12 @@ from flux_ensemble.engine import commands, events
 from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.events import Event, Tag
 
-_CLASSES = {
-    cls.__name__: cls for union in (events.Event, commands.Command) for cls in union.__args__
+_EVENTS = {cls.__name__: cls for cls in events.Event.__args__}
+_COMMANDS = {cls.__name__: cls for cls in commands.Command.__args__}
+_FIELDS = {
+    cls: tuple(field.name for field in fields(cls))
+    for cls in (*_EVENTS.values(), *_COMMANDS.values())
 }
-_FIELDS = {cls: tuple(field.name for field in fields(cls)) for cls in _CLASSES.values()}
 
 
 def to_json(item: Event | Command) -> dict[str, Any]:
@@ -26,13 +28,28 @@ def to_json(item: Event | Command) -> dict[str, Any]:
     return {"type": cls.__name__, **{name: getattr(item, name) for name in _FIELDS[cls]}}
 
 
-def from_json(value: Mapping[str, Any]) -> Event | Command:
-    """The event or command of a JSON object.
+def event_from_json(value: Mapping[str, Any]) -> Event:
+    """The event of a JSON object.
 
     Raises:
         ValueError: `type` is unknown, or a field is missing, unknown or of another shape.
     """
-    cls = _CLASSES.get(value.get("type", ""))
+    event: Event = _from_json(value, _EVENTS)
+    return event
+
+
+def command_from_json(value: Mapping[str, Any]) -> Command:
+    """The command of a JSON object.
+
+    Raises:
+        ValueError: as `event_from_json`.
+    """
+    command: Command = _from_json(value, _COMMANDS)
+    return command
+
+
+def _from_json(value: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
+    cls = classes.get(value.get("type", ""))
     if cls is None:
         raise ValueError(f"no event or command of type {value.get('type')!r}")
     given = {name: field for name, field in value.items() if name != "type"}

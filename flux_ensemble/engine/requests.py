@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.events import Request
-from flux_ensemble.spec.model import Action
+from flux_ensemble.spec.model import SCALE_ACTIONS, Action
 from flux_ensemble.spec.rules import parse_action
 
 if TYPE_CHECKING:
@@ -146,6 +146,9 @@ def _action(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mappin
         action = parse_action(args.get("action", {}), engine.spec, engine.rules.states)
     except ValueError as error:
         raise Refused("EINVAL", str(error)) from None
+    if action.name in SCALE_ACTIONS:
+        reason = f"action: {action.name!r} needs a member that can change its size"
+        raise Refused("EINVAL", reason)
     if action.name == "submit":
         _room_for(engine, action)
     origin = engine.actions.request(action, request.request, {"trigger": "request"})

@@ -7,9 +7,9 @@ repetitions left leaves the index.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from flux_ensemble.engine.conditions import Condition, Subject, compile_condition
+from flux_ensemble.engine.conditions import SUBJECTS, Condition, compile_condition
 from flux_ensemble.engine.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.spec.model import JOB_EVENTS, Rule, Spec
 
@@ -20,9 +20,6 @@ BASE_EVENTS = frozenset(
 
 #: trigger -> the event that it needs. Triggers that name an outcome need no more.
 _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
-
-#: What a `when` looks at besides metrics, by trigger.
-SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
 
 
 class RuleState:

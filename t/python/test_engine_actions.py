@@ -305,6 +305,15 @@ def test_what_a_custom_function_returns_is_performed():
     assert play.of(SubmitJobs)[-1].rule == "rule-2"
 
 
+def test_a_returned_rule_gets_an_id_that_is_free():
+    given = custom(id="rule-2")
+    play = Play(document(rules=[on_start(), given], custom=CUSTOM))
+    play.run(1)
+    value = {"trigger": "start", "action": submit("b")}
+    play.done(play.of(CallCustom)[0], returned=[{"kind": "rule", "value": value}] * 2)
+    assert list(play.engine.rules.states) == ["rule-0", "rule-2", "rule-3", "rule-4"]
+
+
 def test_a_start_rule_that_a_custom_function_returns_fires_at_once():
     play = Play(document(rules=[on_start(), custom()], custom=CUSTOM))
     play.run(1)
@@ -395,6 +404,12 @@ def test_a_request_that_the_queue_refuses_is_answered_and_the_ensemble_goes_on()
             "group 'b' has no parameter 'x' (parameters: none)",
         ),
         ("rules", {"id": "x", "enabled": True}, "ENOENT", "no rule with id 'x' (rules: rule-0)"),
+        (
+            "action",
+            {"action": {"name": "grow"}},
+            "EINVAL",
+            "action: 'grow' needs a member that can change its size",
+        ),
         ("dance", {}, "EINVAL", "no request named 'dance'"),
     ],
 )

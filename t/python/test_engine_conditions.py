@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +87,9 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
     [
         ("> ", "expected a number, a comparison such as '> 5'"),
         ("> nan", "expected a number, a comparison such as '> 5'"),
+        ("> 1e999", "expected a finite number, not '> 1e999'"),
+        ("count.a.success > 1e999", "inf is not allowed in a condition"),
+        ("count.a.success; 1", "expected a number, a comparison such as '> 5'"),
         ("1 +", "expected a number, a comparison such as '> 5'"),
         ("(" * 500, "expected a number, a comparison such as '> 5'"),
         ("x > 1", "no metric named 'x' (metrics begin with: count, max, mean)"),
@@ -103,9 +108,8 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
     ],
 )
 def test_what_does_not_parse_is_refused_with_a_sentence(when, message):
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         compiled(when)
-    assert message in str(error.value)
 
 
 def test_a_comparison_needs_a_rule_that_has_a_metric():
@@ -151,6 +155,5 @@ def test_a_path_names_a_statistic_a_group_and_a_variable(text, path):
     ],
 )
 def test_a_path_that_nothing_produces_is_refused(text, message):
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_path(text, GROUPS, STATISTICS)
-    assert message in str(error.value)

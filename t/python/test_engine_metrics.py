@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 
 import pytest
@@ -93,9 +94,8 @@ def test_a_univariate_statistic_of_river_is_found_by_its_name(kind, arguments, n
     ],
 )
 def test_another_statistic_or_argument_is_refused(kind, arguments, message):
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         check_statistic(kind, arguments)
-    assert message in str(error.value)
 
 
 @given(st.lists(st.integers(0, 40), max_size=60))

@@ -21,8 +21,8 @@ from play import (
     JobEvent,
     Reply,
     Request,
-    StartTimer,
     Started,
+    StartTimer,
     StopTimer,
     SubmitJobs,
     Tag,
@@ -33,7 +33,7 @@ from play import (
 
 from flux_ensemble.engine.commands import Finish, Record
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.record import encode, from_json, to_json
+from flux_ensemble.engine.record import command_from_json, encode, event_from_json, to_json
 from flux_ensemble.spec.loading import load_mapping
 from flux_ensemble.spec.model import OUTCOMES
 
@@ -264,8 +264,10 @@ class Histories(RuleBasedStateMachine):
             return
         again = Engine(load_mapping(self.document))
         for event, answer in zip(self.history, self.answers, strict=True):
-            copy = from_json(json.loads(json.dumps(to_json(event))))
+            copy = event_from_json(json.loads(json.dumps(to_json(event))))
             assert [encode(one) for one in again.handle(copy)] == answer
+            for one in answer:
+                assert encode(command_from_json(json.loads(one))) == one
 
 
 TestHistories = Histories.TestCase

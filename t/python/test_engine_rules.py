@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from play import Finish, Play, StartTimer, StopTimer, SubmitJobs, document, on_start, submit
 
@@ -289,7 +291,8 @@ def test_a_foreign_job_that_was_there_before_gets_its_outcome_once_it_is_known(f
     play = Play(document(rules=rules))
     names = ("validate", "start", "finish", "clean")
     for name in names[names.index(first) :]:
-        play.foreign(901, name, **({"status": 0} if name == "finish" else {}))
+        context: dict[str, Any] = {"status": 0} if name == "finish" else {}
+        play.foreign(901, name, **context)
     assert play.submitted("b") == (0 if first == "clean" else 1)
 
 
