@@ -1,0 +1,294 @@
+"""What runs an ensemble: a member (a queue that runs jobs) and the loop around the engine.
+
+    events ──► Driver.post ──► Engine.handle ──► commands ──► member, worker, timers, host
+                   ▲                                                   │
+                   └──────────────── outcomes ◄────────────────────────┘
+
+The `Driver` is the same on every queue and in virtual time. It needs a `Loop` for timers
+and a `Member` that performs the commands which touch the queue; what the engine says to
+people (log entries, replies, the end) goes to its `Host`.
+
+Nothing escapes `Driver.post`: an exception in the engine or in performing a command
+breaks this one ensemble, and its host is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flux_ensemble.engine.commands import (
+    CallCustom,
+    CancelJobs,
+    Command,
+    Finish,
+    Record,
+    Reply,
+    StartTimer,
+    StopTimer,
+    SubmitJobs,
+    UpdateJobs,
+)
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, Tag, TimerFired
+
+if TYPE_CHECKING:
+    from flux_ensemble.engine.engine import Engine
+
+Outcome = CommandDone | CommandFailed
+
+#: Is shown an event and its commands.
+Tap = Callable[[Event, list[Command]], None]
+
+#: Takes the outcome of a command; called once for each command.
+Done = Callable[[Outcome], None]
+
+
+class Handle(Protocol):
+    """Something that a loop watches; `cancel` may be called at any time, also twice."""
+
+    def cancel(self) -> None: ...
+
+
+class Loop(Protocol):
+    """An event loop. Callbacks take no arguments and are called from the loop, never nested."""
+
+    def now(self) -> float:
+        """The time in epoch seconds (virtual seconds in the simulator)."""
+        ...
+
+    def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Handle:
+        """Call back after `after` seconds, then each `every` seconds if that is not 0."""
+        ...
+
+    def reader(self, fd: int, callback: Callable[[], None]) -> Handle:
+        """Call back whenever file descriptor `fd` can be read."""
+        ...
+
+
+class Member(Protocol):
+    """A queue as one ensemble sees it.
+
+    Each method starts performing a command and returns at once; `done` gets the outcome,
+    possibly before the method returns.
+
+    Attributes:
+        elastic: its size can change (actions `grow` and `shrink`).
+    """
+
+    elastic: bool
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Submit jobs. `CommandFailed` carries the ids of those that were accepted."""
+        ...
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Cancel jobs."""
+        ...
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Change urgency or duration of jobs."""
+        ...
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """A job of the ensemble has shown in the queue, whatever becomes of the response."""
+        ...
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way; these fail with ECANCELED."""
+        ...
+
+
+class CallResult(Protocol):
+    """What a custom function came to: see `service.workers.WorkerResult`."""
+
+    ok: bool
+    returned: list[dict[str, Any]]
+    reason: str
+    detail: str
+
+
+class Caller(Protocol):
+    """Runs custom functions: see `service.workers.Worker`."""
+
+    def call(
+        self,
+        function: str,
+        kwargs: Mapping[str, Any],
+        timeout: float,
+        done: Callable[[Any], None],
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Host(Protocol):
+    """Whoever runs a driver: gets what the engine says, and is told when it breaks."""
+
+    def record(self, entry: Record) -> None:
+        """Keep an entry of the eventlog."""
+        ...
+
+    def reply(self, reply: Reply) -> None:
+        """Answer a request."""
+        ...
+
+    def finish(self, finish: Finish) -> None:
+        """The ensemble has ended; its jobs may still be active."""
+        ...
+
+    def settled(self) -> None:
+        """A posted event has been handled, with all that it brought about."""
+        ...
+
+    def broken(self, error: Exception) -> None:
+        """The driver has closed because of an exception; it takes no more events."""
+        ...
+
+
+class Driver:
+    """Drives one engine.
+
+    Args:
+        engine: the ensemble's engine.
+        member: performs commands on jobs.
+        loop: for timers and the time.
+        custom: starts what runs custom functions; called when the first one is.
+        host: gets records, replies and the end.
+        tap: is shown each event with the commands it brought about, if given.
+
+    Attributes:
+        commands: how many commands have been performed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        member: Member,
+        loop: Loop,
+        custom: Callable[[], Caller],
+        host: Host,
+        tap: Tap | None = None,
+    ) -> None:
+        self._engine = engine
+        self._member = member
+        self._loop = loop
+        self._custom = custom
+        self._host = host
+        self._tap = tap
+        self.commands = 0
+        self._events: deque[Event] = deque()
+        self._draining = False
+        self._closed = False
+        self._revoked = False
+        self._timers: dict[str, Handle] = {}
+        self._worker: Caller | None = None
+        self._calls: set[int] = set()
+        self._perform: dict[type, Callable[[Any], None]] = {
+            SubmitJobs: lambda command: member.submit(command, self.post),
+            CancelJobs: lambda command: member.cancel(command, self.post),
+            UpdateJobs: lambda command: member.update(command, self.post),
+            CallCustom: self._call,
+            StartTimer: self._start_timer,
+            StopTimer: lambda command: self._stop_timer(command.key),
+            Record: host.record,
+            Reply: host.reply,
+            Finish: self._finish,
+        }
+
+    def post(self, event: Event) -> None:
+        """Take in an event and perform what it brings about.
+
+        An event that is posted from within waits until the current one has been handled.
+        A closed driver ignores it.
+        """
+        if self._closed:
+            return
+        self._events.append(event)
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._events:
+                event = self._events.popleft()
+                commands = self._engine.handle(event)
+                if self._tap is not None:
+                    self._tap(event, commands)
+                for command in commands:
+                    self._do(command)
+                if not self._revoked and self._engine.state not in ("running", "paused"):
+                    self._revoked = True
+                    self._member.revoke()
+            self._host.settled()
+        except Exception as error:
+            try:
+                self.close()
+            finally:
+                self._host.broken(error)
+        finally:
+            self._draining = False
+
+    def close(self) -> None:
+        """Stop for good: no timer, no custom function, no event any more."""
+        self._closed = True
+        self._events.clear()
+        self._member.revoke()
+        self._stop()
+
+    def _do(self, command: Command) -> None:
+        if not self._closed:
+            self.commands += 1
+            self._perform[type(command)](command)
+
+    def _call(self, command: CallCustom) -> None:
+        if self._worker is None:
+            self._worker = self._custom()
+        self._calls.add(command.id)
+        self._worker.call(
+            command.function, command.kwargs, command.timeout, partial(self._called, command.id)
+        )
+
+    def _called(self, command: int, result: CallResult) -> None:
+        if command not in self._calls:
+            return
+        self._calls.remove(command)
+        now = self._loop.now()
+        if result.ok:
+            self.post(CommandDone(now, command, {"returned": result.returned}))
+        else:
+            self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
+
+    def _start_timer(self, command: StartTimer) -> None:
+        self._stop_timer(command.key)
+        self._timers[command.key] = self._loop.timer(
+            command.after, partial(self._fired, command.key, bool(command.every)), command.every
+        )
+
+    def _fired(self, key: str, repeats: bool) -> None:
+        if not repeats:
+            self._timers.pop(key, None)
+        self.post(TimerFired(self._loop.now(), key))
+
+    def _stop_timer(self, key: str) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _finish(self, command: Finish) -> None:
+        self._stop()
+        self._host.finish(command)
+
+    def _stop(self) -> None:
+        """Cancel the timers and end the custom functions that run; their calls fail."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+        calls, self._calls = sorted(self._calls), set()
+        for command in calls:
+            self.post(
+                CommandFailed(self._loop.now(), command, "ECANCELED", "the ensemble has ended")
+            )

@@ -1,0 +1,161 @@
+"""Recordings: every event of an ensemble with the commands it brought about, and replay.
+
+A recording is a file of JSON lines. The first line is `{"recording": 1, "name": ...,
+"directory": ..., "document": ...}`, then one line for each event, `{"event": {...},
+"commands": [...]}` in the form of `engine.record`, and last `{"end": N}` with the number
+of events. Replay feeds the events to a fresh engine and compares its commands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from flux_ensemble.engine.commands import Command
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Event
+from flux_ensemble.engine.record import command_from_json, encode, event_from_json
+from flux_ensemble.spec.loading import load_mapping, load_text
+from flux_ensemble.spec.model import Spec
+
+VERSION = 1
+
+
+class RecordingError(ValueError):
+    """A file that is no recording, is cut short, or is of another version."""
+
+
+class Recorder:
+    """Writes a recording; give it to `members.base.Driver` as its `tap`.
+
+    Args:
+        path: the file, which is replaced.
+        spec: the ensemble.
+        document: what it was loaded from, text or mapping.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: str | Path, spec: Spec, document: str | Mapping[str, Any]) -> None:
+        # Unbuffered by lines would cost a system call for each event; the end is flushed.
+        self._file: IO[str] | None = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        self._events = 0
+        self._write(
+            {
+                "recording": VERSION,
+                "name": spec.name,
+                "directory": spec.directory,
+                "document": document,
+            }
+        )
+
+    def __call__(self, event: Event, commands: Sequence[Command]) -> None:
+        """Take down one event and its commands."""
+        if self._file is not None:
+            encoded = ",".join(map(encode, commands))
+            self._file.write(f'{{"event":{encode(event)},"commands":[{encoded}]}}\n')
+            self._events += 1
+
+    def close(self) -> None:
+        """Write the end; a recorder that is closed already is no error."""
+        if self._file is not None:
+            self._write({"end": self._events})
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(line) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a replay differs: the event, and the commands then and now, encoded."""
+
+    line: int
+    event: str
+    recorded: tuple[str, ...]
+    replayed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of a replay: how many events, and the first difference or None."""
+
+    name: str
+    events: int
+    state: str
+    difference: Difference | None
+
+
+def replay(path: str | Path) -> Replay:
+    """Feed a recording to a fresh engine; it stops at the first difference.
+
+    Raises:
+        RecordingError: the file is no whole recording of this version.
+        DocumentError: its document is not valid any more.
+        OSError: the file cannot be read.
+    """
+    lines = _read(Path(path))
+    header = next(lines)[1]
+    where = {"name": header["name"], "directory": header["directory"]}
+    document = header["document"]
+    load = load_text if isinstance(document, str) else load_mapping
+    engine = Engine(load(document, **where))
+    events = 0
+    for number, line in lines:
+        try:
+            event = event_from_json(line["event"])
+            recorded = tuple(encode(command_from_json(one)) for one in line["commands"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RecordingError(f"{path}:{number}: not an event with commands: {error}") from None
+        events += 1
+        replayed = tuple(map(encode, engine.handle(event)))
+        if recorded != replayed:
+            difference = Difference(number, encode(event), recorded, replayed)
+            return Replay(engine.spec.name, events, engine.state, difference)
+    return Replay(engine.spec.name, events, engine.state, None)
+
+
+def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines but for the last, with their numbers; the first is a checked header."""
+    number, last, ended = 0, -1, False
+    with path.open(encoding="utf-8") as file:
+        for number, text in enumerate(file, start=1):
+            line = _parse(path, number, text)
+            if number == 1:
+                _check_header(path, line)
+            elif "end" in line:
+                ended = line["end"] == last
+                break
+            last += 1
+            yield number, line
+    if not number:
+        raise RecordingError(f"{path}: the file is empty, not a recording")
+    if not ended:
+        raise RecordingError(f"{path}: the recording is cut short after line {number}")
+
+
+def _parse(path: Path, number: int, text: str) -> dict[str, Any]:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        line = None
+    if isinstance(line, dict):
+        return line
+    if number == 1:
+        raise RecordingError(f"{path}: not a recording (see 'flux ensemble run --record')")
+    raise RecordingError(f"{path}:{number}: the recording is cut short or damaged here")
+
+
+def _check_header(path: Path, line: Mapping[str, Any]) -> None:
+    if "recording" not in line or not line.keys() >= {"name", "directory", "document"}:
+        raise RecordingError(f"{path}: not a recording (see 'flux ensemble run --record')")
+    if line["recording"] != VERSION:
+        raise RecordingError(
+            f"{path}: a recording of version {line['recording']!r}, and this is version {VERSION}"
+        )
