@@ -1,0 +1,135 @@
+"""Many asynchronous calls, a bounded number of them under way, fair to their askers.
+
+A `Batch` is the calls of one command. Batches of one lane (one ensemble) are started in
+order; lanes take turns call by call, so that a burst of 5,000 does not keep others
+waiting.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+
+#: Takes the result of a call: None, or why it failed.
+Report = Callable[[Exception | None], None]
+
+
+class Batch:
+    """The calls of one command.
+
+    Args:
+        count: how many calls there are.
+        start: starts call `i` and has its report called once, now or later; an exception
+            that it raises counts as the report.
+        finish: called once, when all started calls have reported.
+        stop_at_error: start no more calls after the first that fails.
+
+    Attributes:
+        started: how many calls have been started.
+        errors: (call, exception) in the order of the reports.
+        revoked: its remaining calls were dropped.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        start: Callable[[int, Report], None],
+        finish: Callable[[Batch], None],
+        *,
+        stop_at_error: bool,
+    ) -> None:
+        self._count = count
+        self._start = start
+        self._finish = finish
+        self._stop_at_error = stop_at_error
+        self.started = 0
+        self.errors: list[tuple[int, Exception]] = []
+        self.revoked = False
+        self._pending = 0
+
+    @property
+    def more(self) -> bool:
+        """There is a call to start."""
+        return (
+            self.started < self._count
+            and not self.revoked
+            and not (self._stop_at_error and self.errors)
+        )
+
+    def start_next(self, released: Callable[[], None]) -> None:
+        """Start the next call; `released` is called when it has reported."""
+        call = self.started
+        self.started += 1
+        self._pending += 1
+
+        def report(error: Exception | None) -> None:
+            self._pending -= 1
+            if error is not None:
+                self.errors.append((call, error))
+            released()
+            self.finish_if_over()
+
+        try:
+            self._start(call, report)
+        except Exception as error:  # of whatever kind: it belongs to this batch alone
+            report(error)
+
+    def finish_if_over(self) -> None:
+        """Call `finish` if nothing is under way and nothing is left to start."""
+        if not self._pending and not self.more:
+            finish, self._finish = self._finish, _ignore
+            finish(self)
+
+
+def _ignore(batch: Batch) -> None:
+    pass
+
+
+class Pipeline:
+    """Runs batches with at most `limit` calls under way in all."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pending = 0
+        self._lanes: OrderedDict[Hashable, deque[Batch]] = OrderedDict()
+        self._pumping = False
+
+    def add(self, lane: Hashable, batch: Batch) -> None:
+        """Run a batch after those of its lane that were added before."""
+        if not batch.more:
+            batch.finish_if_over()
+            return
+        self._lanes.setdefault(lane, deque()).append(batch)
+        self._pump()
+
+    def revoke(self, lane: Hashable) -> None:
+        """Start no more calls of the lane; its batches finish with `revoked` set."""
+        for batch in self._lanes.pop(lane, ()):
+            batch.revoked = True
+            batch.finish_if_over()
+
+    def _pump(self) -> None:
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._lanes and self._pending < self._limit:
+                lane, batches = next(iter(self._lanes.items()))
+                batch = batches[0]
+                if batch.more:
+                    self._pending += 1
+                    batch.start_next(self._release)
+                if not batch.more:
+                    batches.popleft()
+                if self._lanes.get(lane) is not batches:
+                    continue  # revoked by what the call brought about
+                if batches:
+                    self._lanes.move_to_end(lane)
+                else:
+                    del self._lanes[lane]
+        finally:
+            self._pumping = False
+
+    def _release(self) -> None:
+        self._pending -= 1
+        self._pump()

@@ -1,0 +1,138 @@
+"""Stand-ins for what surrounds an engine: a loop, a member, a worker, a host, a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.engine.commands import (
+    CancelJobs,
+    Finish,
+    Record,
+    Reply,
+    SubmitJobs,
+    UpdateJobs,
+)
+from flux_ensemble.engine.events import CommandDone, Tag
+from flux_ensemble.members.base import Done
+
+
+@dataclass
+class Timer:
+    after: float
+    callback: Callable[[], None]
+    every: float
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeLoop:
+    def __init__(self) -> None:
+        self.timers: list[Timer] = []
+
+    def now(self) -> float:
+        return 1000.0
+
+    def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Timer:
+        self.timers.append(Timer(after, callback, every))
+        return self.timers[-1]
+
+    def reader(self, fd: int, callback: Callable[[], None]) -> Timer:
+        raise NotImplementedError
+
+
+class FakeMember:
+    """Accepts every job at once, or what a test puts in place of `submit`."""
+
+    elastic = False
+
+    def __init__(self) -> None:
+        self.submitted: list[SubmitJobs] = []
+        self.canceled: list[CancelJobs] = []
+        self.revocations: list[None] = []
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        self.submitted.append(command)
+        done(CommandDone(1000.0, command.id, {"ids": list(range(command.count))}))
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        self.canceled.append(command)
+        done(CommandDone(1000.0, command.id))
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        raise NotImplementedError
+
+    def seen(self, tag: Tag, job: int) -> None:
+        pass
+
+    def revoke(self) -> None:
+        self.revocations.append(None)
+
+
+@dataclass
+class Result:
+    ok: bool
+    returned: list[dict[str, Any]] = field(default_factory=list)
+    reason: str = ""
+    detail: str = ""
+
+
+class FakeCaller:
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float, Callable[[Result], None]]] = []
+        self.closed = False
+
+    def call(
+        self,
+        function: str,
+        kwargs: Mapping[str, Any],
+        timeout: float,
+        done: Callable[[Result], None],
+    ) -> None:
+        self.calls.append((function, timeout, done))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeHost:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.replies: list[Reply] = []
+        self.finished: list[Finish] = []
+        self.errors: list[Exception] = []
+        self.settlings: list[None] = []
+
+    def record(self, entry: Record) -> None:
+        self.records.append(entry)
+
+    def reply(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
+    def finish(self, finish: Finish) -> None:
+        self.finished.append(finish)
+
+    def settled(self) -> None:
+        self.settlings.append(None)
+
+    def broken(self, error: Exception) -> None:
+        self.errors.append(error)
+
+
+class Reader:
+    """Follows a log: `names` ends in "END" when the log has."""
+
+    def __init__(self, events: bool = False) -> None:
+        self.events = events
+        self.names: list[str] = []
+        self.entries: list[Any] = []
+
+    def send(self, entry: Any) -> None:
+        self.names.append(entry["name"])
+        self.entries.append(entry)
+
+    def end(self) -> None:
+        self.names.append("END")

@@ -1,0 +1,150 @@
+"""Run by test_member_flux.py inside a Flux instance: what it finds, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from flux_ensemble.bindings import require_flux
+
+require_flux()
+
+import flux  # noqa: E402
+
+from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
+from flux_ensemble.engine.events import CommandDone, CommandFailed  # noqa: E402
+from flux_ensemble.members.flux import FluxMember, FluxQueue, guard  # noqa: E402
+from flux_ensemble.members.journal import Journal  # noqa: E402
+from flux_ensemble.members.stream import Stream  # noqa: E402
+from flux_ensemble.spec.loading import load_mapping  # noqa: E402
+
+EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release", "free")
+
+
+class Bench:
+    """A queue, a journal, and a reactor that runs until a condition holds."""
+
+    def __init__(self) -> None:
+        self.handle = flux.Flux()
+        self.errors: list[str] = []
+        self.seen: dict[int, Counter[str]] = {}
+        self.clean = 0
+        self.learned = 0
+        self.queue = FluxQueue(self.handle, self._unexpected)
+        self.journal = Journal(
+            partial(Stream, self.handle, guard(self._unexpected)),
+            event=self._event,
+            backlog=self._learn,
+            lost=self.errors.append,
+        )
+        self.watch: Callable[[], None] = lambda: None
+
+    def _unexpected(self, error: Exception) -> None:
+        self.errors.append("".join(traceback.format_exception(error)))
+        self.handle.reactor_stop()
+
+    def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        self.seen.setdefault(job, Counter())[entry["name"]] += 1
+        self.clean += entry["name"] == "clean"
+        self.watch()
+
+    def _learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
+        self.learned += 1
+
+    def member(self, count: int, **job: Any) -> FluxMember:
+        entry = {"name": "a", "command": "true", "count": count, **job}
+        spec = load_mapping({"name": "test", "jobs": [entry]})
+        return FluxMember(self.queue, spec, run=1, environment=dict(os.environ), cwd="/")
+
+    def perform(self, method: Callable[..., None], command: Any) -> CommandDone | CommandFailed:
+        """Perform a command and wait for its outcome."""
+        outcomes: list[CommandDone | CommandFailed] = []
+
+        def done(outcome: CommandDone | CommandFailed) -> None:
+            outcomes.append(outcome)
+            self.handle.reactor_stop()
+
+        method(command, done)
+        if not outcomes:
+            self.handle.reactor_run()
+        return outcomes[0]
+
+
+def mock(seconds: str) -> dict[str, Any]:
+    return {"attributes": {"system": {"exec": {"test": {"run_duration": seconds}}}}}
+
+
+def widen(jobs: int) -> dict[str, Any]:
+    """Run many jobs while the filter is widened once for every event, twice at a time."""
+    bench = Bench()
+    member = bench.member(jobs, **mock("0.01s"))
+    left = list(EVENTS)
+    granted: dict[str, set[int]] = {}
+
+    def require(*names: str, learn: bool = False) -> None:
+        def ready() -> None:
+            for name in names:
+                granted.setdefault(name, set(bench.seen))
+
+        bench.journal.require(frozenset(names), learn, ready)
+
+    def watch() -> None:
+        if bench.clean == jobs:
+            bench.handle.reactor_stop()
+        # Far enough apart that jobs are submitted, run and end at every widening.
+        while left and len(bench.seen) > jobs * (len(EVENTS) - len(left)) // len(EVENTS):
+            require(left.pop(), learn=len(left) % 2 == 0)
+
+    def start() -> None:
+        bench.watch = watch
+        member.submit(SubmitJobs(1, "a", "r", 0, 0, jobs), lambda outcome: None)
+
+    bench.journal.require(frozenset(("submit", "clean")), False, start)
+    bench.handle.reactor_run()
+    wrong = [
+        (job, counts)
+        for job, counts in bench.seen.items()
+        if counts["submit"] != 1
+        or counts["clean"] != 1
+        or any(number > 1 for number in counts.values())
+        or any(not counts[name] for name, before in granted.items() if job not in before)
+    ]
+    later = {name: jobs - len(before) for name, before in granted.items()}
+    return {"errors": bench.errors, "jobs": len(bench.seen), "wrong": wrong[:5], "later": later}
+
+
+def change() -> dict[str, Any]:
+    """Submit, update and cancel jobs, twice, and have submissions refused."""
+    bench = Bench()
+    member = bench.member(3, command="sleep 600", duration="1h")
+    result: dict[str, Any] = {"errors": bench.errors}
+    ids = bench.perform(member.submit, SubmitJobs(1, "a", "r", 0, 0, 3)).result["ids"]  # type: ignore[union-attr]
+    result["ids"] = len(set(ids))
+    update = UpdateJobs(2, tuple(ids), urgency=20, duration=1000.0)
+    cancel = CancelJobs(3, tuple(ids), "a reason")
+    for name, method, command in (
+        ("update", member.update, update),
+        ("cancel", member.cancel, cancel),
+        ("cancel again", member.cancel, cancel),
+        ("update again", member.update, update),
+    ):
+        outcome = bench.perform(method, command)
+        result[name] = type(outcome).__name__, getattr(outcome, "reason", "")
+        if name == "cancel":
+            for id in ids:
+                flux.job.event_wait(bench.handle, id, "clean", raiseJobException=False)
+    bad = bench.member(2000, queue="nowhere")
+    outcome = bench.perform(bad.submit, SubmitJobs(4, "a", "r", 0, 0, 2000))
+    result["refused"] = getattr(outcome, "errno", ""), getattr(outcome, "reason", "")
+    result["jobs"] = bench.handle.rpc("job-list.job-stats", {}).get()["job_states"]["total"]
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps({"widen": lambda: widen(400), "change": change}[sys.argv[1]]()))

@@ -1,0 +1,169 @@
+"""The driver: the engine's commands are performed in order, and nothing escapes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import FakeCaller, FakeHost, FakeLoop, FakeMember, Result
+from play import document, on_start
+
+from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import (
+    CommandDone,
+    CommandFailed,
+    Event,
+    JobEvent,
+    Request,
+    Started,
+)
+from flux_ensemble.members.base import Done, Driver
+from flux_ensemble.spec.loading import load_mapping
+
+
+class Bench:
+    """A driver of a real engine, with everything else faked."""
+
+    def __init__(self, **given: Any) -> None:
+        self.engine = Engine(load_mapping(document(**given)))
+        self.loop, self.member, self.host = FakeLoop(), FakeMember(), FakeHost()
+        self.callers: list[FakeCaller] = []
+        self.driver = Driver(self.engine, self.member, self.loop, self._caller, self.host)
+
+    def _caller(self) -> FakeCaller:
+        self.callers.append(FakeCaller())
+        return self.callers[-1]
+
+    def start(self) -> Bench:
+        self.driver.post(Started(1000.0))
+        return self
+
+    def ask(self, op: str, **args: Any) -> None:
+        self.driver.post(Request(1000.0, 1, op, args))
+
+    @property
+    def names(self) -> list[str]:
+        return [record.name for record in self.host.records]
+
+
+CUSTOM = "def f(**kwargs): ..."
+CALL = {"trigger": "start", "action": {"name": "custom", "label": "f", "timeout": 7}}
+
+
+def test_commands_go_to_the_member_and_outcomes_come_back() -> None:
+    bench = Bench(rules=[on_start("a")]).start()
+    assert [command.group for command in bench.member.submitted] == ["a"]
+    assert bench.names == ["start", "fire", "outcome"]
+
+
+def test_what_is_posted_from_within_waits_for_its_turn() -> None:
+    bench = Bench(rules=[on_start("a"), on_start("b")])
+    handled: list[Event] = []
+    handle = bench.engine.handle
+
+    def watched(event: Event) -> list[Any]:
+        handled.append(event)
+        depth.append(len(handled))
+        commands = handle(event)
+        depth.pop()
+        assert not depth
+        return commands
+
+    depth: list[int] = []
+    bench.engine.handle = watched  # type: ignore[method-assign]
+    bench.start()
+    assert [type(event) for event in handled] == [Started, CommandDone, CommandDone]
+    assert len(bench.host.settlings) == 1
+
+
+def test_an_exception_closes_the_driver_and_the_host_is_told() -> None:
+    bench = Bench(finish="never").start()
+
+    def fail(event: Event) -> list[Any]:
+        raise ZeroDivisionError("injected")
+
+    bench.engine.handle = fail  # type: ignore[method-assign]
+    bench.ask("pause")
+    bench.ask("pause")
+    assert [type(error) for error in bench.host.errors] == [ZeroDivisionError]
+    assert len(bench.member.revocations) == 1
+
+
+def test_an_exception_of_the_member_is_caught_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(command: SubmitJobs, done: Done) -> None:
+        raise RuntimeError("injected")
+
+    bench = Bench(rules=[on_start("a")])
+    monkeypatch.setattr(bench.member, "submit", fail)
+    bench.start()
+    assert [type(error) for error in bench.host.errors] == [RuntimeError]
+
+
+def test_a_timer_fires_once_and_is_stopped_when_the_ensemble_ends() -> None:
+    once = {"trigger": "timer", "after": 5, "action": {"name": "submit", "label": "b"}}
+    every = {
+        "trigger": "timer",
+        "every": 9,
+        "action": {"name": "submit", "label": "b", "repetitions": "unlimited"},
+    }
+    bench = Bench(rules=[once, every], finish="never").start()
+    assert [(timer.after, timer.every) for timer in bench.loop.timers] == [(5, 0), (9, 9)]
+    bench.loop.timers[0].callback()
+    assert len(bench.member.submitted) == 1
+    bench.ask("terminate")
+    assert [timer.cancelled for timer in bench.loop.timers] == [False, True]
+
+
+def test_a_custom_function_is_called_in_a_worker_that_is_started_once() -> None:
+    bench = Bench(rules=[CALL, CALL], custom=CUSTOM).start()
+    assert len(bench.callers) == 1
+    assert [call[:2] for call in bench.callers[0].calls] == [("f", 7.0)] * 2
+    bench.callers[0].calls[0][2](Result(True))
+    bench.callers[0].calls[1][2](Result(False, reason="it raised", detail="Traceback"))
+    assert bench.names.count("custom-error") == 1
+    assert bench.host.finished[0].state == "completed"
+
+
+def test_the_worker_is_closed_when_the_ensemble_ends_and_late_results_are_ignored() -> None:
+    bench = Bench(rules=[CALL], custom=CUSTOM).start()
+    bench.ask("terminate")
+    caller = bench.callers[0]
+    assert caller.closed
+    before = list(bench.host.records)
+    caller.calls[0][2](Result(True))
+    assert bench.host.records == before
+    assert bench.engine.idle
+
+
+def test_no_worker_is_started_where_no_function_is_called() -> None:
+    assert not Bench(rules=[on_start("a")], custom=CUSTOM).start().callers
+
+
+def test_unsent_jobs_are_revoked_as_soon_as_the_ensemble_ends() -> None:
+    bench = Bench(rules=[on_start("a")], finish="never").start()
+    assert not bench.member.revocations
+    bench.ask("cancel")
+    bench.driver.post(JobEvent(1001.0, 1, "clean"))
+    assert len(bench.member.revocations) == 1
+
+
+def test_a_closed_driver_ignores_events() -> None:
+    bench = Bench(rules=[on_start("a")])
+    bench.driver.close()
+    bench.start()
+    assert not bench.host.records
+    assert not bench.member.submitted
+
+
+def test_a_submission_that_fails_after_the_end_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(rules=[on_start("a")], finish="never")
+    later: list[Done] = []
+    monkeypatch.setattr(bench.member, "submit", lambda command, done: later.append(done))
+    bench.start()
+    bench.ask("terminate")
+    later[0](CommandFailed(1001.0, 1, "ECANCELED", "the ensemble ended", ids=()))
+    assert bench.engine.state == "completed"
+    assert bench.engine.idle

@@ -1,0 +1,61 @@
+"""The Flux member and its journal on a real Flux instance."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "flux_member.py"
+
+#: Many cores that are not there, so that many jobs that do nothing run at once.
+FAKE_CORES = """
+[resource]
+noverify = true
+[[resource.config]]
+hosts = "fake"
+cores = "0-63"
+"""
+
+
+def under_flux(tmp_path: Path, what: str, config: str = "") -> Any:
+    """What flux_member.py finds in an instance of its own."""
+    path = tmp_path / "flux.toml"
+    path.write_text(config)
+    done = subprocess.run(
+        ["flux", "start", f"--config-path={path}", sys.executable, str(SCRIPT), what],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert not found.pop("errors")
+    return found
+
+
+@pytest.mark.flux
+def test_a_busy_journal_loses_and_repeats_nothing_while_it_widens(tmp_path: Path) -> None:
+    found = under_flux(tmp_path, "widen", FAKE_CORES)
+    assert found["jobs"] == 400
+    assert not found["wrong"]
+    assert len(found["later"]) == 8
+    assert sum(found["later"].values()) > 400
+
+
+@pytest.mark.flux
+def test_jobs_are_submitted_changed_canceled_and_refused(tmp_path: Path) -> None:
+    found = under_flux(tmp_path, "change")
+    assert found["ids"] == 3
+    for what in ("update", "cancel", "cancel again", "update again"):
+        assert found[what] == ["CommandDone", ""], what
+    number, reason = found["refused"]
+    assert number == "EINVAL"
+    assert reason.startswith("job 0: ")
+    assert "'nowhere'" in reason
+    assert found["jobs"] == 3

@@ -1,0 +1,163 @@
+"""The pipeline: bounded, fair, in order, and every batch is finished once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flux_ensemble.members.pipeline import Batch, Pipeline, Report
+
+
+class Bench:
+    """A pipeline whose calls are answered by the test."""
+
+    def __init__(self, limit: int) -> None:
+        self.pipeline = Pipeline(limit)
+        self.calls: list[tuple[str, int]] = []
+        self.reports: dict[tuple[str, int], Report] = {}
+        self.finished: list[str] = []
+        self.batches: dict[str, Batch] = {}
+
+    def add(
+        self,
+        name: str,
+        count: int,
+        *,
+        lane: str = "",
+        stop_at_error: bool = True,
+        start: Callable[[int, Report], None] | None = None,
+    ) -> Batch:
+        def keep(call: int, report: Report) -> None:
+            self.calls.append((name, call))
+            self.reports[name, call] = report
+
+        batch = Batch(
+            count,
+            start or keep,
+            lambda batch: self.finished.append(name),
+            stop_at_error=stop_at_error,
+        )
+        self.batches[name] = batch
+        self.pipeline.add(lane or name, batch)
+        return batch
+
+    def answer(self, name: str, call: int, error: Exception | None = None) -> None:
+        self.reports.pop((name, call))(error)
+
+
+def test_no_more_than_the_limit_are_under_way() -> None:
+    bench = Bench(2)
+    bench.add("a", 5)
+    assert bench.calls == [("a", 0), ("a", 1)]
+    bench.answer("a", 1)
+    assert bench.calls[2:] == [("a", 2)]
+
+
+def test_lanes_take_turns() -> None:
+    bench = Bench(2)
+    bench.add("a", 4)
+    bench.add("b", 4)
+    for call in range(2):
+        bench.answer("a", call)
+    assert bench.calls == [("a", 0), ("a", 1), ("a", 2), ("b", 0)]
+    bench.answer("a", 2)
+    bench.answer("b", 0)
+    assert bench.calls[4:] == [("a", 3), ("b", 1)]
+
+
+def test_batches_of_one_lane_start_in_order() -> None:
+    bench = Bench(3)
+    bench.add("first", 2, lane="x")
+    bench.add("second", 2, lane="x")
+    assert bench.calls == [("first", 0), ("first", 1), ("second", 0)]
+
+
+def test_a_batch_finishes_when_its_last_call_has_reported() -> None:
+    bench = Bench(9)
+    bench.add("a", 2)
+    bench.answer("a", 1)
+    assert not bench.finished
+    bench.answer("a", 0)
+    assert bench.finished == ["a"]
+    assert not bench.batches["a"].errors
+
+
+def test_a_batch_of_no_calls_finishes_at_once() -> None:
+    bench = Bench(1)
+    bench.add("a", 0)
+    assert bench.finished == ["a"]
+
+
+def test_after_an_error_no_more_calls_start_and_those_under_way_are_awaited() -> None:
+    bench = Bench(2)
+    batch = bench.add("a", 5)
+    error = OSError(22, "no")
+    bench.answer("a", 0, error)
+    assert not bench.finished
+    bench.answer("a", 1)
+    assert bench.finished == ["a"]
+    assert bench.calls == [("a", 0), ("a", 1)]
+    assert batch.errors == [(0, error)]
+
+
+def test_a_batch_can_go_on_after_errors() -> None:
+    bench = Bench(1)
+    batch = bench.add("a", 2, stop_at_error=False)
+    bench.answer("a", 0, OSError(1, "x"))
+    bench.answer("a", 1, OSError(2, "y"))
+    assert [call for call, _ in batch.errors] == [0, 1]
+    assert bench.finished == ["a"]
+
+
+def test_an_exception_at_the_start_of_a_call_is_its_report() -> None:
+    def refuse(call: int, report: Report) -> None:
+        raise RuntimeError("injected")
+
+    bench = Bench(1)
+    batch = bench.add("a", 3, start=refuse)
+    assert bench.finished == ["a"]
+    assert [type(error) for _, error in batch.errors] == [RuntimeError]
+
+
+def test_calls_that_report_at_once_do_not_nest() -> None:
+    bench = Bench(1)
+    batch = bench.add("a", 5000, start=lambda call, report: report(None))
+    assert bench.finished == ["a"]
+    assert batch.started == 5000
+
+
+def test_a_revoked_lane_starts_nothing_more_and_its_batches_finish() -> None:
+    bench = Bench(1)
+    first = bench.add("first", 3, lane="x")
+    second = bench.add("second", 3, lane="x")
+    bench.add("other", 1)
+    bench.pipeline.revoke("x")
+    assert bench.finished == ["second"]
+    bench.answer("first", 0)
+    assert bench.finished == ["second", "first"]
+    assert first.revoked
+    assert second.revoked
+    assert bench.calls == [("first", 0), ("other", 0)]
+
+
+def test_a_lane_can_be_used_again_after_it_was_revoked() -> None:
+    bench = Bench(1)
+    bench.add("a", 2)
+    bench.pipeline.revoke("a")
+    bench.answer("a", 0)
+    bench.add("b", 1, lane="a")
+    assert bench.calls == [("a", 0), ("b", 0)]
+
+
+def test_a_batch_may_be_added_and_its_lane_revoked_from_within_a_call() -> None:
+    bench = Bench(1)
+
+    def start(call: int, report: Report) -> None:
+        bench.pipeline.revoke("a")
+        bench.add("b", 1, lane="a")
+        report(None)
+
+    bench.add("a", 2, start=start)
+    assert bench.finished == ["a"]
+    assert bench.calls == [("b", 0)]
+    bench.answer("b", 0)
+    assert bench.finished == ["a", "b"]
