@@ -1,0 +1,162 @@
+"""Flux messages as the service sees them: credentials, responses, streams.
+
+Requests come in through message handlers made by `listen`; the same table serves the
+broker module and the client that `flux ensemble serve` runs.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from flux.constants import FLUX_MSGTYPE_REQUEST
+from flux.core.handle import Flux
+from flux.core.inner import lib
+from flux.message import Message
+
+from flux_ensemble.members.flux import Guard
+from flux_ensemble.service.log import Entry, Log
+from flux_ensemble.service.requests import TOPICS
+
+
+def is_owner(message: Message) -> bool:
+    """The sender is the owner of the instance."""
+    return bool(message.rolemask & lib.FLUX_ROLE_OWNER)
+
+
+def listen(
+    handle: Flux,
+    service: str,
+    guard: Guard,
+    request: Callable[[str, Message], None],
+    gone: Callable[[Message], None],
+) -> list[Any]:
+    """Have requests to a service handled.
+
+    Flux itself answers requests for other methods (ENOSYS), and guests where `TOPICS`
+    does not let them in (EPERM).
+
+    Args:
+        handle: Flux handle.
+        service: the name that topics begin with.
+        guard: wraps the handlers.
+        request: gets the method and message of a request in `TOPICS`.
+        gone: gets the message that a client has disconnected, or cancels a stream.
+
+    Returns:
+        The message handlers; they stop when they are destroyed.
+    """
+    everybody = lib.FLUX_ROLE_OWNER | lib.FLUX_ROLE_USER
+
+    def watch(method: str, handler: Callable[[Message], None], guests: bool) -> Any:
+        guarded = guard(handler)
+        watcher = handle.msg_watcher_create(
+            lambda _handle, _watcher, message, _args: guarded(message),
+            FLUX_MSGTYPE_REQUEST,
+            f"{service}.{method}",
+            rolemask=everybody if guests else None,
+        )
+        watcher.start()
+        return watcher
+
+    watchers = [
+        watch(method, partial(request, method), topic.guest) for method, topic in TOPICS.items()
+    ]
+    watchers += [
+        watch(f"{method}-cancel", gone, False)
+        for method, topic in TOPICS.items()
+        if topic.streaming
+    ]
+    watchers.append(watch("disconnect", gone, True))
+    return watchers
+
+
+class Responder:
+    """Sends responses; a requester who cannot be reached is logged and is no error."""
+
+    def __init__(self, handle: Flux, log_error: Callable[[str], None]) -> None:
+        self._handle = handle
+        self._log_error = log_error
+
+    def respond(self, message: Message, payload: Mapping[str, Any]) -> None:
+        """Send a response."""
+        try:
+            self._handle.respond(message, payload)
+        except OSError as error:
+            self._log_error(f"cannot respond to {message.topic}: {error}")
+
+    def refuse(self, message: Message, number: int, reason: str) -> None:
+        """Send an error response; it ends a stream."""
+        try:
+            self._handle.respond_error(message, number, reason)
+        except OSError as error:
+            self._log_error(f"cannot respond to {message.topic}: {error}")
+
+
+class Stream:
+    """A request for a log's entries: a `service.log.Follower`."""
+
+    def __init__(
+        self,
+        responder: Responder,
+        message: Message,
+        log: Log,
+        events: bool,
+        over: Callable[[Stream], None],
+    ) -> None:
+        self._responder = responder
+        self.message = message
+        self._log = log
+        self.events = events
+        self._over = over
+
+    def send(self, entry: Entry) -> None:
+        """Send an entry."""
+        self._responder.respond(self.message, entry)
+
+    def end(self, number: int = errno.ENODATA, reason: str = "end of the log") -> None:
+        """End the stream with an error, which ENODATA is by convention (RFC 6)."""
+        self._over(self)
+        self._responder.refuse(self.message, number, reason)
+
+    def stop(self) -> None:
+        """Leave the log; nothing more is sent."""
+        self._log.leave(self)
+        self._over(self)
+
+
+class Streams:
+    """The streams that are open."""
+
+    def __init__(self, responder: Responder) -> None:
+        self._responder = responder
+        self._open: list[Stream] = []
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(list(self._open))
+
+    def open(self, message: Message, log: Log, *, follow: bool, events: bool) -> None:
+        """Send the entries of a log, and with `follow` those to come."""
+        stream = Stream(self._responder, message, log, events, self._open.remove)
+        self._open.append(stream)
+        log.read(stream, follow=follow)
+
+    def gone(self, message: Message) -> None:
+        """A client has disconnected, or cancels a stream: see `listen`."""
+        if message.topic.endswith(".disconnect"):
+            for stream in self:
+                if lib.flux_disconnect_match(message.handle, stream.message.handle):
+                    stream.stop()
+            return
+        for stream in self:
+            if lib.flux_cancel_match(message.handle, stream.message.handle):
+                stream.stop()
+                self._responder.refuse(stream.message, errno.ENODATA, "canceled")
+
+    def close(self, number: int, reason: str) -> None:
+        """End all streams with an error."""
+        for stream in self:
+            stream.stop()
+            self._responder.refuse(stream.message, number, reason)

@@ -1,0 +1,140 @@
+"""The requests of the service: which there are, what they hold, and who may make them.
+
+`TOPICS` is the whole protocol as a table (docs/rpc.md explains it); `parse` checks a
+payload against it. What a value means, such as whether a group exists, is checked by
+whoever handles the request.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class RequestError(Exception):
+    """A request that is refused: an errno and a sentence."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.errno = number
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a request.
+
+    Args:
+        kind: its type in Python; bool is no int.
+        expected: what error messages call that.
+        required: it must be there.
+        minimum: of a number.
+    """
+
+    kind: type
+    expected: str
+    required: bool = False
+    minimum: int | None = None
+
+    def accepts(self, value: Any) -> bool:
+        """The value is of this kind."""
+        if type(value) is not self.kind:
+            return False
+        return self.minimum is None or not isinstance(value, int) or value >= self.minimum
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One kind of request.
+
+    Args:
+        fields: its keys.
+        guest: a site may open it to guests.
+        streaming: it has many responses.
+    """
+
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    guest: bool = False
+    streaming: bool = False
+
+
+_NAME = Field(str, "the name of an ensemble", required=True)
+_FLAG = Field(bool, "true or false")
+
+TOPICS: Mapping[str, Topic] = {
+    "load": Topic(
+        {
+            "text": Field(str, "the text of a document"),
+            "spec": Field(dict, "a document as an object"),
+            "name": Field(str, "a name for the ensemble"),
+            "file": Field(str, "the name of the document's file"),
+            "record": Field(str, "the absolute path of a file to record to"),
+            "cwd": Field(str, "a directory", required=True),
+            "environment": Field(dict, "an object of strings", required=True),
+        }
+    ),
+    "list": Topic(guest=True),
+    "status": Topic({"name": Field(str, "the name of an ensemble")}, guest=True),
+    "submit": Topic(
+        {
+            "name": _NAME,
+            "group": Field(str, "the name of a job group", required=True),
+            "count": Field(int, "a number of jobs, 1 or more", minimum=1),
+            "params": Field(dict, "an object of parameter values"),
+        }
+    ),
+    "metrics": Topic({"name": _NAME}),
+    "log": Topic({"name": _NAME, "follow": _FLAG, "events": _FLAG}, streaming=True),
+    "pause": Topic({"name": _NAME}),
+    "resume": Topic({"name": _NAME}),
+    "terminate": Topic({"name": _NAME, "cancel": _FLAG}),
+    "cancel": Topic({"name": _NAME, "group": Field(str, "the name of a job group")}),
+    "unload": Topic({"name": _NAME}),
+    "rules": Topic(
+        {
+            "name": _NAME,
+            "id": Field(str, "the id of a rule", required=True),
+            "enabled": Field(bool, "true or false", required=True),
+        }
+    ),
+    "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
+}
+
+
+def parse(method: str, text: str | None) -> dict[str, Any]:
+    """Check the payload of a request.
+
+    Args:
+        method: a key of `TOPICS`.
+        text: the payload, or None where there is none.
+
+    Returns:
+        The payload; keys that are not given are not there.
+
+    Raises:
+        RequestError: EINVAL; it is no JSON object, or a key is unknown, missing or of a
+            wrong type.
+    """
+    try:
+        payload = json.loads(text) if text is not None else {}
+    except ValueError as error:
+        raise _invalid(method, f"the payload is not JSON ({error})") from None
+    if not isinstance(payload, dict):
+        raise _invalid(method, f"expected an object, not {payload!r}")
+    fields = TOPICS[method].fields
+    for key, value in payload.items():
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise _invalid(method, f"unknown key {key!r} (keys: {known})")
+        if not fields[key].accepts(value):
+            raise _invalid(method, f"{key}: expected {fields[key].expected}, not {value!r}")
+    for key, one in fields.items():
+        if one.required and key not in payload:
+            raise _invalid(method, f"key {key!r} is missing: expected {one.expected}")
+    return payload
+
+
+def _invalid(method: str, reason: str) -> RequestError:
+    return RequestError(errno.EINVAL, f"ensemble.{method}: {reason}")

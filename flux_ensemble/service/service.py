@@ -1,0 +1,379 @@
+"""The service: requests in, ensembles driven, responses and log entries out.
+
+    Flux requests ──listen──► Service.dispatch ──► Ensemble ──► engine
+    journal ──► Tracker ──► Ensemble                  │
+    log, replies ◄────────────────────────────────────┘
+
+The same class serves as a broker module (`service.module`) and as a client that has
+registered the service (`service.serve`). An exception that escaped a callback would end
+the broker module, and with it the user's whole Flux instance, so every callback that
+Flux is given is wrapped by a guard: what goes wrong inside an ensemble fails that
+ensemble (`members.base.Driver`), what goes wrong elsewhere is logged.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import syslog
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from flux.core.handle import Flux
+from flux.message import Message
+
+from flux_ensemble import __version__
+from flux_ensemble.engine.commands import CancelJobs
+from flux_ensemble.members.base import Caller
+from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
+from flux_ensemble.members.journal import Journal
+from flux_ensemble.members.recording import Recorder
+from flux_ensemble.members.stream import Stream
+from flux_ensemble.service import resources
+from flux_ensemble.service.documents import open_recorder, read_document
+from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
+from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
+from flux_ensemble.service.requests import RequestError, parse
+from flux_ensemble.service.tracker import Tracker
+from flux_ensemble.service.workers import Worker
+from flux_ensemble.spec.model import JOB_EVENTS, Spec
+
+Payload = Mapping[str, Any]
+
+#: What guests see of an ensemble where a site lets them.
+GUEST_KEYS = ("name", "state", "t_start", "t_end")
+
+
+class Service:
+    """The service `ensemble` of a Flux instance.
+
+    Args:
+        handle: Flux handle of the module, or of a client that has registered the service.
+        mode: "module" or "client".
+        log: writes a line to Flux's log: syslog level, text.
+        name: the service's name.
+    """
+
+    def __init__(
+        self,
+        handle: Flux,
+        *,
+        mode: str,
+        log: Callable[[int, str], None],
+        name: str = "ensemble",
+    ) -> None:
+        self._handle = handle
+        self._mode = mode
+        self._log = log
+        self._t_start = time.time()
+        self._guard = guard(self.unexpected)
+        self._uri = handle.attr_get("local-uri")
+        self._guests = self._guests_may_look()
+        self._ensembles = Ensembles()
+        self._queue_wide: list[Ensemble] = []
+        self._starting: dict[Ensemble, Message] = {}
+        self._past = {"commands": 0, "firings": 0}
+        self._responder = Responder(handle, self._error)
+        self._streams = Streams(self._responder)
+        self._queue = FluxQueue(handle, self.unexpected)
+        self._tracker = Tracker(
+            int(handle.attr_get("security.owner")),
+            self._ensembles.find,
+            lambda: self._queue_wide,
+        )
+        self._journal = Journal(
+            partial(Stream, handle, self._guard),
+            event=self._tracker.event,
+            backlog=self._tracker.learn,
+            lost=self._lost_journal,
+        )
+        self._methods: Mapping[str, Callable[[Message, Payload], None]] = {
+            "load": self._load,
+            "list": self._list,
+            "status": self._status,
+            "submit": self._submit,
+            "metrics": self._metrics,
+            "log": self._read_log,
+            "pause": self._change_state,
+            "resume": self._change_state,
+            "terminate": self._change_state,
+            "cancel": self._change_state,
+            "unload": self._unload,
+            "rules": self._ask_engine,
+            "action": self._ask_engine,
+        }
+        self._watchers = listen(handle, name, self._guard, self.dispatch, self._streams.gone)
+        log(syslog.LOG_INFO, f"flux-ensemble {__version__} is ready")
+
+    def close(self) -> None:
+        """Take everything down: workers end, whoever waits gets an error; jobs go on."""
+        reason = "the ensemble service is shutting down"
+        self._streams.close(errno.ESHUTDOWN, reason)
+        for message in self._starting.values():
+            self._responder.refuse(message, errno.ESHUTDOWN, reason)
+        for ensemble in self._ensembles:
+            ensemble.close(errno.ESHUTDOWN, reason)
+        self._journal.stop()
+        for watcher in self._watchers:
+            watcher.destroy()
+            self._handle.del_watcher(watcher)
+
+    def _guests_may_look(self) -> bool:
+        """What the site's configuration says; anything but a plain `true` says no."""
+        configured = self._handle.conf_get("ensemble", default={})
+        allowed = False
+        for key, value in configured.items() if isinstance(configured, dict) else ():
+            if key != "allow-guest-status":
+                self._error(f"[ensemble] {key}: unknown key (keys: allow-guest-status)")
+            elif type(value) is not bool:
+                self._error(f"[ensemble] {key}: expected true or false, not {value!r}")
+            else:
+                allowed = value
+        return allowed
+
+    # -- guard ----------------------------------------------------------------------
+
+    def _error(self, text: str) -> None:
+        self._log(syslog.LOG_ERR, text)
+
+    def unexpected(self, error: Exception) -> None:
+        """Log an exception that nobody expected."""
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            self._error(line)
+
+    # -- requests -------------------------------------------------------------------
+
+    def dispatch(self, method: str, message: Message) -> None:
+        """Handle a request; it is answered now or later, and whatever happens.
+
+        Args:
+            method: a key of `requests.TOPICS`.
+            message: the request.
+        """
+        try:
+            if not is_owner(message) and not self._guests:
+                raise RequestError(
+                    errno.EPERM,
+                    "guests may not see the owner's ensembles here "
+                    "(a site can allow it: allow-guest-status in [ensemble])",
+                )
+            self._methods[method](message, parse(method, message.payload_str))
+        except RequestError as refused:
+            self._responder.refuse(message, refused.errno, str(refused))
+        except Exception as error:
+            self.unexpected(error)
+            reason = f"internal error in ensemble.{method}: {error!r} (see flux dmesg)"
+            self._responder.refuse(message, errno.EIO, reason)
+
+    def _answer(self, message: Message) -> Answer:
+        """What answers a request with what comes of it."""
+
+        def answer(result: Payload | RequestError) -> None:
+            if isinstance(result, RequestError):
+                self._responder.refuse(message, result.errno, str(result))
+            else:
+                self._responder.respond(message, result)
+
+        return answer
+
+    def _list(self, message: Message, payload: Payload) -> None:
+        listed = [ensemble.summary() for ensemble in self._ensembles]
+        if not is_owner(message):
+            keys = (*GUEST_KEYS, "active", "waiting", "finished")
+            listed = [{key: one[key] for key in keys} for one in listed]
+        self._responder.respond(message, {"ensembles": listed})
+
+    def _status(self, message: Message, payload: Payload) -> None:
+        if "name" in payload:
+            chosen = [self._ensembles.get(payload["name"])]
+        else:
+            chosen = list(self._ensembles)
+
+        def respond(nodes: resources.Numbers, queue: resources.Numbers) -> None:
+            service: Payload = self._counters()
+            listed = [ensemble.status() for ensemble in chosen]
+            if not is_owner(message):
+                service = {"version": __version__}
+                keys = (*GUEST_KEYS, "groups", "jobs")
+                listed = [{key: one[key] for key in keys} for one in listed]
+            answer = {"service": service, "nodes": nodes, "queue": queue, "ensembles": listed}
+            self._responder.respond(message, answer)
+
+        resources.query(self._handle, self._guard, respond)
+
+    def _counters(self) -> Payload:
+        return {
+            "version": __version__,
+            "mode": self._mode,
+            "pid": os.getpid(),
+            "t_start": self._t_start,
+            "python": platform.python_version(),
+            "events": self._tracker.events,
+            **{
+                key: past + sum(getattr(ensemble, key) for ensemble in self._ensembles)
+                for key, past in self._past.items()
+            },
+        }
+
+    def _metrics(self, message: Message, payload: Payload) -> None:
+        ensemble = self._ensembles.get(payload["name"])
+        self._responder.respond(message, ensemble.engine.metrics(time.time()))
+
+    def _read_log(self, message: Message, payload: Payload) -> None:
+        if not message.pimpl.is_streaming():
+            raise RequestError(errno.EPROTO, "ensemble.log: expected a streaming request")
+        ensemble = self._ensembles.get(payload["name"])
+        events = payload.get("events", False)
+        follow = payload.get("follow", False)
+        self._streams.open(message, ensemble.log, follow=follow, events=events)
+        if ensemble.log.wants_events and ensemble.live:
+            self._watch(ensemble)
+
+    def _submit(self, message: Message, payload: Payload) -> None:
+        self._ask(message, payload, lambda result: {"ids": result["ids"]})
+
+    def _ask_engine(self, message: Message, payload: Payload) -> None:
+        self._ask(message, payload, lambda result: result)
+
+    def _change_state(self, message: Message, payload: Payload) -> None:
+        ensemble = self._ensembles.get(payload["name"])
+        if ensemble.stopped is not None and message.topic.endswith(".cancel"):
+            self._cancel_jobs(ensemble, message)
+        else:
+            self._ask(message, payload, lambda _: {"state": ensemble.state})
+
+    def _ask(self, message: Message, payload: Payload, shape: Callable[[Payload], Payload]) -> None:
+        """Put a request to the engine, and shape its result as the response."""
+        ensemble = self._ensembles.get(payload["name"])
+        answer = self._answer(message)
+        args = {key: value for key, value in payload.items() if key != "name"}
+        ensemble.ask(
+            message.topic.rpartition(".")[2],
+            args,
+            lambda result: answer(result if isinstance(result, RequestError) else shape(result)),
+        )
+
+    def _cancel_jobs(self, ensemble: Ensemble, message: Message) -> None:
+        """Cancel what a broken ensemble has left in the queue."""
+        command = CancelJobs(0, self._tracker.jobs_of(ensemble), "a request")
+        ensemble.member.cancel(
+            command, lambda _: self._responder.respond(message, {"state": ensemble.state})
+        )
+
+    # -- loading and unloading ------------------------------------------------------
+
+    def _load(self, message: Message, payload: Payload) -> None:
+        spec = read_document(payload, elastic=FluxMember.elastic)
+        found = next((one for one in self._ensembles if one.name == spec.name), None)
+        if found is not None:
+            if not found.ended:
+                raise RequestError(
+                    errno.EEXIST, f"an ensemble named {spec.name!r} is {found.state} already"
+                )
+            self._drop(found)
+        document = payload.get("text", payload.get("spec"))
+        recorder = open_recorder(payload.get("record"), spec, document)
+        ensemble = self._make(spec, payload, recorder)
+        self._ensembles.add(ensemble)
+        ensemble.log.append(time.time(), "load", {"document": document})
+        self._starting[ensemble] = message
+        self._watch(ensemble, lambda: self._start(ensemble))
+
+    def _make(self, spec: Spec, payload: Payload, recorder: Recorder | None) -> Ensemble:
+        run = int(time.time() * 1e6)
+        environment, cwd = payload["environment"], payload["cwd"]
+        loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
+
+        def start_worker(ensemble: Ensemble) -> Caller:
+            return Worker(
+                loop,
+                source=spec.custom,
+                plugins=spec.plugins,
+                environment=environment,
+                cwd=cwd,
+                uri=self._uri,
+                info={"name": spec.name, "directory": spec.directory},
+                log=lambda level, text: self._log(
+                    getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),
+                    f"{spec.name}: {text}",
+                ),
+            )
+
+        ensemble = Ensemble(
+            spec,
+            run=run,
+            cwd=cwd,
+            member=FluxMember(self._queue, spec, run=run, environment=environment, cwd=cwd),
+            loop=loop,
+            custom=start_worker,
+            log_error=self._error,
+            changed=self._changed,
+            recorder=recorder,
+        )
+        return ensemble
+
+    def _start(self, ensemble: Ensemble) -> None:
+        message = self._starting.pop(ensemble, None)
+        if message is None:
+            return
+        self._log(syslog.LOG_INFO, f"{ensemble.name}: loaded from {ensemble.cwd}")
+        ensemble.start()
+        self._responder.respond(message, {"name": ensemble.name, "state": ensemble.state})
+
+    def _unload(self, message: Message, payload: Payload) -> None:
+        ensemble = self._ensembles.get(payload["name"])
+        if not ensemble.ended:
+            raise RequestError(
+                errno.EAGAIN,
+                f"ensemble {ensemble.name!r} is {ensemble.state}: cancel or terminate it first",
+            )
+        state = ensemble.state
+        self._drop(ensemble)
+        self._responder.respond(message, {"state": state})
+
+    def _drop(self, ensemble: Ensemble) -> None:
+        """Forget an ended ensemble; jobs of it that are active are left alone."""
+        for key in self._past:
+            self._past[key] += getattr(ensemble, key)
+        self._ensembles.remove(ensemble)
+        self._tracker.forget(ensemble)
+        was_live = ensemble.live
+        ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")
+        if was_live:
+            self._changed(ensemble)
+
+    # -- the journal ----------------------------------------------------------------
+
+    def _watch(self, ensemble: Ensemble, ready: Callable[[], None] = lambda: None) -> None:
+        """Have the journal bring what an ensemble needs."""
+        names, queue_wide = ensemble.needs
+        if ensemble.log.wants_events:
+            names |= frozenset(JOB_EVENTS)
+        self._tracker.learning |= queue_wide
+        self._journal.require(names, queue_wide, ready)
+
+    def _changed(self, ensemble: Ensemble) -> None:
+        """An ensemble needs other job events, or none any more."""
+        self._queue_wide = [one for one in self._ensembles if one.live and one.needs[1]]
+        if ensemble.live:
+            self._watch(ensemble)
+        elif not any(one.live for one in self._ensembles):
+            self._journal.stop()
+            self._tracker.stop_learning()
+        for one in self._ensembles.surplus():
+            self._drop(one)
+
+    def _lost_journal(self, reason: str) -> None:
+        self._error(reason)
+        self._tracker.stop_learning()
+        starting, self._starting = self._starting, {}
+        for ensemble, message in starting.items():
+            self._drop(ensemble)
+            self._responder.refuse(message, errno.EIO, reason)
+        for ensemble in self._ensembles:
+            if ensemble.live:
+                ensemble.fail(reason)

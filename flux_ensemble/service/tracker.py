@@ -1,0 +1,117 @@
+"""Which ensemble a job event belongs to.
+
+A job of an ensemble is known by its tag (`attributes.user.ensemble` in the jobspec) at
+its submit event, and by its id from then on until it is clean. Events of other jobs go
+to the ensembles whose rules have scope `queue`; the names of those jobs are remembered
+only while somebody may ask for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.service.ensembles import Ensemble
+from flux_ensemble.spec.model import TAG_KEY
+
+Find = Callable[[str, int], Ensemble | None]
+
+
+class Tracker:
+    """Hands journal entries to ensembles.
+
+    Args:
+        owner: userid of the instance owner; a tag on anybody else's job is a forgery.
+        find: the ensemble of a name and run, or None.
+        queue_wide: the ensembles that want events of jobs they did not submit.
+
+    Attributes:
+        events: how many entries have been handled.
+        learning: names of active jobs are remembered.
+    """
+
+    def __init__(self, owner: int, find: Find, queue_wide: Callable[[], list[Ensemble]]) -> None:
+        self._owner = owner
+        self._find = find
+        self._queue_wide = queue_wide
+        self._jobs: dict[int, Ensemble] = {}
+        self._names: dict[int, str] = {}
+        self.events = 0
+        self.learning = False
+
+    def learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
+        """A job was active when the journal was opened."""
+        self._names[job] = job_name(jobspec)
+
+    def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        """Hand out one entry of the journal."""
+        self.events += 1
+        name = entry["name"]
+        context = entry.get("context") or {}
+        tag = None
+        if name == "submit":
+            assert jobspec is not None
+            tag = self._admit(job, context, jobspec)
+        ensemble = self._jobs.get(job)
+        if ensemble is not None:
+            ensemble.job_event(JobEvent(entry["timestamp"], job, name, context, tag))
+        for other in self._queue_wide():
+            if other is not ensemble:
+                other.job_event(
+                    JobEvent(
+                        entry["timestamp"],
+                        job,
+                        name,
+                        context,
+                        foreign=True,
+                        job_name=self._names.get(job),
+                    )
+                )
+        if name == "clean":
+            self._jobs.pop(job, None)
+            self._names.pop(job, None)
+
+    def _admit(
+        self, job: int, context: Mapping[str, Any], jobspec: Mapping[str, Any]
+    ) -> Tag | None:
+        """Learn whose a new job is, and its name if that may be asked for."""
+        if self.learning:
+            self._names[job] = job_name(jobspec)
+        user = jobspec["attributes"].get("user")
+        given = user.get(TAG_KEY) if isinstance(user, dict) else None
+        if not isinstance(given, dict) or context.get("userid") != self._owner:
+            return None
+        values: list[Any] = [given.get(key) for key in ("name", "run", *Tag._fields)]
+        if list(map(type, values)) != [str, int, str, str, int, int]:
+            return None
+        name, run, *tag = values
+        ensemble = self._find(name, run)
+        if ensemble is None:
+            return None
+        self._jobs[job] = ensemble
+        return Tag(*tag)
+
+    def jobs_of(self, ensemble: Ensemble) -> tuple[int, ...]:
+        """Ids of the active jobs of an ensemble."""
+        return tuple(job for job, one in self._jobs.items() if one is ensemble)
+
+    def forget(self, ensemble: Ensemble) -> None:
+        """Drop the jobs of an ensemble; what they do is nobody's business any more."""
+        for job in self.jobs_of(ensemble):
+            del self._jobs[job]
+
+    def stop_learning(self) -> None:
+        """The journal has ended; names learned from it grow stale."""
+        self.learning = False
+        self._names.clear()
+
+
+def job_name(jobspec: Mapping[str, Any]) -> str:
+    """The name of a job as `flux jobs` shows it (flux-core job-list, `job_data.c`)."""
+    system = jobspec["attributes"].get("system") or {}
+    job = system.get("job")
+    if isinstance(job, dict) and job.get("name"):
+        return str(job["name"])
+    return os.path.basename(str(jobspec["tasks"][0]["command"][0]))

@@ -1,0 +1,298 @@
+"""A loaded ensemble and the tracker: from journal entries to answers, without Flux."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from fakes import FakeCaller, FakeLoop, FakeMember, Reader
+from play import document, on_start
+
+from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.events import CommandFailed, Tag
+from flux_ensemble.members.base import Done
+from flux_ensemble.service.ensembles import KEPT_ENDED, KEPT_ERRORS, Ensemble, Ensembles
+from flux_ensemble.service.requests import RequestError
+from flux_ensemble.service.tracker import Tracker, job_name
+from flux_ensemble.spec.loading import load_mapping
+
+OWNER = 1000
+
+
+class Queue(FakeMember):
+    """Keeps the outcome of submissions back until a test gives it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dones: list[Done] = []
+        self.shown: list[tuple[Tag, int]] = []
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        self.submitted.append(command)
+        self.dones.append(done)
+
+    def seen(self, tag: Tag, job: int) -> None:
+        self.shown.append((tag, job))
+
+
+class Bench:
+    """Ensembles, a tracker, and a queue that posts what a test says."""
+
+    def __init__(self) -> None:
+        self.ensembles = Ensembles()
+        self.changes: list[Ensemble] = []
+        self.log: list[str] = []
+        self.answers: list[Any] = []
+        self.queue_wide: list[Ensemble] = []
+        self.tracker = Tracker(OWNER, self.ensembles.find, lambda: self.queue_wide)
+
+    def load(self, name: str = "test", run: int = 1, **given: Any) -> tuple[Ensemble, Queue]:
+        member = Queue()
+        ensemble = Ensemble(
+            load_mapping(document(name=name, **given)),
+            run=run,
+            cwd="/w",
+            member=member,
+            loop=FakeLoop(),
+            custom=lambda ensemble: FakeCaller(),
+            log_error=self.log.append,
+            changed=self.changes.append,
+        )
+        self.ensembles.add(ensemble)
+        ensemble.start()
+        return ensemble, member
+
+    def post(self, job: int, name: str, jobspec: Any = None, **context: Any) -> None:
+        entry = {"timestamp": 2000.0 + job, "name": name, "context": context}
+        self.tracker.event(job, entry, jobspec)
+
+    def submit(self, job: int, tag: Mapping[str, Any] | None, userid: int = OWNER) -> None:
+        self.post(job, "submit", jobspec(tag), userid=userid)
+        self.post(job, "validate")
+
+    def finish(self, job: int, status: int = 0) -> None:
+        for name in ("start", "finish", "clean"):
+            self.post(job, name, **({"status": status} if name == "finish" else {}))
+
+
+def jobspec(tag: Mapping[str, Any] | None, name: str | None = None) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"system": {"job": {"name": name}} if name else {}}
+    if tag is not None:
+        attributes["user"] = {"ensemble": tag}
+    return {"attributes": attributes, "tasks": [{"command": ["/usr/bin/app", "x"]}]}
+
+
+def tag(index: Any = 0, **given: Any) -> dict[str, Any]:
+    one: dict[str, Any] = {
+        "name": "test",
+        "run": 1,
+        "group": "a",
+        "rule": "rule-0",
+        "firing": 0,
+        "index": index,
+    }
+    return {**one, **given}
+
+
+def counts(ensemble: Ensemble, group: str = "a") -> tuple[int, int]:
+    group_counts = ensemble.status()["groups"][group]
+    return group_counts["submitted"], group_counts["success"]
+
+
+def test_jobs_with_the_tag_of_an_ensemble_are_its_jobs() -> None:
+    bench = Bench()
+    ensemble, member = bench.load(rules=[on_start("a")])
+    for job in (1, 2):
+        bench.submit(job, tag(job - 1))
+    assert bench.tracker.jobs_of(ensemble) == (1, 2)
+    assert member.shown == [(Tag("a", "rule-0", 0, job - 1), job) for job in (1, 2)]
+    bench.finish(1)
+    assert counts(ensemble) == (2, 1)
+    assert bench.tracker.jobs_of(ensemble) == (2,)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        {},
+        tag(run=2),
+        tag(name="other"),
+        tag(run="1"),
+        tag(name=["test"]),
+        tag(index=None),
+        tag(firing=True),
+        "text",
+    ],
+)
+def test_jobs_without_a_proper_tag_are_nobodys(given: Any) -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    bench.submit(1, given)
+    bench.finish(1)
+    assert counts(ensemble) == (0, 0)
+
+
+def test_a_tag_on_a_guests_job_is_a_forgery() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    bench.submit(1, tag(), userid=OWNER + 1)
+    assert counts(ensemble) == (0, 0)
+
+
+def test_a_name_that_is_used_again_is_not_mixed_up_with_the_old_one() -> None:
+    bench = Bench()
+    old, _ = bench.load(run=1, rules=[on_start("a")])
+    bench.submit(1, tag(0))
+    bench.tracker.forget(old)
+    new, _ = bench.load(run=2, rules=[on_start("a")])
+    bench.finish(1)
+    bench.submit(2, tag(1, run=1))
+    assert counts(new) == (0, 0)
+    bench.submit(3, tag(0, run=2))
+    assert counts(new) == (1, 0)
+
+
+def test_jobs_of_others_go_to_those_who_want_them_with_their_names() -> None:
+    bench = Bench()
+    wide = {
+        "trigger": "job-finish",
+        "scope": "queue",
+        "group": "app",
+        "action": {"name": "submit", "label": "b", "repetitions": "unlimited"},
+    }
+    ensemble, member = bench.load(rules=[wide])
+    bench.queue_wide = [ensemble]
+    bench.tracker.learning = True
+    bench.tracker.learn(1, jobspec(None))
+    bench.submit(2, None)
+    bench.post(3, "submit", jobspec(None, "other"), userid=5)
+    for job in (1, 2, 3):
+        bench.finish(job)
+    assert [command.group for command in member.submitted] == ["b", "b"]
+
+
+def test_names_of_jobs_are_those_that_flux_shows() -> None:
+    assert job_name(jobspec(None, "given")) == "given"
+    assert job_name(jobspec(None)) == "app"
+
+
+def test_a_request_is_answered_once_the_engine_has_the_outcome() -> None:
+    bench = Bench()
+    ensemble, member = bench.load(finish="never")
+    ensemble.ask("submit", {"group": "a"}, bench.answers.append)
+    assert not bench.answers
+    member.dones[0](CommandFailed(1.0, member.submitted[0].id, "EINVAL", "no such queue"))
+    assert bench.answers[0].errno == errno.EINVAL
+    assert str(bench.answers[0]) == "no such queue"
+
+
+def test_a_request_that_is_open_when_the_ensemble_is_taken_down_gets_the_error() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(finish="never")
+    ensemble.ask("submit", {"group": "a"}, bench.answers.append)
+    ensemble.close(errno.ESHUTDOWN, "going away")
+    assert [answer.errno for answer in bench.answers] == [errno.ESHUTDOWN]
+
+
+def test_a_log_is_followed_until_the_last_job_is_gone() -> None:
+    bench = Bench()
+    ensemble, member = bench.load(rules=[on_start("a", count=1)], finish="never")
+    reader = Reader()
+    ensemble.log.read(reader, follow=True)
+    bench.submit(1, tag())
+    ensemble.ask("terminate", {}, bench.answers.append)
+    assert ensemble.ended
+    assert "END" not in reader.names
+    bench.finish(1)
+    member.dones[0](CommandFailed(1.0, member.submitted[0].id, "ECANCELED", "x", ids=(1,)))
+    assert reader.names[-1] == "END"
+    assert not ensemble.live
+    assert bench.changes[-1] is ensemble
+
+
+def test_an_exception_in_the_engine_breaks_this_ensemble_and_no_other() -> None:
+    bench = Bench()
+    broken, _ = bench.load("test", rules=[on_start("a")])
+    healthy, _ = bench.load("other", rules=[on_start("a")])
+    reader = Reader()
+    broken.log.read(reader, follow=True)
+
+    def fail(event: Any) -> Any:
+        raise ZeroDivisionError("injected")
+
+    broken.engine.handle = fail  # type: ignore[method-assign]
+    bench.submit(1, tag())
+    bench.submit(2, tag(name="other"))
+    status = broken.status()
+    assert (broken.state, status["state"], status["t_end"]) == ("failed", "failed", 1000.0)
+    assert "internal error: ZeroDivisionError('injected')" in broken.reason
+    assert "Traceback" in status["errors"][0]
+    assert any("ZeroDivisionError" in line for line in bench.log)
+    assert reader.names[-2:] == ["finish", "END"]
+    assert bench.tracker.jobs_of(broken) == (1,)
+    assert counts(healthy) == (1, 0)
+    broken.ask("pause", {}, bench.answers.append)
+    assert bench.answers[0].errno == errno.EAGAIN
+
+
+def test_an_exception_in_what_runs_its_jobs_breaks_it_too() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(finish="never")
+    ensemble.broken(RuntimeError("injected"))
+    for _ in range(KEPT_ERRORS + 5):
+        ensemble.broken(RuntimeError("again"))
+    assert ensemble.state == "failed"
+    assert len(ensemble.errors) <= KEPT_ERRORS
+
+
+def test_what_breaks_after_the_end_does_not_change_how_it_ended() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a", count=1)], finish="never")
+    reader = Reader()
+    bench.submit(1, tag())
+    ensemble.ask("terminate", {}, bench.answers.append)
+    ensemble.log.read(reader, follow=True)
+    ensemble.fail("the job manager went away")
+    assert ensemble.state == "completed"
+    assert ensemble.errors == ["the job manager went away"]
+    assert reader.names.count("finish") == 1
+    assert reader.names[-1] == "END"
+    ensemble.ask("cancel", {}, bench.answers.append)
+    assert bench.answers[-1].errno == errno.EAGAIN
+
+
+def test_the_summary_adds_up_the_groups() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")], finish="never")
+    bench.submit(1, tag(0))
+    bench.finish(1)
+    assert ensemble.summary() == {
+        "name": "test",
+        "state": "running",
+        "reason": "",
+        "t_start": 1000.0,
+        "t_end": None,
+        "active": 0,
+        "waiting": 1,
+        "finished": 1,
+    }
+
+
+def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
+    bench = Bench()
+    bench.load("one", finish="never")
+    with pytest.raises(RequestError, match=r"no ensemble named 'two' \(ensembles: one\)") as caught:
+        bench.ensembles.get("two")
+    assert caught.value.errno == errno.ENOENT
+
+
+def test_the_oldest_ended_ensembles_are_surplus() -> None:
+    bench = Bench()
+    running, _ = bench.load("running", finish="never")
+    ended = [bench.load(f"ended-{n}")[0] for n in range(KEPT_ENDED + 2)]
+    assert all(one.ended for one in ended)
+    assert bench.ensembles.surplus() == ended[:2]
+    assert running in bench.ensembles

@@ -1,0 +1,85 @@
+"""The eventlog: who reads it, who follows it, and when it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fakes import Reader
+
+from flux_ensemble.service.log import KEPT, Log
+
+
+def filled(*names: str) -> Log:
+    log = Log()
+    for t, name in enumerate(names):
+        log.append(float(t), name, {"t": t})
+    return log
+
+
+def test_a_reader_gets_what_there_is_and_the_end() -> None:
+    log, reader = filled("load", "start"), Reader()
+    log.read(reader, follow=False)
+    log.append(2.0, "fire", {})
+    assert reader.names == ["load", "start", "END"]
+    assert reader.entries[1] == {"timestamp": 1.0, "name": "start", "context": {"t": 1}}
+
+
+def test_a_follower_gets_what_comes_until_the_log_closes() -> None:
+    log, reader = filled("load"), Reader()
+    log.read(reader, follow=True)
+    log.append(1.0, "start", {})
+    assert reader.names == ["load", "start"]
+    log.close()
+    assert reader.names == ["load", "start", "END"]
+
+
+def test_a_follower_of_a_closed_log_gets_the_end_at_once() -> None:
+    log, reader = filled("load", "finish"), Reader()
+    log.close()
+    log.read(reader, follow=True)
+    assert reader.names == ["load", "finish", "END"]
+
+
+def test_a_follower_that_has_left_gets_nothing_more() -> None:
+    log, reader = filled(), Reader(events=True)
+    log.read(reader, follow=True)
+    assert log.wants_events
+    log.leave(reader)
+    log.leave(reader)
+    log.append(1.0, "start", {})
+    log.close()
+    assert not reader.names
+    assert not log.wants_events
+
+
+def test_job_events_are_shown_to_those_who_want_them_and_not_kept() -> None:
+    log, plain, debug = filled(), Reader(), Reader(events=True)
+    log.read(plain, follow=True)
+    before = log.wants_events
+    log.read(debug, follow=True)
+    assert (before, log.wants_events) == (False, True)
+    log.job_event(1.0, 7, "start", {"a": 1})
+    late = Reader(events=True)
+    log.read(late, follow=False)
+    assert (plain.names, late.names) == ([], ["END"])
+    assert debug.entries[0]["name"] == "job-event"
+    assert debug.entries[0]["context"] == {"id": 7, "name": "start", "context": {"a": 1}}
+
+
+def test_the_newest_entries_are_kept() -> None:
+    log, reader = filled(*(str(n) for n in range(KEPT + 3))), Reader()
+    log.read(reader, follow=False)
+    assert (len(reader.entries), reader.names[0]) == (KEPT, "3")
+
+
+def test_a_follower_that_leaves_while_it_is_sent_an_entry_harms_no_other() -> None:
+    log, other = filled(), Reader()
+
+    class Leaver(Reader):
+        def send(self, entry: Any) -> None:
+            log.leave(self)
+
+    log.read(Leaver(), follow=True)
+    log.read(other, follow=True)
+    log.append(1.0, "start", {})
+    assert other.names == ["start"]

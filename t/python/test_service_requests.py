@@ -1,0 +1,129 @@
+"""Requests are checked against the table, and refused with the key and what was expected."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any
+
+import pytest
+
+from flux_ensemble.service.documents import read_document
+from flux_ensemble.service.requests import TOPICS, RequestError, parse
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "load": {"cwd": "/", "environment": {}},
+    "submit": {"name": "a", "group": "g"},
+    "rules": {"name": "a", "id": "r", "enabled": True},
+    "action": {"name": "a", "action": {"name": "terminate"}},
+    "list": {},
+    "status": {},
+}
+
+
+def refused(method: str, payload: Any) -> str:
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    with pytest.raises(RequestError) as caught:
+        parse(method, text)
+    assert caught.value.errno == errno.EINVAL
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("method", TOPICS)
+def test_what_is_required_is_enough(method: str) -> None:
+    payload = REQUIRED.get(method, {"name": "a"})
+    assert parse(method, json.dumps(payload)) == payload
+
+
+@pytest.mark.parametrize("method", TOPICS)
+def test_an_unknown_key_is_named_with_those_that_there_are(method: str) -> None:
+    reason = refused(method, {**REQUIRED.get(method, {"name": "a"}), "colour": 1})
+    assert reason.startswith(f"ensemble.{method}: unknown key 'colour' (keys: ")
+
+
+@pytest.mark.parametrize("method", TOPICS)
+def test_each_missing_key_is_named(method: str) -> None:
+    payload = REQUIRED.get(method, {"name": "a"})
+    for key in payload:
+        left = {name: value for name, value in payload.items() if name != key}
+        assert f"key {key!r} is missing" in refused(method, left)
+
+
+@pytest.mark.parametrize("method", TOPICS)
+def test_a_value_of_another_type_is_quoted_with_what_was_expected(method: str) -> None:
+    payload = REQUIRED.get(method, {"name": "a"})
+    for key in TOPICS[method].fields:
+        reason = refused(method, {**payload, key: None})
+        assert f"ensemble.{method}: {key}: expected " in reason
+        assert reason.endswith("not None")
+
+
+@pytest.mark.parametrize("payload", ["", "{", "[1, 2]", "7", '"text"'])
+def test_a_payload_that_is_no_object_is_refused(payload: str) -> None:
+    assert refused("list", payload).startswith("ensemble.list: ")
+
+
+def test_no_payload_is_an_empty_object() -> None:
+    assert parse("list", None) == {}
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 2.0, "3"])
+def test_a_count_is_a_whole_number_of_at_least_one(count: Any) -> None:
+    reason = refused("submit", {"name": "a", "group": "g", "count": count})
+    assert "count: expected a number of jobs, 1 or more" in reason
+
+
+TEXT = "name: hello\njobs:\n- {name: a, command: 'true'}\n"
+
+
+def load(**given: Any) -> dict[str, Any]:
+    return {"text": TEXT, "cwd": "/w", "environment": {}, **given}
+
+
+def unreadable(**given: Any) -> str:
+    with pytest.raises(RequestError) as caught:
+        read_document({**load(), **given}, elastic=False)
+    assert caught.value.errno == errno.EINVAL
+    return str(caught.value)
+
+
+def test_a_document_is_read_relative_to_its_file() -> None:
+    spec = read_document(load(file="sub/hello.yaml"), elastic=False)
+    assert (spec.name, spec.directory) == ("hello", "/w/sub")
+
+
+def test_the_name_in_the_request_wins() -> None:
+    assert read_document(load(name="other"), elastic=False).name == "other"
+
+
+def test_a_document_may_be_an_object() -> None:
+    payload = {"spec": {"jobs": [{"name": "a", "command": "true"}]}, "name": "x"}
+    spec = read_document({**payload, "cwd": "/w", "environment": {}}, elastic=False)
+    assert list(spec.groups) == ["a"]
+
+
+def test_every_error_of_a_document_is_one_line() -> None:
+    bad = "name: hello\njobs:\n- {name: a, command: 'true', count: -1, colour: red}\n"
+    lines = unreadable(text=bad, file="hello.yaml").splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("hello.yaml:3: jobs[0]") for line in lines)
+
+
+def test_a_document_is_given_as_text_or_as_an_object_and_not_both() -> None:
+    assert "one of 'text' and 'spec'" in unreadable(spec={})
+    with pytest.raises(RequestError, match="one of 'text' and 'spec'"):
+        read_document({"cwd": "/w", "environment": {}}, elastic=False)
+
+
+def test_the_working_directory_is_absolute() -> None:
+    assert "expected an absolute path, not 'w'" in unreadable(cwd="w")
+
+
+def test_the_environment_holds_strings() -> None:
+    assert "environment: N: expected a string, not 1" in unreadable(environment={"N": 1})
+
+
+def test_what_the_member_cannot_do_is_refused() -> None:
+    grows = TEXT + "rules:\n- {trigger: start, action: {name: grow}}\n"
+    assert "grow" in unreadable(text=grows)
+    assert read_document(load(text=grows), elastic=True).rules
