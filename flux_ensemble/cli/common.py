@@ -1,0 +1,157 @@
+"""What every family of sub-commands needs: errors, the connection, the document, types.
+
+A command returns its exit code (None is 0). It raises `Failure`, `EnsembleError`,
+`BindingsError` or a click usage error for the rest, and `main` prints those.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_ensemble.client import Client, EnsembleError
+
+if TYPE_CHECKING:
+    from flux_ensemble.spec.model import Spec
+
+OK = 0
+FAILED = 1
+USAGE = 2
+CANCELED = 3
+TIMED_OUT = 124
+INTERRUPTED = 130
+
+#: Exit code by the state in which an ensemble ended.
+EXIT_CODES = {"completed": OK, "failed": FAILED, "canceled": CANCELED}
+
+
+class Failure(Exception):
+    """Ends the command: one sentence a line, and the exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def job_id(number: int) -> str:
+    """A job id as f58 (RFC 19)."""
+    from flux.job.JobID import id_encode
+
+    return str(id_encode(number))
+
+
+def complain(message: str) -> None:
+    """Prints an error to standard error, each line with the command's name in front."""
+    for line in message.splitlines() or [""]:
+        click.echo(f"flux-ensemble: ERROR: {line}", err=True)
+
+
+class Duration(click.ParamType):
+    """A duration in seconds or RFC 23 text (30s, 2m, 1.5h); 0 is no limit."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from flux_ensemble.spec.duration import parse_duration
+
+        try:
+            return parse_duration(value)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class Assignment(click.ParamType):
+    """`key=value`, where the value is read as YAML, as it would be in a document."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        import yaml
+
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not (key and equals and text):
+            self.fail(f"expected key=value, not {value!r}", param, ctx)
+        try:
+            return key, yaml.safe_load(text)
+        except yaml.YAMLError:
+            self.fail(f"the value of {key!r} is not YAML: {text!r}", param, ctx)
+
+
+def run_reactor(handle: Any) -> None:
+    """Runs the reactor of a Flux handle until it is stopped.
+
+    Raises:
+        EnsembleError: the connection to the broker was lost.
+        KeyboardInterrupt: SIGINT.
+    """
+    if handle.reactor_run() < 0:
+        raise EnsembleError(errno.ECONNRESET, "the connection to Flux was lost")
+
+
+def read_document(file: str) -> tuple[str, str | None]:
+    """The text of a document and the name to give it in messages; `-` is standard input.
+
+    Raises:
+        Failure: it cannot be read, or is not text.
+    """
+    label = "standard input" if file == "-" else file
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as exc:
+        raise Failure(f"cannot read {label}: {exc.strerror}", USAGE) from exc
+    try:
+        return data.decode(), None if file == "-" else file
+    except UnicodeDecodeError as exc:
+        raise Failure(f"{label}: not UTF-8 text (byte {exc.start})", USAGE) from exc
+
+
+def check_document(text: str, file: str | None, name: str | None) -> Spec:
+    """Reads a document as the service will.
+
+    Raises:
+        Failure: it has errors; all of them, one a line.
+    """
+    from flux_ensemble.spec.loading import DocumentError, load_text
+
+    try:
+        return load_text(text, name=name, file=file, directory=str(Path(file or "-").parent))
+    except DocumentError as exc:
+        raise Failure(str(exc), USAGE) from exc
+
+
+@contextmanager
+def naming(client: Client, name: str, group: str | None = None) -> Iterator[None]:
+    """Adds a near name to the error of a request that named something unknown."""
+    try:
+        yield
+    except EnsembleError as exc:
+        guess = _near(client, name, group) if exc.errno == errno.ENOENT else None
+        if guess is None:
+            raise
+        raise EnsembleError(errno.ENOENT, f"{exc}; did you mean {guess!r}?") from exc
+
+
+def _near(client: Client, name: str, group: str | None) -> str | None:
+    from difflib import get_close_matches
+
+    try:
+        names = [one["name"] for one in client.list()]
+        if name in names:
+            if group is None:
+                return None
+            name, names = group, list(client.status(name)["ensembles"][0]["groups"])
+    except EnsembleError:
+        return None  # the error at hand is the one to show
+    return next(iter(get_close_matches(name, names, 1)), None)

@@ -1,0 +1,149 @@
+"""The commands that read an ensemble's eventlog: log, and wait, which waits for its end."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from flux_ensemble.cli.common import (
+    CANCELED,
+    FAILED,
+    OK,
+    TIMED_OUT,
+    Duration,
+    Failure,
+    complain,
+    job_id,
+    naming,
+    run_reactor,
+)
+from flux_ensemble.cli.tables import print_json
+from flux_ensemble.cli.views import make_lines
+from flux_ensemble.cli.words import STATE_STYLES, Span, explain
+from flux_ensemble.client import Client, Ended, Entry, failure
+
+
+@click.command(short_help="Print what an ensemble did, and why.")
+@click.argument("name")
+@click.option("--follow", "-f", is_flag=True, help="Go on with new entries until its end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
+def log(name: str, follow: bool, as_json: bool) -> None:
+    """Print what ensemble NAME did: when, what, why, and how it went."""
+    client = Client()
+    line = make_lines()
+    t_start: float | None = None
+
+    def show(_name: str, entry: Entry) -> bool:
+        nonlocal t_start
+        if t_start is None:
+            t_start = entry["timestamp"]
+        if as_json:
+            print_json(entry)
+        else:
+            line(explain(entry, t_start, job_id))
+        return False
+
+    stream_logs(client, [name], show, follow=follow)
+
+
+@click.command(short_help="Wait until ensembles have ended.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default=0.0,
+    metavar="DURATION",
+    help="Wait no longer than so long (30s, 2m, 1.5h), and exit 124.",
+)
+def wait(names: tuple[str, ...], timeout: float) -> int:
+    """Wait until each ensemble NAME has ended, and exit as the worst of them did."""
+    client = Client()
+    line = make_lines()
+    left = dict.fromkeys(names)
+    ended: list[Ended] = []
+
+    def note(name: str, entry: Entry) -> bool:
+        if entry["name"] != "finish":
+            return False
+        context = entry["context"]
+        ended.append({"name": name, "state": context["state"], "reason": context["reason"]})
+        del left[name]
+        style = STATE_STYLES.get(context["state"], "")
+        line((Span(f"{name}: "), Span(context["state"], style), Span(f": {context['reason']}")))
+        return True
+
+    in_time = stream_logs(client, list(left), note, follow=True, timeout=timeout)
+    if not in_time:
+        complain(f"the time is up and {' and '.join(map(repr, left))} had not ended")
+        return TIMED_OUT
+    if left:
+        raise Failure(f"{' and '.join(map(repr, left))} was unloaded before it ended")
+    states = {one["state"] for one in ended}
+    if "failed" in states:
+        return FAILED
+    return CANCELED if "canceled" in states else OK
+
+
+def stream_logs(
+    client: Client,
+    names: Collection[str],
+    on_entry: Callable[[str, Entry], bool],
+    *,
+    follow: bool,
+    timeout: float = 0.0,
+) -> bool:
+    """Reads the logs of some ensembles at the same time.
+
+    Args:
+        client: a client whose handle nothing else runs a reactor on.
+        names: the ensembles.
+        on_entry: called with a name and an entry; True if no more of that log is wanted.
+        follow: go on with new entries until an ensemble's end.
+        timeout: seconds to go on at most; 0 is no limit.
+
+    Returns:
+        Whether every log was read to its end, or as far as wanted, in time.
+
+    Raises:
+        EnsembleError: a request failed.
+        KeyboardInterrupt: the user does not want to wait any longer.
+    """
+    handle = client.handle
+    reading = set(names)
+
+    def take(future: Any, name: str) -> None:
+        try:
+            entry = future.get()
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                refused.append((name, exc))
+            reading.discard(name)
+        else:
+            # Also of a log of which no more is wanted: it would come again otherwise.
+            future.reset()
+            if name in reading and on_entry(name, entry):
+                reading.discard(name)
+        if refused or not reading:
+            handle.reactor_stop()
+
+    refused: list[tuple[str, OSError]] = []
+    with ExitStack() as stack:
+        if timeout:
+            stack.enter_context(
+                handle.timer_watcher_create(timeout, lambda *_: handle.reactor_stop())
+            )
+        for name in names:
+            request = {"name": name, "follow": follow}
+            client.send("log", request, stream=True).then(take, name)
+        run_reactor(handle)
+    for name, exc in refused:
+        with naming(client, name):
+            raise failure(exc, "log") from exc
+    return not reading
+
+
+COMMANDS = (log, wait)

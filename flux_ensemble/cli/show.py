@@ -1,0 +1,130 @@
+"""The commands that print tables: list, status, metrics."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from flux_ensemble.cli.common import naming
+from flux_ensemble.cli.tables import (
+    ENSEMBLES,
+    GROUPS,
+    RULES,
+    ensemble_row,
+    group_rows,
+    metrics_rows,
+    metrics_table,
+    print_json,
+    rule_row,
+    table_options,
+)
+from flux_ensemble.client import Client, EnsembleStatus, Status, Summary
+
+
+@click.command("list", short_help="List the ensembles, ended ones included.")
+@table_options
+def list_ensembles(fmt: str, no_header: bool, as_json: bool) -> None:
+    """List the ensembles that the service holds, ended ones included."""
+    ensembles = Client().list()
+    if as_json:
+        print_json({"ensembles": ensembles})
+    else:
+        now = time.time()
+        ENSEMBLES.show([ensemble_row(one, now) for one in ensembles], fmt, no_header)
+
+
+@click.command(short_help="Show the service, the queue and the ensembles, or one of them.")
+@click.argument("name", required=False)
+@table_options
+def status(name: str | None, fmt: str, no_header: bool, as_json: bool) -> None:
+    """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
+
+    With NAME also its job groups, its rules, and the errors of its custom functions. With
+    -o only the table of ensembles is printed, or with NAME that of the job groups.
+    """
+    client = Client()
+    if name is None:
+        answer = client.status()
+    else:
+        with naming(client, name):
+            answer = client.status(name)
+    if as_json:
+        print_json(answer)
+        return
+    only_table = fmt != "default"
+    if not only_table:
+        _print_service(answer)
+    if name is None:
+        rows = [ensemble_row(_summary(one), time.time()) for one in answer["ensembles"]]
+        ENSEMBLES.show(rows, fmt, no_header)
+    else:
+        one = answer["ensembles"][0]
+        if not only_table:
+            ENSEMBLES.show([ensemble_row(_summary(one), time.time())], no_header=no_header)
+            click.echo()
+        GROUPS.show(group_rows(one), fmt, no_header)
+        if not only_table:
+            _print_rules(one, no_header)
+
+
+def _print_service(answer: Status) -> None:
+    from flux.util import fsd
+
+    service, nodes, queue = answer["service"], answer["nodes"], answer["queue"]
+    words = f"flux-ensemble {service['version']}"
+    if "pid" in service:  # guests see the version only
+        words += (
+            f", {service['mode']} (pid {service['pid']}), Python {service['python']}, "
+            f"up {fsd(time.time() - service['t_start'])}, {service['events']} events, "
+            f"{service['firings']} firings"
+        )
+    click.echo(f"service: {words}")
+    click.echo(
+        f"nodes:   {nodes['node_up_count']} up, {nodes['node_free_count']} free; "
+        f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"
+    )
+    click.echo("queue:   " + ", ".join(f"{count} {state}" for state, count in queue.items()))
+    click.echo()
+
+
+def _summary(one: EnsembleStatus) -> Summary:
+    """What `list` would say about an ensemble of `status`."""
+    return {
+        "name": one["name"],
+        "state": one["state"],
+        "reason": one.get("reason", ""),
+        "t_start": one["t_start"],
+        "t_end": one["t_end"],
+        "active": one["jobs"]["active"],
+        "waiting": one["jobs"]["waiting"],
+        "finished": sum(group["finished"] for group in one["groups"].values()),
+    }
+
+
+def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
+    rules = one.get("rules", [])
+    if rules:
+        click.echo()
+        RULES.show([rule_row(rule) for rule in rules], no_header=no_header)
+    wrong = [f"{rule['id']}: {rule['error']}" for rule in rules if rule["error"]]
+    for text in [*wrong, *one.get("errors", [])]:
+        click.echo()
+        click.echo(text)
+
+
+@click.command(short_help="Show the statistics of every job group.")
+@click.argument("name")
+@table_options
+def metrics(name: str, fmt: str, no_header: bool, as_json: bool) -> None:
+    """Show the statistics of every job group and variable of ensemble NAME."""
+    client = Client()
+    with naming(client, name):
+        answer = client.metrics(name)
+    if as_json:
+        print_json(answer)
+    else:
+        metrics_table(answer).show(metrics_rows(answer), fmt, no_header)
+
+
+COMMANDS = (list_ensembles, status, metrics)

@@ -1,0 +1,214 @@
+"""Log entries in words: what `run` and `watch` announce, and what `log` prints.
+
+A line is a tuple of spans, each a text and the name of its style; a view prints the
+texts and uses the styles where it has colours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from flux_ensemble.client import EnsembleStatus, Entry
+
+
+class Span(NamedTuple):
+    """A piece of a line: style is "trigger", "action", "detail", "good", "bad" or "warn"."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+
+#: Style of each state of an ensemble.
+STATE_STYLES = {
+    "running": "action",
+    "paused": "warn",
+    "ending": "warn",
+    "completed": "good",
+    "failed": "bad",
+    "canceled": "warn",
+}
+
+#: Keys of an action that `log` leaves out: named already, or not about what was done.
+_QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "timeout"})
+
+
+def plain(line: Line) -> str:
+    """The line without styles."""
+    return "".join(span.text for span in line)
+
+
+def announce(entry: Entry) -> Iterator[Line]:
+    """What `run` says about an entry: what fired and what it does, and what went wrong."""
+    context = entry["context"]
+    match entry["name"]:
+        case "fire":
+            yield (Span(f" => trigger {context['trigger']}", "trigger"),)
+            yield from _action_lines(context)
+        case "outcome" | "custom-error" if not context["ok"]:
+            yield (Span(f"   {context['rule']} failed: {context['reason']}", "bad"),)
+        case "rule-disabled" | "rule-enabled" | "rule-added" as name:
+            verb = name.removeprefix("rule-")
+            yield (Span(f"   rule {context['rule']} {verb}", "warn"),)
+        case "retry":
+            what = f"{context['rule']} #{context['firing']}, job {context['index']}"
+            yield (Span(f"   retry {context['attempt']} of {what}", "warn"),)
+        case "request":
+            yield (Span(f"   request {_request(context)}", "warn"),)
+        case "pause" | "resume" as name:
+            yield (Span(f"   {name}d", "warn"),)
+
+
+def _request(context: Mapping[str, Any]) -> str:
+    rest = _pairs(context, [key for key in context if key != "op" and context[key] is not False])
+    return f"{context['op']} {rest}".rstrip()
+
+
+def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
+    action = context["action"]
+    name, label = action["name"], action.get("label")
+    if name == "submit":
+        for job in context.get("jobs", ()):
+            yield (
+                Span(f"   submit {job['name']}".ljust(21) + " ", "action"),
+                Span(describe_jobs(job), "detail"),
+            )
+        return
+    if name == "terminate":
+        what = "terminate ensemble" + (" and cancel its jobs" if action.get("cancel") else "")
+    elif name == "cancel":
+        what = f"cancel {label or 'all jobs'}"
+    elif name == "update":
+        what = f"update {label or 'all jobs'} " + _pairs(action, ("urgency", "duration"))
+    elif name in ("grow", "shrink"):
+        what = f"{name} by {action.get('value', 1)}"
+    else:
+        what = f"{name} {label or ''}".rstrip()
+    yield (Span(f"   {what}", "action"),)
+
+
+def describe_jobs(job: Mapping[str, Any]) -> str:
+    """A job set in the form `(name:echo),(command:echo hello),(count:5),(nodes:1)`."""
+    return ",".join(f"({key}:{job[key]})" for key in ("name", "command", "count", "nodes"))
+
+
+def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
+    """A job's event as `flux job eventlog` prints it: id, name, key=value."""
+    context = entry["context"]
+    return (
+        Span(f"   {jobid(context['id'])} ", "detail"),
+        Span(context["name"]),
+        Span("".join(f" {pair}" for pair in _each_pair(context.get("context") or {})), "detail"),
+    )
+
+
+def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
+    """An entry as one line of `log`: when, what, why, and how it went."""
+    sentence = _sentence(entry["name"], entry["context"], jobid)
+    name = entry["name"].ljust(13) + " " if sentence else entry["name"]
+    return (
+        Span(f"{entry['timestamp'] - t_start:11.3f}s  ", "detail"),
+        Span(name, _entry_style(entry)),
+        Span(sentence),
+    )
+
+
+def _entry_style(entry: Entry) -> str:
+    match entry["name"]:
+        case "fire":
+            return "trigger"
+        case "outcome":
+            return "good" if entry["context"]["ok"] else "bad"
+        case "custom-error":
+            return "bad"
+        case "finish":
+            return STATE_STYLES.get(entry["context"]["state"], "")
+        case _:
+            return "action"
+
+
+def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    match name:
+        case "load":
+            return ""  # its context is the whole document, which `--json` shows
+        case "fire":
+            action = context["action"]
+            what = f"{action['name']} {action.get('label') or ''}".rstrip()
+            rest = _pairs(action, [key for key in action if key not in _QUIET])
+            why = explain_cause(context["trigger"], context["cause"], jobid)
+            return f"{_firing(context)}: {what}{f' ({rest})' if rest else ''} on {why}"
+        case "outcome" if context["ok"]:
+            jobs = context.get("jobs")
+            return f"{_firing(context)}: ok" + (f", {_jobs(jobs)}" if jobs is not None else "")
+        case "outcome" | "custom-error":
+            detail = str(context.get("detail") or "").splitlines()
+            first = f"{_firing(context)}: {context['reason']}"
+            return "\n".join([first, *(f"{'':15}{line}" for line in detail)])
+        case "rule-disabled" | "rule-enabled":
+            return f"{context['rule']}: {context['reason']}"
+        case "retry":
+            again = f"job {context['index']} again as retry #{context['retry']}"
+            return f"{_firing(context)}: {again} (attempt {context['attempt']})"
+        case "request":
+            return _request(context)
+        case "finish":
+            return f"{context['state']}: {context['reason']}"
+        case _:
+            return " ".join(_each_pair(context))
+
+
+def _firing(context: Mapping[str, Any]) -> str:
+    return f"{context['rule']} #{context['firing']}"
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'s'[: count != 1]}"
+
+
+def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    """Why a rule fired.
+
+    Args:
+        title: the rule's trigger as it is announced.
+        cause: what the log says of the event, and of the metric and its value.
+        jobid: prints a job id.
+    """
+    trigger = str(cause.get("trigger", title))
+    words = f"{cause['metric']} = {_plain(cause['value'])}" if "metric" in cause else title
+    if "job" in cause:
+        event = [cause["group"], trigger.removeprefix("job-"), *_each_pair(cause["context"] or {})]
+        return f"{words} ({' '.join([jobid(cause['job']), *filter(None, event)])})"
+    if trigger == "custom":
+        return f"{words} (returned by {_firing(cause)})"
+    return words if trigger in (words, "metric") else f"{words} ({trigger})"
+
+
+def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:
+    return " ".join(_each_pair({key: values[key] for key in keys if values.get(key) is not None}))
+
+
+def _each_pair(values: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{key}={_plain(value)}"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) and " " not in value else json.dumps(value)
+
+
+def closing(status: EnsembleStatus) -> Line:
+    """The last line of `run` and `watch`: how the ensemble ended, and after how long."""
+    from flux.util import fsd
+
+    state, reason = status["state"], status["reason"]
+    t_end = status["t_end"]
+    t_start = status["t_start"]
+    after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
+    return (
+        Span(f"{status['name']}: "),
+        Span(state, STATE_STYLES.get(state, "")),
+        Span(after + (f": {reason}" if reason else "")),
+    )

@@ -1,0 +1,383 @@
+"""Python client of the ensemble service: one method for each RPC topic.
+
+    from flux_ensemble.client import Client
+
+    client = Client()
+    name = client.load(open("ensemble.yaml").read(), file="ensemble.yaml")["name"]
+    client.submit(name, "echo", count=2)
+    print(client.wait(name)["state"])
+
+Every failure, of the service and of the connection alike, is an `EnsembleError` with an
+errno and one sentence. The payloads are described in docs/rpc.md; a script that wants no
+dependency but Flux can send them itself (examples/raw_rpc.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
+
+from flux_ensemble.bindings import require_flux
+
+SERVICE = "ensemble"
+
+#: States that an ensemble does not leave.
+FINAL_STATES = frozenset({"completed", "failed", "canceled"})
+
+
+class EnsembleError(OSError):
+    """A request failed: `errno` is the service's, and `str()` is one or more sentences."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class State(TypedDict):
+    """The state of an ensemble after a request."""
+
+    state: str
+
+
+class Loaded(TypedDict):
+    """The answer to `load`: the name that the ensemble got, and its state."""
+
+    name: str
+    state: str
+
+
+class Ended(TypedDict):
+    """How an ensemble ended: `state` is completed, failed or canceled."""
+
+    name: str
+    state: str
+    reason: str
+
+
+class Summary(TypedDict):
+    """One ensemble of `list`.
+
+    Times are epoch seconds: `t_start` is None until it starts, `t_end` until it ends.
+    """
+
+    name: str
+    state: str
+    reason: str
+    t_start: float | None
+    t_end: float | None
+    active: int
+    waiting: int
+    finished: int
+
+
+class GroupCounts(TypedDict):
+    """The jobs of one group, by where they are and by how they ended."""
+
+    waiting: int
+    pending: int
+    running: int
+    submitted: int
+    finished: int
+    success: int
+    failed: int
+    canceled: int
+    timeout: int
+
+
+class RuleStatus(TypedDict):
+    """One rule.
+
+    `repetitions` None means unlimited; `error` is what went wrong last, with the
+    traceback if there is one.
+    """
+
+    id: str
+    trigger: str
+    action: str
+    label: str | None
+    enabled: bool
+    fired: int
+    repetitions: int | None
+    error: str | None
+
+
+class EnsembleStatus(TypedDict):
+    """One ensemble of `status`; `errors` are those of the service, on its account."""
+
+    name: str
+    state: str
+    reason: str
+    t_start: float | None
+    t_end: float | None
+    finish: str
+    groups: dict[str, GroupCounts]
+    rules: list[RuleStatus]
+    jobs: dict[str, int]
+    firings: int
+    directory: str
+    errors: list[str]
+
+
+class Status(TypedDict):
+    """The answer to `status`."""
+
+    service: dict[str, Any]
+    nodes: dict[str, int]
+    queue: dict[str, int]
+    ensembles: list[EnsembleStatus]
+
+
+# `Client.list` hides the built-in name inside the class.
+Summaries = list[Summary]
+JobIds = list[int]
+
+
+class Entry(TypedDict):
+    """One entry (RFC 18) of an ensemble's eventlog."""
+
+    timestamp: float
+    name: str
+    context: dict[str, Any]
+
+
+class Client:
+    """The ensemble service of one Flux instance.
+
+    Args:
+        handle: an open `flux.Flux`; None opens the enclosing instance's.
+
+    Raises:
+        BindingsError: Flux's Python bindings are not usable.
+        EnsembleError: there is no Flux instance to connect to.
+    """
+
+    def __init__(self, handle: Any = None) -> None:
+        require_flux()
+        if handle is None:
+            import flux
+
+            try:
+                handle = flux.Flux()
+            except OSError as exc:
+                raise EnsembleError(exc.errno or errno.ENOENT, _no_instance(exc)) from exc
+        self.handle = handle
+
+    def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
+        """Sends a request and returns its future, for programs that run a reactor.
+
+        Args:
+            op: the topic without "ensemble."
+            payload: the request; keys whose value is None are left out.
+            stream: ask for several responses (`log`).
+        """
+        import flux.constants
+
+        given = {key: value for key, value in payload.items() if value is not None}
+        flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
+        try:
+            return self.handle.rpc(f"{SERVICE}.{op}", given, flags=flags)
+        except OSError as exc:
+            raise failure(exc, op) from exc
+
+    def call(self, op: str, **payload: Any) -> Any:
+        """Sends a request, waits for the response and returns it.
+
+        Raises:
+            EnsembleError: the request failed.
+        """
+        future = self.send(op, payload)
+        try:
+            return future.get()
+        except OSError as exc:
+            raise failure(exc, op) from exc
+
+    def load(
+        self,
+        document: str | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        file: str | None = None,
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Loaded:
+        """Loads a document, and so starts the ensemble.
+
+        Args:
+            document: the text of an ensemble document, or the document as a mapping.
+            name: the ensemble's name; default: the document's, else the stem of `file`.
+            file: the document's file name, for messages and for paths relative to it.
+            cwd: where its jobs run; default: this process's directory.
+            environment: what its jobs see; default: this process's environment.
+        """
+        kind = "text" if isinstance(document, str) else "spec"
+        payload = {kind: document, **user_context(cwd, environment)}
+        loaded: Loaded = self.call("load", name=name, file=file, **payload)
+        return loaded
+
+    def list(self) -> Summaries:
+        """The ensembles that the service holds, ended ones included."""
+        ensembles: Summaries = self.call("list")["ensembles"]
+        return ensembles
+
+    def status(self, name: str | None = None) -> Status:
+        """The service, the nodes, the queue, and the ensembles (or the one of that name)."""
+        status: Status = self.call("status", name=name)
+        return status
+
+    def metrics(self, name: str) -> dict[str, dict[str, Any]]:
+        """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
+
+        A statistic of a stream that has seen no value is None.
+        """
+        metrics: dict[str, dict[str, Any]] = self.call("metrics", name=name)
+        return metrics
+
+    def submit(
+        self,
+        name: str,
+        group: str,
+        *,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> JobIds:
+        """Submits a group once more and returns the job ids, once the queue has accepted them.
+
+        Args:
+            name: the ensemble.
+            group: the job group.
+            count: jobs for each combination of parameters, instead of the document's.
+            params: values of parameters, instead of the document's.
+        """
+        answer = self.call("submit", name=name, group=group, count=count, params=params)
+        ids: JobIds = answer["ids"]
+        return ids
+
+    def log(self, name: str, *, follow: bool = False, events: bool = False) -> Iterator[Entry]:
+        """The entries of an ensemble's eventlog, oldest first.
+
+        Args:
+            name: the ensemble.
+            follow: go on with new entries until it has ended and its jobs have too.
+            events: while following, also each job event, as an entry "job-event".
+        """
+        yield from self._log(name, follow, events, None)
+
+    def wait(self, name: str, timeout: float | None = None) -> Ended:
+        """Waits until an ensemble has ended.
+
+        Args:
+            name: the ensemble.
+            timeout: seconds to wait at most; None waits without a limit.
+
+        Raises:
+            TimeoutError: the ensemble has not ended in time.
+            EnsembleError: there is no such ensemble, or it was unloaded.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for entry in self._log(name, True, False, deadline):
+            if entry["name"] == "finish":
+                context = entry["context"]
+                return {"name": name, "state": context["state"], "reason": context["reason"]}
+        raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
+
+    def pause(self, name: str) -> State:
+        """Keeps an ensemble's rules from firing until `resume`."""
+        return self._state("pause", name=name)
+
+    def resume(self, name: str) -> State:
+        """Lets a paused ensemble go on."""
+        return self._state("resume", name=name)
+
+    def terminate(self, name: str, *, cancel: bool = False) -> State:
+        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given."""
+        return self._state("terminate", name=name, cancel=cancel)
+
+    def cancel(self, name: str, group: str | None = None) -> State:
+        """Cancels an ensemble and its jobs; with a group, only that group's active jobs."""
+        return self._state("cancel", name=name, group=group)
+
+    def unload(self, name: str) -> State:
+        """Forgets an ensemble that has ended."""
+        return self._state("unload", name=name)
+
+    def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
+        """Turns a rule on or off."""
+        self.call("rules", name=name, id=rule, enabled=enabled)
+
+    def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
+        """Performs one action now, and returns its firing number and, for submit, the ids."""
+        result: dict[str, Any] = self.call("action", name=name, action=dict(action))
+        return result
+
+    def _state(self, op: str, **payload: Any) -> State:
+        state: State = self.call(op, **payload)
+        return state
+
+    def _log(
+        self, name: str, follow: bool, events: bool, deadline: float | None
+    ) -> Iterator[Entry]:
+        payload = {"name": name, "follow": follow, "events": events}
+        future = self.send("log", payload, stream=True)
+        while True:
+            try:
+                if deadline is not None:
+                    future.wait_for(max(0.0, deadline - time.monotonic()))
+                entry: Entry = future.get()
+            except OSError as exc:
+                if exc.errno == errno.ENODATA:
+                    return
+                if exc.errno == errno.ETIMEDOUT:
+                    raise TimeoutError(f"ensemble {name!r} has not ended in time") from exc
+                raise failure(exc, "log") from exc
+            yield entry
+            future.reset()
+
+
+def user_context(
+    cwd: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The `cwd` and `environment` of a load request, by default this process's own."""
+    given = os.environ if environment is None else environment
+    return {
+        "cwd": os.getcwd() if cwd is None else cwd,
+        # JSON carries UTF-8 only, and a jobspec is JSON: a variable that holds other bytes
+        # cannot reach a job in any case.
+        "environment": {key: value for key, value in given.items() if _is_text(key + value)},
+    }
+
+
+def failure(exc: OSError, op: str) -> EnsembleError:
+    """The error of request `op`, with a sentence that says what to do where Flux's does not."""
+    number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
+    if number == errno.ENOSYS and text.startswith("No service"):
+        text = (
+            "the ensemble service is not loaded: `flux ensemble load` or `flux module load` "
+            "starts it"
+        )
+    elif number == errno.ENOSYS:
+        text = f"the ensemble service does not know the request {SERVICE}.{op}"
+    elif number == errno.EHOSTUNREACH:
+        text = "the ensemble service went away"
+    elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
+    return EnsembleError(number, text)
+
+
+def _no_instance(exc: OSError) -> str:
+    uri = os.environ.get("FLUX_URI")
+    if uri is not None:
+        return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"
+    return (
+        "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
+        "or set FLUX_URI"
+    )
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

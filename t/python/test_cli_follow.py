@@ -1,0 +1,395 @@
+"""Following an ensemble: what ends `run` and `watch`, and with which exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import types
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from flux_ensemble import client as client_module
+from flux_ensemble.cli import follow, logs
+from flux_ensemble.cli.common import Failure
+from flux_ensemble.cli.follow import Follower
+from flux_ensemble.cli.logs import stream_logs
+from flux_ensemble.cli.words import Line, plain
+from flux_ensemble.client import Client, EnsembleError, Entry
+
+COUNTS = dict.fromkeys(
+    ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled"), 0
+)
+STATUS = {"name": "a", "state": "running", "groups": {"g": {**COUNTS, "timeout": 0}}}
+
+
+class Future:
+    """A future that a step of the reactor answers."""
+
+    def __init__(self, handle: Handle, op: str) -> None:
+        self._handle = handle
+        self._op = op
+        self._callback: Callable[..., None] | None = None
+        self._response: Any = None
+
+    def then(self, callback: Callable[..., None], *args: Any) -> None:
+        self._callback = lambda future: callback(future, *args)
+        self._handle.waiting[self._op].append(self)
+
+    def reset(self) -> None:
+        self._handle.waiting[self._op].append(self)
+
+    def answer(self, response: Any) -> None:
+        self._response = response
+        assert self._callback is not None
+        self._callback(self)
+
+    def get(self) -> Any:
+        response = self._handle.answers[self._op] if self._callback is None else self._response
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+
+class Handle:
+    """A Flux handle whose reactor runs given steps, and fails a test that would hang."""
+
+    def __init__(self, *steps: Callable[[Handle], None]) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.waiting: defaultdict[str, deque[Future]] = defaultdict(deque)
+        self.answers: dict[str, Any] = {"status": {"ensembles": [STATUS]}, "metrics": {}}
+        self.timers: dict[float, Callable[..., None]] = {}
+        self.readers: list[Callable[..., None]] = []
+        self._steps = deque(steps)
+        self._running = False
+
+    def rpc(self, topic: str, payload: dict[str, Any], flags: int = 0) -> Future:
+        op = topic.removeprefix("ensemble.")
+        self.sent.append((op, payload))
+        return Future(self, op)
+
+    def reactor_run(self) -> int:
+        self._running = True
+        while self._running:
+            assert self._steps, "the reactor would wait for ever"
+            self._steps.popleft()(self)
+        return 0
+
+    def reactor_stop(self) -> None:
+        self._running = False
+
+    @contextmanager
+    def timer_watcher_create(
+        self, after: float, callback: Callable[..., None], repeat: float = 0.0
+    ) -> Iterator[None]:
+        self.timers[after] = callback
+        yield
+
+    @contextmanager
+    def fd_watcher_create(self, fd: int, callback: Callable[..., None]) -> Iterator[None]:
+        self.readers.append(callback)
+        yield
+
+    def ops(self) -> list[str]:
+        return [op for op, _ in self.sent]
+
+
+class View:
+    """A view that keeps what it is told."""
+
+    interval = 0.2
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.progressed = 0
+        self.closed = False
+
+    def line(self, line: Line) -> None:
+        self.lines.append(plain(line))
+
+    def progress(self, status: Any) -> None:
+        self.progressed += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+Step = Callable[[Handle], None]
+
+
+def answer(op: str, response: Any) -> Step:
+    return lambda handle: handle.waiting[op].popleft().answer(response)
+
+
+def entry(name: str, /, **context: Any) -> Step:
+    return answer("log", {"timestamp": 1.0, "name": name, "context": context})
+
+
+def finish(state: str) -> Step:
+    return entry("finish", state=state, reason="because")
+
+
+def timer(after: float) -> Step:
+    return lambda handle: handle.timers[after](handle)
+
+
+def send_signal(number: int) -> Step:
+    def step(handle: Handle) -> None:
+        os.kill(os.getpid(), number)
+        for reader in handle.readers:
+            reader(handle)
+
+    return step
+
+
+def interrupt(handle: Handle) -> None:
+    raise KeyboardInterrupt
+
+
+LOADED = answer("load", {"name": "a", "state": "running"})
+REQUEST = {"text": "jobs: []"}
+
+
+@pytest.fixture(autouse=True)
+def _no_flux(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = types.SimpleNamespace(FLUX_RPC_STREAMING=4)
+    monkeypatch.setattr(client_module, "require_flux", lambda: None)
+    monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(constants=constants))
+    monkeypatch.setitem(sys.modules, "flux.constants", constants)
+    monkeypatch.setattr(follow, "job_id", str)
+    monkeypatch.setattr(follow, "summarize", lambda view, status, metrics: view.close())
+
+
+def follower(*steps: Step, owner: bool = True, **options: Any) -> tuple[Follower, Handle, View]:
+    handle, view = Handle(*steps), View()
+    return Follower(Client(handle), view, owner=owner, **options), handle, view
+
+
+@pytest.mark.parametrize(("state", "code"), [("completed", 0), ("failed", 1), ("canceled", 3)])
+def test_the_state_in_which_the_ensemble_ends_is_the_exit_code(state: str, code: int) -> None:
+    runs, handle, view = follower(LOADED, entry("start"), finish(state))
+    assert runs.load(REQUEST) == code
+    assert handle.ops() == ["load", "log", "status", "metrics"]
+    assert view.closed
+
+
+def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
+    tick = timer(0.2)
+    runs, handle, view = follower(
+        tick, LOADED, tick, tick, answer("status", {"ensembles": [STATUS]}), tick, finish("failed")
+    )
+    runs.load(REQUEST)
+    assert handle.ops() == ["load", "log", "status", "status", "status", "metrics"]
+    assert view.progressed == 1
+
+
+def test_job_events_are_printed_where_they_are_asked_for() -> None:
+    event = entry("job-event", id=7, name="alloc", context={})
+    runs, handle, view = follower(LOADED, event, finish("completed"), events=True)
+    runs.load(REQUEST)
+    assert handle.sent[1] == ("log", {"name": "a", "follow": True, "events": True})
+    assert view.lines == ["   7 alloc"]
+
+
+def test_a_document_that_is_refused_is_an_error() -> None:
+    runs, _, view = follower(answer("load", OSError(errno.EINVAL, "a.yaml:1: no")))
+    with pytest.raises(EnsembleError, match=r"a\.yaml:1: no"):
+        runs.load(REQUEST)
+    assert view.closed
+
+
+@pytest.mark.parametrize(
+    "stop", [interrupt, send_signal(signal.SIGTERM), send_signal(signal.SIGHUP)]
+)
+def test_a_signal_cancels_the_ensemble_that_is_run_and_waits_for_its_end(stop: Step) -> None:
+    runs, handle, view = follower(
+        LOADED,
+        stop,
+        answer("cancel", {"state": "ending"}),
+        entry("request", op="cancel"),
+        finish("canceled"),
+    )
+    assert runs.load(REQUEST) == 130
+    assert ("cancel", {"name": "a"}) in handle.sent
+    assert view.lines == ["   interrupted: cancelling its jobs (again to leave at once)"]
+
+
+def test_a_signal_before_the_load_is_answered_cancels_what_it_loads() -> None:
+    runs, handle, _ = follower(interrupt, LOADED, finish("canceled"))
+    assert runs.load(REQUEST) == 130
+    assert handle.ops()[:3] == ["load", "log", "cancel"]
+
+
+def test_a_second_signal_leaves_at_once() -> None:
+    runs, handle, view = follower(LOADED, interrupt, interrupt)
+    assert runs.load(REQUEST) == 130
+    assert handle.ops() == ["load", "log", "cancel"]
+    assert view.lines[-1] == "   left 'a' to the service"
+
+
+def test_the_timeout_cancels_the_ensemble_and_exits_with_124() -> None:
+    runs, handle, _ = follower(LOADED, timer(9.0), finish("canceled"), timeout=9.0)
+    assert runs.load(REQUEST) == 124
+    assert ("cancel", {"name": "a"}) in handle.sent
+
+
+def test_signals_have_their_handlers_back_afterwards() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    runs, _, _ = follower(LOADED, finish("completed"))
+    runs.load(REQUEST)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_watch_leaves_the_ensemble_to_the_service_at_a_signal() -> None:
+    watches, handle, view = follower(entry("start"), interrupt, owner=False)
+    assert watches.follow("a") == 130
+    assert handle.ops() == ["log"]
+    assert view.lines == ["   left 'a' to the service"]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(errno.ENODATA, "No data"), "ensemble 'a' was unloaded before it ended"),
+        (OSError(errno.EHOSTUNREACH, "x"), "the ensemble service went away, and ensemble 'a' had"),
+        (OSError(errno.ESHUTDOWN, "shutting down"), "shutting down, and ensemble 'a' had not"),
+    ],
+)
+def test_a_service_that_goes_away_is_an_error(error: OSError, sentence: str) -> None:
+    runs, _, _ = follower(LOADED, answer("log", error))
+    with pytest.raises(Failure, match=sentence):
+        runs.load(REQUEST)
+
+
+def test_a_connection_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, handle, _ = follower()
+    monkeypatch.setattr(handle, "reactor_run", lambda: -1)
+    with pytest.raises(EnsembleError, match="the connection to Flux was lost"):
+        runs.load(REQUEST)
+
+
+def test_an_output_that_nobody_reads_is_as_good_as_a_hangup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs, handle, view = follower(LOADED, entry("pause"), entry("resume"), finish("canceled"))
+
+    def line(_line: Line) -> None:
+        monkeypatch.setattr(view, "line", view.lines.append)
+        raise BrokenPipeError
+
+    dropped: list[bool] = []
+    monkeypatch.setattr(view, "line", line)
+    monkeypatch.setattr(follow, "_drop_output", lambda: dropped.append(True))
+    assert runs.load(REQUEST) == 130
+    assert dropped == [True]
+    assert ("cancel", {"name": "a"}) in handle.sent
+
+
+def read(
+    handle: Handle, *names: str, timeout: float = 0.0, want: int = 2
+) -> tuple[bool, list[tuple[str, str]]]:
+    seen: list[tuple[str, str]] = []
+
+    def note(name: str, one: Entry) -> bool:
+        seen.append((name, one["name"]))
+        return len(seen) >= want
+
+    in_time = stream_logs(Client(handle), names, note, follow=True, timeout=timeout)
+    return in_time, seen
+
+
+def test_a_log_is_read_until_no_more_is_wanted() -> None:
+    handle = Handle(entry("start"), entry("pause"))
+    assert read(handle, "a") == (True, [("a", "start"), ("a", "pause")])
+
+
+def test_a_log_is_read_to_its_end() -> None:
+    handle = Handle(entry("start"), answer("log", OSError(errno.ENODATA, "No data")))
+    assert read(handle, "a") == (True, [("a", "start")])
+
+
+def test_several_logs_are_read_at_the_same_time() -> None:
+    handle = Handle(entry("start"), entry("start"))
+    in_time, seen = read(handle, "a", "b", want=1)
+    assert in_time
+    assert sorted(seen) == [("a", "start"), ("b", "start")]
+
+
+def test_what_follows_the_wanted_entry_of_a_log_is_left_out() -> None:
+    handle = Handle(finish("failed"), entry("start"), entry("pause"), finish("failed"))
+    seen: list[tuple[str, str]] = []
+
+    def note(name: str, one: Entry) -> bool:
+        seen.append((name, one["name"]))
+        return one["name"] == "finish"
+
+    assert stream_logs(Client(handle), ["a", "b"], note, follow=True)
+    assert seen == [("a", "finish"), ("b", "start"), ("b", "finish")]
+
+
+def test_reading_a_log_ends_when_the_time_is_up() -> None:
+    handle = Handle(entry("start"), timer(5.0))
+    assert read(handle, "a", timeout=5.0) == (False, [("a", "start")])
+
+
+def test_a_log_that_is_refused_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = OSError(errno.ENOENT, "no ensemble named 'a'")
+    handle = Handle(answer("log", refusal))
+    handle.answers["list"] = {"ensembles": [{"name": "aa"}]}
+    with pytest.raises(EnsembleError, match="no ensemble named 'a'; did you mean 'aa'"):
+        read(handle, "a")
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["completed", "completed"], 0),
+        (["completed", "canceled"], 3),
+        (["canceled", "failed"], 1),
+    ],
+)
+def test_wait_exits_as_the_worst_of_them(
+    states: list[str],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from flux_ensemble.cli.main import run_command
+
+    handle = Handle(*map(finish, states))
+    monkeypatch.setattr(logs, "Client", lambda: Client(handle))
+    assert run_command(["wait", "a", "b"]) == code
+    assert all(state in capsys.readouterr().out for state in states[:1])
+
+
+def test_wait_exits_with_124_when_the_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flux_ensemble.cli.main import run_command
+
+    handle = Handle(timer(30.0))
+    monkeypatch.setattr(logs, "Client", lambda: Client(handle))
+    assert run_command(["wait", "a", "--timeout", "0.5m"]) == 124
+    assert "the time is up and 'a' had not ended" in capsys.readouterr().err
+
+
+def test_log_prints_lines_or_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flux_ensemble.cli.main import run_command
+
+    for arguments, printed in (
+        (["log", "a"], "      0.000s  pause\n"),
+        (["log", "a", "--json"], '{"timestamp": 1.0, "name": "pause", "context": {}}\n'),
+    ):
+        handle = Handle(entry("pause"), answer("log", OSError(errno.ENODATA, "No data")))
+        monkeypatch.setattr(logs, "Client", lambda handle=handle: Client(handle))
+        assert run_command(arguments) == 0
+        assert capsys.readouterr().out == printed
+        assert handle.sent == [("log", {"name": "a", "follow": False})]

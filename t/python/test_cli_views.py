@@ -1,0 +1,247 @@
+"""What `run` prints on a pipe, and how counts become words."""
+
+from __future__ import annotations
+
+import io
+import sys
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from flux_ensemble.cli.tables import (
+    ensemble_row,
+    metrics_rows,
+    metrics_table,
+    rule_row,
+    split_stream,
+    summary_rows,
+    summary_table,
+    use_colour,
+)
+from flux_ensemble.cli.views import Plain, Terminal, describe, make_view, total
+from flux_ensemble.cli.words import Span, plain
+
+COUNTS = {
+    "waiting": 0,
+    "pending": 0,
+    "running": 0,
+    "submitted": 0,
+    "finished": 0,
+    "success": 0,
+    "failed": 0,
+    "canceled": 0,
+    "timeout": 0,
+}
+
+
+def counts(**given: int) -> Any:
+    return {**COUNTS, **given}
+
+
+def status(**groups: Any) -> Any:
+    return {"name": "a", "groups": groups}
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_progress_is_a_line_with_what_is_known_of_each_group(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    view = Plain(clock)
+    clock.now = 5.0
+    view.progress(status(sleep=counts(finished=3, running=2, failed=1), echo=counts()))
+    assert lines(capsys) == ["   progress sleep 3/5 (2 running, 1 failed)"]
+
+
+def test_progress_is_printed_when_counts_changed_and_ever_more_rarely(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    view = Plain(clock)
+    printed = []
+    for second in range(1, 1001):
+        clock.now = float(second)
+        view.progress(status(sleep=counts(running=1000 - second, finished=second)))
+        if lines(capsys):
+            printed.append(second)
+    gaps = [after - before for before, after in pairwise(printed)]
+    assert printed[0] == 2
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == 60
+    clock.now = 5000.0
+    view.progress(status(sleep=counts(finished=1000)))
+    assert len(lines(capsys)) == 1
+    clock.now = 9000.0
+    view.progress(status(sleep=counts(finished=1000)))
+    assert lines(capsys) == []
+
+
+def test_a_terminal_has_a_bar_for_each_group_that_has_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    for name, value in {"TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    view = make_view()
+    assert isinstance(view, Terminal)
+    view.line((Span(" => trigger start", "trigger"),))
+    view.progress(status(**{"sleep[1]": counts(finished=3, running=2, failed=1), "echo": counts()}))
+    shown = screen.getvalue()
+    assert "\x1b[34m => trigger start" in shown
+    assert "sleep[1]" in shown
+    assert "3/5" in shown
+    assert "2 running" in shown
+    assert "1 failed" in shown
+    assert "echo" not in shown
+    view.close()
+    view.line((Span("a: completed"),))
+    assert screen.getvalue().endswith("a: completed\n")
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_a_terminal_that_is_to_stay_plain_gets_lines(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    assert isinstance(make_view(), Plain)
+
+
+def test_the_total_of_a_group_is_what_is_known_so_far() -> None:
+    assert total(counts(waiting=1, pending=2, running=3, finished=4, submitted=9)) == 10
+
+
+def test_only_what_is_not_zero_is_described() -> None:
+    assert plain(describe(counts())) == ""
+    assert plain(describe(counts(running=1, waiting=2, timeout=3, canceled=4))) == (
+        "1 running, 2 waiting, 3 timeout, 4 canceled"
+    )
+
+
+def test_there_is_no_colour_on_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not use_colour()
+
+
+def test_the_group_of_a_stream_is_the_longest_that_fits() -> None:
+    assert split_stream("a-b-duration", ["a", "a-b"]) == ("a-b", "duration")
+    assert split_stream("a-x-y", ["a", "a-b"]) == ("a", "x-y")
+
+
+METRICS = {
+    "mean": {"a-duration": 2.0, "a-energy": 1.25, "a-b-duration": None, "a-b-pending": None},
+    "min": {"a-duration": 1.0, "a-energy": 1.0, "a-b-duration": None, "a-b-pending": None},
+    "max": {"a-duration": 3.0, "a-energy": 1.5, "a-b-duration": None, "a-b-pending": None},
+    "count": {"a": counts(submitted=2, finished=2), "a-b": counts()},
+}
+
+
+def test_metrics_have_a_row_for_each_stream_in_the_order_of_the_groups() -> None:
+    rows = metrics_rows(METRICS)
+    assert [(row["group"], row["variable"], row["mean"]) for row in rows] == [
+        ("a", "duration", "2"),
+        ("a", "energy", "1.25"),
+        ("a-b", "duration", "-"),
+        ("a-b", "pending", "-"),
+    ]
+    assert set(rows[0]) <= set(metrics_table(METRICS).headings)
+
+
+def test_the_summary_has_the_groups_that_had_jobs_and_what_they_published() -> None:
+    given = {"name": "a", "groups": METRICS["count"]}
+    (row,) = summary_rows(given, METRICS)  # type: ignore[arg-type]
+    assert (row["group"], row["submitted"]) == ("a", 2)
+    assert (row["mean_duration"], row["min_duration"], row["max_duration"]) == (2.0, 1.0, 3.0)
+    assert row["mean_pending"] == ""
+    assert row["mean_energy"] == "1.25"
+    assert summary_table(METRICS).headings["mean_energy"] == "ENERGY"
+
+
+def test_a_published_variable_may_have_any_name() -> None:
+    metrics: Any = {**METRICS, "mean": {**METRICS["mean"], "a-failed": 7.0, "a-x.{y}": 8.0}}
+    status: Any = {"name": "a", "groups": METRICS["count"]}
+    (row,) = summary_rows(status, metrics)
+    assert (row["failed"], row["mean_failed"], row["mean_x__y_"]) == (0, "7", "8")
+    assert summary_table(metrics).headings["mean_x__y_"] == "X.{Y}"
+
+
+RULE: Any = {
+    "id": "r",
+    "trigger": "start",
+    "action": "submit",
+    "label": "a",
+    "enabled": True,
+    "fired": 0,
+    "repetitions": 1,
+    "error": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({}, "enabled"),
+        ({"fired": 1}, "done"),
+        ({"fired": 7, "repetitions": None}, "enabled"),
+        ({"enabled": False}, "disabled"),
+        ({"enabled": False, "error": "it raised\nTraceback"}, "failed"),
+    ],
+)
+def test_the_state_of_a_rule_is_one_word(change: dict[str, Any], state: str) -> None:
+    rule: Any = {**RULE, **change}
+    assert rule_row(rule)["state"] == state
+
+
+def test_the_runtime_of_an_ensemble_ends_with_it() -> None:
+    def runtime(t_start: float | None, t_end: float | None) -> Any:
+        one: Any = {"name": "a", "state": "running", "t_start": t_start, "t_end": t_end}
+        return ensemble_row(one, 15.0)["runtime"]
+
+    assert runtime(10.0, None) == 5.0
+    assert runtime(10.0, 12.0) == 2.0
+    assert runtime(None, None) == ""
+
+
+@pytest.mark.flux
+def test_a_table_takes_formats_and_refuses_unknown_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    import click
+
+    from flux_ensemble.bindings import require_flux
+    from flux_ensemble.cli.tables import GROUPS, group_rows
+
+    require_flux()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "flux").mkdir()
+    (tmp_path / "flux" / "flux-ensemble.toml").write_text(
+        '[groups.formats.mine]\nformat = "{group} {failed}"\n'
+    )
+    rows = group_rows(status(sleep=counts(finished=3), echo=counts(failed=2)))
+    GROUPS.show(rows, "{group:<6} {finished}")
+    assert lines(capsys) == ["GROUP  FINISHED", "sleep  3", "echo   0"]
+    GROUPS.show(rows, "mine", no_header=True)
+    assert lines(capsys) == ["sleep 0", "echo 2"]
+    with pytest.raises(click.UsageError, match="colour"):
+        GROUPS.show(rows, "{colour}")
+    with pytest.raises(click.UsageError, match="No such format theirs"):
+        GROUPS.show(rows, "theirs")

@@ -1,0 +1,192 @@
+"""Log entries in words: what `run` announces and what `log` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_ensemble.cli.words import announce, explain, job_event, plain
+from flux_ensemble.client import Entry
+
+
+def entry(name: str, /, **context: Any) -> Entry:
+    return {"timestamp": 12.5, "name": name, "context": context}
+
+
+def fire(action: dict[str, Any], cause: dict[str, Any] | None = None, **more: Any) -> Entry:
+    given = {"rule": "rule-1", "firing": 0, "trigger": "start", "cause": cause or {}, **more}
+    return entry("fire", action=action, **given)
+
+
+def said(given: Entry) -> list[str]:
+    return [plain(line) for line in announce(given)]
+
+
+def explained(given: Entry) -> str:
+    return plain(explain(given, 10.0, str))
+
+
+ECHO = {"name": "echo", "command": "echo hello world", "count": 5, "nodes": 1}
+
+
+def test_a_submission_is_announced_in_the_form_of_the_predecessor() -> None:
+    given = fire({"name": "submit", "label": "echo"}, trigger="count.sleep.success", jobs=[ECHO])
+    assert said(given) == [
+        " => trigger count.sleep.success",
+        "   submit echo        (name:echo),(command:echo hello world),(count:5),(nodes:1)",
+    ]
+
+
+def test_each_job_set_of_a_group_has_a_line() -> None:
+    given = fire({"name": "submit", "label": "echo"}, jobs=[ECHO, {**ECHO, "count": 2}])
+    counts = [line.rpartition(",(count:")[2] for line in said(given)[1:]]
+    assert counts == ["5),(nodes:1)", "2),(nodes:1)"]
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        ({"name": "custom", "label": "again"}, "custom again"),
+        ({"name": "terminate"}, "terminate ensemble"),
+        ({"name": "terminate", "cancel": True}, "terminate ensemble and cancel its jobs"),
+        ({"name": "cancel"}, "cancel all jobs"),
+        ({"name": "cancel", "label": "echo"}, "cancel echo"),
+        ({"name": "update", "label": "echo", "urgency": 31}, "update echo urgency=31"),
+        ({"name": "grow", "value": 2}, "grow by 2"),
+        ({"name": "disable", "label": "rule-2"}, "disable rule-2"),
+    ],
+)
+def test_every_action_is_announced(action: dict[str, Any], words: str) -> None:
+    assert said(fire(action)) == [" => trigger start", f"   {words}"]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (
+            entry("outcome", rule="r", firing=0, ok=False, reason="no queue"),
+            "   r failed: no queue",
+        ),
+        (
+            entry("custom-error", rule="r", firing=0, ok=False, reason="it raised", detail="x"),
+            "   r failed: it raised",
+        ),
+        (entry("rule-disabled", rule="r", reason="it raised"), "   rule r disabled"),
+        (entry("rule-added", rule="s", by="r"), "   rule s added"),
+        (entry("request", op="terminate", cancel=False), "   request terminate"),
+        (
+            entry("request", op="cancel", group="echo", jobs=3),
+            "   request cancel group=echo jobs=3",
+        ),
+        (entry("pause"), "   paused"),
+        (entry("resume"), "   resumed"),
+        (
+            entry("retry", rule="r", firing=0, index=3, attempt=1, retry=0),
+            "   retry 1 of r #0, job 3",
+        ),
+    ],
+)
+def test_what_goes_wrong_and_what_users_do_is_announced(given: Entry, line: str) -> None:
+    assert said(given) == [line]
+
+
+def test_what_goes_well_is_not_announced() -> None:
+    assert said(entry("outcome", rule="r", firing=0, ok=True, jobs=3)) == []
+    assert said(entry("load", document="jobs: []")) == []
+    assert said(entry("finish", state="completed", reason="done")) == []
+
+
+def test_an_entry_that_is_not_known_is_not_announced_but_is_explained() -> None:
+    given = entry("novelty", colour="red")
+    assert said(given) == []
+    assert explained(given) == "      2.500s  novelty       colour=red"
+
+
+def test_the_log_says_what_was_done_and_why() -> None:
+    cause = {
+        "trigger": "job-finish",
+        "job": 7,
+        "group": "sleep",
+        "timestamp": 12.0,
+        "context": {"status": 0},
+        "metric": "count.sleep.success",
+        "value": 3,
+    }
+    given = fire({"name": "submit", "label": "echo", "count": 2, "repetitions": "unlimited"}, cause)
+    assert explained(given) == (
+        "      2.500s  fire          rule-1 #0: submit echo (count=2) "
+        "on count.sleep.success = 3 (7 sleep finish status=0)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("trigger", "cause", "why"),
+    [
+        ("start", {"trigger": "start"}, "on start"),
+        ("idle", {"trigger": "idle", "group": None, "timestamp": 1.0}, "on idle"),
+        ("request", {"trigger": "request"}, "on request"),
+        (
+            "job-fail echo",
+            {"trigger": "job-finish", "job": 7, "group": "echo", "context": {"status": 256}},
+            "on job-fail echo (7 echo finish status=256)",
+        ),
+        (
+            "job-start",
+            {"trigger": "job-start", "job": 7, "group": None, "context": {}},
+            "on job-start (7 start)",
+        ),
+        (
+            "mean.a-duration",
+            {"trigger": "heartbeat", "metric": "mean.a-duration", "value": None},
+            "on mean.a-duration = null (heartbeat)",
+        ),
+        (
+            "start",
+            {"trigger": "custom", "rule": "rule-1", "firing": 0},
+            "on start (returned by rule-1 #0)",
+        ),
+    ],
+)
+def test_every_cause_is_explained(trigger: str, cause: dict[str, Any], why: str) -> None:
+    given = fire({"name": "submit", "label": "echo"}, cause, trigger=trigger)
+    assert explained(given).endswith(f": submit echo {why}")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (entry("outcome", rule="r", firing=2, ok=True, jobs=1), "r #2: ok, 1 job"),
+        (entry("outcome", rule="r", firing=2, ok=True, jobs=0), "r #2: ok, 0 jobs"),
+        (entry("outcome", rule="r", firing=2, ok=True), "r #2: ok"),
+        (entry("outcome", rule="r", firing=2, ok=False, reason="no queue"), "r #2: no queue"),
+        (entry("rule-disabled", rule="r", reason="a request"), "r: a request"),
+        (
+            entry("retry", rule="r", firing=2, index=3, attempt=1, retry=0),
+            "r #2: job 3 again as retry #0 (attempt 1)",
+        ),
+        (entry("finish", state="failed", reason="a cap"), "failed: a cap"),
+        (entry("rule-added", rule="s", by="r"), "rule=s by=r"),
+    ],
+)
+def test_outcomes_are_explained(given: Entry, sentence: str) -> None:
+    assert explained(given) == f"      2.500s  {given['name']:<13} {sentence}"
+
+
+def test_the_log_has_the_traceback_of_a_custom_function() -> None:
+    given = entry(
+        "custom-error", rule="r", firing=0, ok=False, reason="it raised", detail="Trace:\n  line"
+    )
+    assert explained(given).splitlines()[1:] == [" " * 15 + "Trace:", " " * 15 + "  line"]
+
+
+def test_the_whole_document_of_a_load_is_not_printed() -> None:
+    assert explained(entry("load", document="jobs: []")) == "      2.500s  load"
+
+
+def test_a_job_event_is_printed_as_flux_does() -> None:
+    given = entry("job-event", id=7, name="finish", context={"status": 0, "note": "a b"})
+    assert plain(job_event(given, lambda number: f"f{number}")) == (
+        '   f7 finish status=0 note="a b"'
+    )
+    assert plain(job_event(entry("job-event", id=7, name="free", context={}), str)) == "   7 free"

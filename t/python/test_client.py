@@ -1,0 +1,185 @@
+"""The client: what it sends, what it makes of failures, and how it reads a log."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from flux_ensemble import client as module
+from flux_ensemble.client import Client, EnsembleError, failure, user_context
+
+
+class Future:
+    """A future whose responses are known: values, or exceptions to raise."""
+
+    def __init__(self, responses: list[Any]) -> None:
+        self._responses = responses
+
+    def get(self) -> Any:
+        response = self._responses[0]
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+    def wait_for(self, timeout: float) -> None:
+        if isinstance(self._responses[0], TimeoutError):
+            raise OSError(errno.ETIMEDOUT, "Connection timed out")
+
+    def reset(self) -> None:
+        del self._responses[0]
+
+
+class Handle:
+    """A Flux handle that answers each request with the next of its responses."""
+
+    def __init__(self, *responses: Any) -> None:
+        self.sent: list[tuple[str, Any, int]] = []
+        self._responses = list(responses)
+
+    def rpc(self, topic: str, payload: Any, flags: int = 0) -> Future:
+        self.sent.append((topic, payload, flags))
+        response = self._responses.pop(0)
+        return Future(response if isinstance(response, list) else [response])
+
+
+@pytest.fixture(autouse=True)
+def _no_flux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client on a handle that is given needs the constants of Flux only."""
+    constants = types.SimpleNamespace(FLUX_RPC_STREAMING=4)
+    monkeypatch.setattr(module, "require_flux", lambda: None)
+    monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(constants=constants))
+    monkeypatch.setitem(sys.modules, "flux.constants", constants)
+
+
+def finish(state: str) -> dict[str, Any]:
+    return {"timestamp": 2.0, "name": "finish", "context": {"state": state, "reason": "because"}}
+
+
+START = {"timestamp": 1.0, "name": "start", "context": {}}
+NO_MORE = OSError(errno.ENODATA, "No data available")
+
+
+def test_load_sends_text_or_a_mapping_and_nothing_that_was_not_given() -> None:
+    handle = Handle({"name": "a", "state": "running"}, {"name": "b", "state": "running"})
+    client = Client(handle)
+    assert client.load("jobs: []", file="a.yaml", cwd="/", environment={})["name"] == "a"
+    client.load({"jobs": []}, name="b", cwd="/", environment={"A": "1"})
+    assert [sent[:2] for sent in handle.sent] == [
+        (
+            "ensemble.load",
+            {"text": "jobs: []", "cwd": "/", "environment": {}, "file": "a.yaml"},
+        ),
+        (
+            "ensemble.load",
+            {"spec": {"jobs": []}, "cwd": "/", "environment": {"A": "1"}, "name": "b"},
+        ),
+    ]
+
+
+def test_each_method_sends_its_topic() -> None:
+    handle = Handle(*[{"state": "running", "ids": [7], "ensembles": []} for _ in range(12)])
+    client = Client(handle)
+    assert client.submit("a", "g", count=2, params={"x": 1}) == [7]
+    assert client.list() == []
+    client.status()
+    client.status("a")
+    client.metrics("a")
+    client.pause("a")
+    client.resume("a")
+    client.terminate("a", cancel=True)
+    client.cancel("a", "g")
+    client.unload("a")
+    client.set_rule("a", "r", enabled=False)
+    client.action("a", {"name": "terminate"})
+    assert [sent[:2] for sent in handle.sent] == [
+        ("ensemble.submit", {"name": "a", "group": "g", "count": 2, "params": {"x": 1}}),
+        ("ensemble.list", {}),
+        ("ensemble.status", {}),
+        ("ensemble.status", {"name": "a"}),
+        ("ensemble.metrics", {"name": "a"}),
+        ("ensemble.pause", {"name": "a"}),
+        ("ensemble.resume", {"name": "a"}),
+        ("ensemble.terminate", {"name": "a", "cancel": True}),
+        ("ensemble.cancel", {"name": "a", "group": "g"}),
+        ("ensemble.unload", {"name": "a"}),
+        ("ensemble.rules", {"name": "a", "id": "r", "enabled": False}),
+        ("ensemble.action", {"name": "a", "action": {"name": "terminate"}}),
+    ]
+
+
+def test_the_context_of_a_load_is_this_process_and_what_utf8_can_carry(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLAIN", "value")
+    monkeypatch.setenv("BYTES", "\udcff")
+    context = user_context()
+    assert context["cwd"] == str(tmp_path)
+    assert context["environment"]["PLAIN"] == "value"
+    assert "BYTES" not in context["environment"]
+
+
+def test_log_yields_entries_until_there_are_no_more() -> None:
+    handle = Handle([START, finish("completed"), NO_MORE])
+    names = [entry["name"] for entry in Client(handle).log("a", follow=True)]
+    assert names == ["start", "finish"]
+    assert handle.sent == [("ensemble.log", {"name": "a", "follow": True, "events": False}, 4)]
+
+
+def test_wait_ends_at_the_end_of_the_ensemble() -> None:
+    client = Client(Handle([START, finish("failed"), NO_MORE]))
+    assert client.wait("a") == {"name": "a", "state": "failed", "reason": "because"}
+
+
+def test_wait_raises_when_the_time_is_up() -> None:
+    client = Client(Handle([START, TimeoutError()]))
+    with pytest.raises(TimeoutError, match="'a' has not ended in time"):
+        client.wait("a", timeout=1)
+
+
+def test_wait_raises_when_the_ensemble_is_unloaded() -> None:
+    client = Client(Handle([START, NO_MORE]))
+    with pytest.raises(EnsembleError, match="'a' was unloaded before it ended"):
+        client.wait("a")
+
+
+def test_a_refusal_has_the_errno_and_the_sentence_of_the_service() -> None:
+    client = Client(Handle(OSError(errno.ENOENT, "no ensemble named 'a'")))
+    with pytest.raises(EnsembleError) as caught:
+        client.status("a")
+    assert caught.value.errno == errno.ENOENT
+    assert str(caught.value) == "no ensemble named 'a'"
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "sentence"),
+    [
+        (errno.ENOSYS, "No service matching ensemble.list is registered", "is not loaded"),
+        (errno.ENOSYS, "Function not implemented", "does not know the request ensemble.list"),
+        (errno.EHOSTUNREACH, "No route to host", "the ensemble service went away"),
+        (errno.ECONNRESET, "Connection reset by peer", "the connection to Flux was lost"),
+        (errno.EAGAIN, "ensemble 'a' is paused", "^ensemble 'a' is paused$"),
+    ],
+)
+def test_failures_say_what_happened(number: int, text: str, sentence: str) -> None:
+    with pytest.raises(EnsembleError, match=sentence):
+        raise failure(OSError(number, text), "list")
+
+
+def test_without_an_instance_there_is_a_sentence_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOENT, "Unable to connect to Flux: socket was not found")
+
+    monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(Flux=refuse))
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    with pytest.raises(EnsembleError, match="`flux start` begins one"):
+        Client()
+    monkeypatch.setenv("FLUX_URI", "local:///nowhere")
+    with pytest.raises(EnsembleError, match="no Flux instance at FLUX_URI 'local:///nowhere'"):
+        Client()
