@@ -1,0 +1,33 @@
+"""The examples: each is a valid document, and each is run by a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.spec.loading import load_text
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").iterdir())
+DOCUMENTS = [path for path in EXAMPLES if path.suffix == ".yaml"]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_the_example_is_valid_and_called_after_its_file(path: Path) -> None:
+    spec = load_text(path.read_text(), file=path.name, directory=str(path.parent))
+    assert spec.name == path.stem
+    assert spec.rules
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_example_is_run_by_a_test_on_flux(path: Path) -> None:
+    name = path.stem if path.suffix == ".yaml" else path.name
+    test = (ROOT / "t" / "t2000-examples.t").read_text()
+    assert re.search(rf"^test_expect_success '{re.escape(name)}\b", test, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_the_example_is_listed_in_the_readme(path: Path) -> None:
+    assert f"examples/{path.name}" in (ROOT / "README.md").read_text()

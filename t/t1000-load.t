@@ -1,0 +1,111 @@
+#!/bin/sh
+test_description='Loading the module and loading ensembles'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 4
+
+test_expect_success 'write documents' '
+	cat >hello.yaml <<-EOD &&
+	jobs:
+	  - name: echo
+	    command: echo hello
+	rules:
+	  - trigger: start
+	    action: {name: submit, label: echo}
+	EOD
+	cat >forever.yaml <<-EOD
+	name: forever
+	finish: never
+	jobs:
+	  - name: echo
+	    command: echo hello
+	EOD
+'
+
+test_expect_success 'a request without the service says that it is not loaded' '
+	test_must_fail flux ensemble list 2>err &&
+	grep "^flux-ensemble: ERROR: .*not loaded" err
+'
+
+test_expect_success 'load brings the module in when it is not there' '
+	flux ensemble load hello.yaml &&
+	is 1 "$(modules_loaded)"
+'
+
+test_expect_success 'a document without a name is called after its file' '
+	flux ensemble wait --timeout 30 hello &&
+	is 1/0/0/0 "$(counts_of hello echo)"
+'
+
+test_expect_success 'a document is called by its own name' '
+	flux ensemble load forever.yaml &&
+	is running "$(status_of forever state)"
+'
+
+test_expect_success 'an option names the ensemble before its document does' '
+	flux ensemble load --name other forever.yaml &&
+	is running "$(status_of other state)"
+'
+
+test_expect_success 'a name that is in use is refused' '
+	test_must_fail flux ensemble load forever.yaml 2>err &&
+	grep "^flux-ensemble: ERROR: .*forever" err
+'
+
+test_expect_success 'the name of an ensemble that has ended may be used again' '
+	flux ensemble load hello.yaml &&
+	flux ensemble wait --timeout 30 hello &&
+	is 1/0/0/0 "$(counts_of hello echo)"
+'
+
+test_expect_success 'a document on standard input needs a name' '
+	test_must_fail flux ensemble load - <hello.yaml 2>err &&
+	grep "^flux-ensemble: ERROR: .*name" err &&
+	flux ensemble load --name piped - <hello.yaml &&
+	flux ensemble wait --timeout 30 piped
+'
+
+test_expect_success 'an invalid document is reported with its line and loads nothing' '
+	sed "s/label: echo/label: ecko/" hello.yaml >invalid.yaml &&
+	test_expect_code 2 flux ensemble load invalid.yaml 2>err &&
+	grep "invalid.yaml:6: rules\[0\].action.label: no job group named .ecko." err &&
+	test_must_fail flux ensemble status invalid
+'
+
+test_expect_success 'a document with grow is refused on a member of fixed size' '
+	sed "s/name: submit, label: echo/name: grow/" hello.yaml >grow.yaml &&
+	test_expect_code 2 flux ensemble load grow.yaml 2>err &&
+	grep "grow.yaml:6: .*grow" err
+'
+
+test_expect_success 'list shows all of them' '
+	flux ensemble list >out &&
+	for name in hello forever other piped; do
+		grep "$name" out || return 1
+	done
+'
+
+test_expect_success 'flux module load starts the service' '
+	flux module remove ensemble &&
+	load_module &&
+	flux ensemble list --json >out &&
+	is "[]" "$(json ensembles <out)" &&
+	flux module remove ensemble
+'
+
+test_expect_success 'the service logs to the broker at the level of the module argument' '
+	flux dmesg --clear &&
+	load_module log-level=debug &&
+	flux ensemble load hello.yaml &&
+	flux ensemble wait --timeout 30 hello &&
+	flux dmesg | grep "ensemble.*hello" &&
+	flux module remove ensemble
+'
+
+test_expect_success 'an unknown module argument is reported in the log' '
+	flux dmesg --clear &&
+	test_might_fail load_module colour=red &&
+	flux dmesg | grep "ensemble.*colour" &&
+	test_might_fail flux module remove ensemble
+'
+
+test_done

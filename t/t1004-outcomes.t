@@ -1,0 +1,207 @@
+#!/bin/sh
+test_description='Outcomes: every job ends in exactly one'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 4
+
+test_expect_success 'run jobs that end in every way' '
+	cat >outcomes.yaml <<-EOD &&
+	jobs:
+	  - name: good
+	    command: /bin/true
+	    count: 2
+	  - name: bad
+	    command: /bin/false
+	    count: 2
+	  - name: killed
+	    command: [sh, -c, kill -9 \$\$]
+	  - name: slow
+	    command: sleep 600
+	    duration: 0.5
+	  - name: stopped
+	    command: sleep 600
+	  - name: too-big
+	    command: /bin/true
+	    nodes: 100
+	  - name: no-command
+	    command: /nonexistent/command
+	  - name: no-directory
+	    command: /bin/true
+	    workdir: /nonexistent
+	rules:
+	  - trigger: start
+	    action: {name: submit, label: good}
+	  - trigger: start
+	    action: {name: submit, label: bad}
+	  - trigger: start
+	    action: {name: submit, label: killed}
+	  - trigger: start
+	    action: {name: submit, label: slow}
+	  - trigger: start
+	    action: {name: submit, label: stopped}
+	  - trigger: start
+	    action: {name: submit, label: too-big}
+	  - trigger: start
+	    action: {name: submit, label: no-command}
+	  - trigger: start
+	    action: {name: submit, label: no-directory}
+	  - trigger: job-start
+	    group: stopped
+	    action: {name: cancel, label: stopped}
+	EOD
+	flux ensemble run outcomes.yaml
+'
+
+test_expect_success 'status 0 is success' '
+	is 2/0/0/0 "$(counts_of outcomes good)"
+'
+
+test_expect_success 'another status is failed' '
+	is 0/2/0/0 "$(counts_of outcomes bad)"
+'
+
+test_expect_success 'a job that is killed from inside is failed' '
+	is 0/1/0/0 "$(counts_of outcomes killed)"
+'
+
+test_expect_success 'a job over its duration is timeout' '
+	is 0/0/0/1 "$(counts_of outcomes slow)"
+'
+
+test_expect_success 'a job that is canceled is canceled' '
+	is 0/0/1/0 "$(counts_of outcomes stopped)"
+'
+
+test_expect_success 'a job with more nodes than there are never runs and is failed' '
+	is 0/1/0/0 "$(counts_of outcomes too-big)"
+'
+
+test_expect_success 'a command that does not exist is failed' '
+	is 0/1/0/0 "$(counts_of outcomes no-command)"
+'
+
+test_expect_success 'a working directory that does not exist is not fatal to Flux' '
+	is 1/0/0/0 "$(counts_of outcomes no-directory)"
+'
+
+test_expect_success 'a pending job that is canceled is canceled' '
+	cat >pending.yaml <<-EOD &&
+	jobs:
+	  - name: first
+	    command: sleep 600
+	    nodes: 4
+	    exclusive: true
+	  - name: second
+	    command: /bin/true
+	    nodes: 4
+	rules:
+	  - trigger: start
+	    action: {name: submit, label: first}
+	  - trigger: job-start
+	    group: first
+	    action: {name: submit, label: second}
+	  - trigger: job-priority
+	    group: second
+	    action: {name: cancel, label: second}
+	  - trigger: job-cancel
+	    group: second
+	    action: {name: cancel, label: first}
+	EOD
+	flux ensemble run pending.yaml &&
+	is 0/0/1/0 "$(counts_of pending first)" &&
+	is 0/0/1/0 "$(counts_of pending second)"
+'
+
+test_expect_success 'a job that the user cancels with flux cancel is canceled' '
+	cat >user.yaml <<-EOD &&
+	jobs:
+	  - name: sleep
+	    command: sleep 600
+	rules:
+	  - trigger: start
+	    action: {name: submit, label: sleep}
+	EOD
+	flux ensemble load user.yaml &&
+	wait_entry user outcome &&
+	flux cancel $(flux jobs --no-header --format={id} --name=sleep) &&
+	flux ensemble wait --timeout 30 user &&
+	is 0/0/1/0 "$(counts_of user sleep)"
+'
+
+test_expect_success 'each outcome triggers its rule' '
+	cat >rules.yaml <<-EOD &&
+	jobs:
+	  - {name: good, command: /bin/true}
+	  - {name: bad, command: /bin/false}
+	  - {name: slow, command: sleep 600, duration: 0.5}
+	  - {name: big, command: /bin/true, nodes: 100}
+	  - {name: after-good, command: /bin/true}
+	  - {name: after-bad, command: /bin/true}
+	  - {name: after-slow, command: /bin/true}
+	  - {name: after-big, command: /bin/true}
+	rules:
+	  - {trigger: start, action: {name: submit, label: good}}
+	  - {trigger: start, action: {name: submit, label: bad}}
+	  - {trigger: start, action: {name: submit, label: slow}}
+	  - {trigger: start, action: {name: submit, label: big}}
+	  - {trigger: job-success, group: good, action: {name: submit, label: after-good}}
+	  - {trigger: job-fail, group: bad, action: {name: submit, label: after-bad}}
+	  - {trigger: job-timeout, group: slow, action: {name: submit, label: after-slow}}
+	  - {trigger: job-fail, group: big, action: {name: submit, label: after-big}}
+	EOD
+	flux ensemble run rules.yaml &&
+	for group in after-good after-bad after-slow after-big; do
+		is 1/0/0/0 "$(counts_of rules $group)" || return 1
+	done
+'
+
+test_expect_success 'a failed job is tried again as often as its group says' '
+	cat >retries.yaml <<-EOD &&
+	jobs:
+	  - name: flaky
+	    command: /bin/false
+	    retries: 2
+	rules:
+	  - {trigger: start, action: {name: submit, label: flaky}}
+	EOD
+	flux ensemble run retries.yaml &&
+	is 0/3/0/0 "$(counts_of retries flaky)"
+'
+
+test_expect_success 'a job that the queue refuses fails the ensemble' '
+	cat >refused.yaml <<-EOD &&
+	jobs:
+	  - name: echo
+	    command: echo hello
+	    queue: nonexistent
+	rules:
+	  - {trigger: start, action: {name: submit, label: echo}}
+	EOD
+	test_expect_code 1 flux ensemble run refused.yaml >out 2>&1 &&
+	grep nonexistent out &&
+	is failed "$(status_of refused state)" &&
+	status_of refused reason | grep nonexistent
+'
+
+test_expect_success 'the counts are those of the jobs in the queue' '
+	flux queue idle --timeout=30 &&
+	for name in outcomes pending user rules retries; do
+		jobs_of $name jobs.json &&
+		flux ensemble status --json $name >status.json &&
+		run_python <<-EOD || return 1
+		import collections, json
+
+		jobs = json.load(open("jobs.json"))
+		status = json.load(open("status.json"))["ensembles"][0]
+		queue = collections.Counter(job["tag"]["group"] for job in jobs)
+		groups = {name: group["finished"] for name, group in status["groups"].items()}
+		assert groups == queue, (groups, queue)
+		assert status["jobs"]["total"] == len(jobs), (status["jobs"], len(jobs))
+		EOD
+	done
+'
+
+test_expect_success 'the module is removed' '
+	flux module remove ensemble
+'
+
+test_done

@@ -1,0 +1,95 @@
+#!/bin/sh
+test_description='Every example ends with exit code 0 and the expected job counts'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 4
+
+# Run an example, and compare the outcomes of its groups (success/failed/canceled/timeout).
+#
+# $1 - The example's name.
+# $2.. - GROUP=COUNTS, for each of its groups.
+run_example() {
+	name=$1
+	shift
+	flux ensemble run --timeout 60 "$PROJECT/examples/$name.yaml" &&
+	counts_are "$name" "$@"
+}
+
+counts_are() {
+	name=$1
+	shift
+	flux queue idle --timeout=30 &&
+	is $# "$(flux ensemble status -no {group} "$name" | wc -l)" &&
+	for expected; do
+		is "${expected#*=}" "$(counts_of "$name" "${expected%%=*}")" || return 1
+	done
+}
+
+test_expect_success 'hello-world' '
+	run_example hello-world sleep=5/0/0/0 echo=5/0/0/0
+'
+
+test_expect_success 'repetitions-and-backoff' '
+	run_example repetitions-and-backoff sleep=7/0/0/0 every=6/0/0/0 every-third=3/0/0/0
+'
+
+test_expect_success 'custom-action' '
+	run_example custom-action echo=3/0/0/0 report=1/0/0/0
+'
+
+test_expect_success 'terminate' '
+	run_example terminate step=5/0/0/0
+'
+
+test_expect_success 'heartbeat' '
+	run_example heartbeat solve=3/0/0/0 pulse=3/0/0/0 note=1/0/0/0
+'
+
+test_expect_success 'parameter-sweep' '
+	run_example parameter-sweep simulate=8/0/0/0 pairs=3/0/0/0 sample=4/0/0/0
+'
+
+test_expect_success 'parameter-sweep: each job has its own combination' '
+	for id in $(flux jobs -a --no-header --format={id} --name=simulate); do
+		flux job attach $id || return 1
+	done | sort >actual &&
+	for temperature in 280 300 305 320; do
+		for seed in 0 1; do
+			echo "simulate at $temperature K with seed $seed"
+		done
+	done >expected &&
+	test_cmp expected actual
+'
+
+test_expect_success 'job-memo' '
+	run_example job-memo simulate=3/0/0/0 refine=1/0/0/0 analyse=1/0/0/0
+'
+
+test_expect_success 'cancel-on-condition' '
+	run_example cancel-on-condition search=1/0/3/0 report=1/0/0/0
+'
+
+test_expect_success 'queue-scope, with a job from outside' '
+	flux ensemble run --timeout 60 "$PROJECT/examples/queue-scope.yaml" & pid=$! &&
+	wait_loaded queue-scope &&
+	wait_entry queue-scope start &&
+	flux submit true &&
+	wait $pid &&
+	counts_are queue-scope follow-up=1/0/0/0
+'
+
+test_expect_success 'raw_rpc.py' '
+	cat >idle.yaml <<-EOD &&
+	finish: never
+	jobs:
+	  - {name: echo, command: echo hello}
+	EOD
+	flux ensemble load idle.yaml &&
+	flux python "$PROJECT/examples/raw_rpc.py" idle echo &&
+	flux ensemble terminate idle
+'
+
+test_expect_success 'the module is removed' '
+	flux module remove ensemble
+'
+
+test_done
