@@ -6,10 +6,9 @@ turned into commands. Each command with an id is pending until its outcome comes
 
 from __future__ import annotations
 
-import shlex
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.commands import (
@@ -25,8 +24,9 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.rules import RuleState
-from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action, Group, Rule
+from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action
 from flux_ensemble.spec.rules import parse_action, parse_rule
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Actions:
         }
         if action.name == "submit":
             group = engine.spec.groups[action.label or ""]
-            context["jobs"] = _describe(group, action)
+            context["jobs"] = describe(group, action)
         engine.record("fire", **context)
         if engine.state == "paused":
             self._held.append(lambda: self._perform(origin, action, event))
@@ -452,41 +452,3 @@ def _because(origin: Origin) -> str:
     if origin.rule == REQUEST_RULE:
         return "a request"
     return "a retry" if origin.rule == RETRY_RULE else f"rule {origin.rule!r}"
-
-
-def _describe(group: Group, action: Action) -> list[dict[str, Any]]:
-    submission = group.submission(action.count, action.params)
-    return [
-        {"name": one.name, "command": shlex.join(one.command), "count": size, "nodes": one.nodes}
-        for one, size in submission.sizes
-    ]
-
-
-def action_json(action: Action) -> dict[str, Any]:
-    """The action as a document has it, without what is default."""
-    plain = Action(action.name)
-    value: dict[str, Any] = {"name": action.name}
-    for field in fields(Action)[1:]:
-        given = getattr(action, field.name)
-        if given != getattr(plain, field.name):
-            value[field.name] = given
-    if action.repetitions is None:
-        value["repetitions"] = "unlimited"
-    return value
-
-
-def rule_json(rule: Rule) -> dict[str, Any]:
-    """The rule as a document has it, without what is absent."""
-    value = {
-        "id": rule.id,
-        "trigger": rule.trigger,
-        "name": rule.name,
-        "group": rule.group,
-        "when": rule.when,
-        "scope": rule.scope,
-        "on-error": rule.on_error,
-        "after": rule.after,
-        "every": rule.every,
-        "action": action_json(rule.action),
-    }
-    return {key: given for key, given in value.items() if given is not None}
