@@ -319,15 +319,19 @@ class Engine:
     # -- the end of an event ------------------------------------------------------
 
     def _settle(self) -> None:
-        self._fire_idle_rules()
-        self.actions.send_jobs()
-        if self.state == "ending" and self.idle:
+        workload = self.workload
+        if workload.drained:
+            self._fire_idle_rules()
+        if workload.sendable:
+            self.actions.send_jobs()
+        if not self.idle:
+            return
+        if self.state == "ending":
             self._finish()
         elif (
             self.state == "running"
             and self.t_start is not None
             and self.spec.finish == "idle"
-            and self.idle
             and not self._can_fire()
         ):
             self.end("completed", "nothing is active and no rule can fire any more")

@@ -79,13 +79,13 @@ class Observer:
             return
         triggers = [f"job-{event.name}"]
         changed = self._observe(job, event)
-        if job.outcome is not None and known is None:
+        if known is None and job.outcome is not None:
             triggers.append(_TRIGGER_OF[job.outcome])
             self._conclude(job, job.outcome, changed)
         if job.phase is Phase.GONE:
             engine.workload.leave(job)
-        if engine.acting:
-            self._trigger(job, event, engine.rules.own(triggers, job.group, changed))
+        if engine.acting and (states := engine.rules.own(triggers, job.group, changed)):
+            self._trigger(job, event, states)
 
     def _on_foreign(self, event: JobEvent) -> None:
         engine = self._engine

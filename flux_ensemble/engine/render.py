@@ -8,6 +8,9 @@ from typing import Any
 
 from flux_ensemble.spec.model import Action, Group, Rule
 
+#: Fields of an action but for its name, with their defaults.
+_DEFAULTS = tuple((field.name, field.default) for field in fields(Action)[1:])
+
 
 def describe(group: Group, action: Action) -> list[dict[str, Any]]:
     """What a submit action submits: one object for each job set."""
@@ -20,12 +23,11 @@ def describe(group: Group, action: Action) -> list[dict[str, Any]]:
 
 def action_json(action: Action) -> dict[str, Any]:
     """The action as a document has it, without what is default."""
-    plain = Action(action.name)
     value: dict[str, Any] = {"name": action.name}
-    for field in fields(Action)[1:]:
-        given = getattr(action, field.name)
-        if given != getattr(plain, field.name):
-            value[field.name] = given
+    for name, default in _DEFAULTS:
+        given = getattr(action, name)
+        if given != default:
+            value[name] = given
     if action.repetitions is None:
         value["repetitions"] = "unlimited"
     return value

@@ -60,12 +60,17 @@ class Workload:
         self._busy += firing.waiting
         self.total += firing.waiting
 
+    @property
+    def sendable(self) -> bool:
+        """There are jobs to send, and the limit allows some."""
+        return bool(self.firings.backlog) and self._queued < self._limit
+
     def next_batch(self) -> tuple[Firing, range] | None:
         """The next jobs to send, as many as the limit allows; None if there are none."""
+        if not self.sendable:
+            return None
         backlog = self.firings.backlog
         room = self._limit - self._queued
-        if not backlog or room <= 0:
-            return None
         firing = backlog[0]
         batch = range(firing.next, min(firing.stop, firing.next + room))
         firing.next = batch.stop

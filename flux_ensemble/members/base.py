@@ -45,6 +45,14 @@ Tap = Callable[[Event, list[Command]], None]
 Done = Callable[[Outcome], None]
 
 
+class ClosingTap(Protocol):
+    """A tap that is closed after the last event."""
+
+    def __call__(self, event: Event, commands: list[Command], /) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Handle(Protocol):
     """Something that a loop watches; `cancel` may be called at any time, also twice."""
 
@@ -197,15 +205,15 @@ class Driver:
             Finish: self._finish,
         }
 
-    def post(self, event: Event) -> None:
-        """Take in an event and perform what it brings about.
+    def post(self, *events: Event) -> None:
+        """Take in events, one after the other, and perform what they bring about.
 
-        An event that is posted from within waits until the current one has been handled.
-        A closed driver ignores it.
+        Those that are posted from within wait until the ones before have been handled.
+        A closed driver ignores them.
         """
         if self._closed:
             return
-        self._events.append(event)
+        self._events.extend(events)
         if self._draining:
             return
         self._draining = True
@@ -228,6 +236,10 @@ class Driver:
                 self._host.broken(error)
         finally:
             self._draining = False
+
+    def perform(self, command: Command) -> None:
+        """Perform a command that the engine gave before it had a driver."""
+        self._do(command)
 
     def close(self) -> None:
         """Stop for good: no timer, no custom function, no event any more."""

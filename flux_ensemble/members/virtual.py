@@ -1,0 +1,300 @@
+"""A queue that is no resource manager: jobs on a virtual cluster, with a real job's events.
+
+    commands ──► VirtualMember ──► VirtualQueue ──scheduler──► Runner (processes, or virtual time)
+                                       │  ▲                        │
+        events of RFC 21 ◄─────────────┘  └──── started, ended ────┘
+
+The local queue and the simulator are this queue with different runners and clocks, so a
+document behaves the same on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
+from flux_ensemble.engine.events import CommandDone, JobEvent, Tag
+from flux_ensemble.members.base import Done
+from flux_ensemble.members.cluster import Shape, UnsatisfiableError, shape_of
+from flux_ensemble.members.scheduler import Claim, Scheduler
+from flux_ensemble.spec import jobspec
+from flux_ensemble.spec.model import JobSet, Spec, Submission
+
+
+@dataclass(slots=True, eq=False)
+class VirtualJob:
+    """One active job.
+
+    Args:
+        id: its number.
+        tag: which job of which firing it is.
+        one: its job set.
+        params: its parameter values.
+        claim: its place in the queue and in the cluster.
+        state: "pending", "placed" (it has nodes), "allocated" (and its alloc event was
+            posted), "running", or "ended".
+    """
+
+    id: int
+    tag: Tag
+    one: JobSet
+    params: Mapping[str, Any]
+    claim: Claim
+    state: str = "pending"
+
+
+class Runner(Protocol):
+    """Runs jobs that have their resources."""
+
+    def start(self, job: VirtualJob) -> None:
+        """Start the job; calls `VirtualQueue.started`, later `VirtualQueue.ended`."""
+        ...
+
+    def stop(self, job: VirtualJob) -> None:
+        """End the running job soon; its `VirtualQueue.ended` still comes."""
+        ...
+
+    def limit_changed(self, job: VirtualJob) -> None:
+        """The time limit of the running job is another one now."""
+        ...
+
+
+class VirtualQueue:
+    """Jobs of one ensemble on a virtual cluster.
+
+    Args:
+        scheduler: who gets which nodes.
+        now: gives the time in seconds.
+        post: gets each job event.
+        runner: runs the jobs.
+        wake: called when `schedule` is to be called soon.
+        wants: names of the events that are posted; None is all.
+
+    Attributes:
+        last_id: the last job id that was used.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        now: Callable[[], float],
+        post: Callable[[JobEvent], None],
+        runner: Runner,
+        wake: Callable[[], None],
+        wants: Container[str] | None = None,
+    ) -> None:
+        self.scheduler = scheduler
+        self._now = now
+        self._post = post
+        self._runner = runner
+        self._wake = wake
+        self._wants = wants
+        self.jobs: dict[int, VirtualJob] = {}
+        self.last_id = 0
+
+    def submit(self, tag: Tag, one: JobSet, params: Mapping[str, Any], shape: Shape) -> int:
+        """Take in a job.
+
+        Returns:
+            Its id. What the cluster cannot run ends with an exception, as in Flux.
+        """
+        self.last_id += 1
+        id = self.last_id
+        claim = Claim(id, shape, one.urgency, one.duration)
+        job = self.jobs[id] = VirtualJob(id, tag, one, params, claim)
+        self._event(job, "submit", {"urgency": one.urgency})
+        self._event(job, "validate")
+        self._event(job, "depend")
+        self._event(job, "priority", {"priority": one.urgency})
+        self._enqueue(job)
+        return id
+
+    def adopt(
+        self, id: int, tag: Tag, one: JobSet, params: Mapping[str, Any], shape: Shape
+    ) -> None:
+        """Take in a job that an earlier queue took in and did not start."""
+        claim = Claim(id, shape, one.urgency, one.duration)
+        job = self.jobs[id] = VirtualJob(id, tag, one, params, claim)
+        self.last_id = max(self.last_id, id)
+        self._enqueue(job)
+
+    def schedule(self) -> None:
+        """Start the jobs that can start now."""
+        jobs = [self.jobs[claim.job] for claim in self.scheduler.start(self._now())]
+        for job in jobs:
+            job.state = "placed"
+        # An event can bring about that this job or a later one is cancelled.
+        for job in jobs:
+            if job.state == "placed":
+                job.state = "allocated"
+                self._event(job, "alloc")
+            if job.state == "allocated":
+                job.state = "running"
+                self._runner.start(job)
+
+    def started(self, job: VirtualJob) -> None:
+        """The job runs."""
+        self._event(job, "start")
+
+    def memo(self, job: VirtualJob, values: Mapping[str, Any]) -> None:
+        """The job publishes values."""
+        if job.state != "ended":
+            self._event(job, "memo", values)
+
+    def exception(self, job: VirtualJob, kind: str, note: str) -> None:
+        """Something ends the job: a timeout, a cancel, a command that does not exist."""
+        self._event(job, "exception", {"type": kind, "severity": 0, "note": note})
+
+    def ended(self, job: VirtualJob, status: int) -> None:
+        """The job's processes are gone; `status` is a wait status (wait(2))."""
+        self._event(job, "finish", {"status": status})
+        self._event(job, "release", {"ranks": "all", "final": True})
+        self.scheduler.release(job.claim)
+        self._event(job, "free")
+        self._remove(job)
+        if self.scheduler.waiting:
+            self._wake()
+
+    def cancel(self, id: int, note: str) -> None:
+        """Cancel a job; one that is not active is no error."""
+        job = self.jobs.get(id)
+        if job is None:
+            return
+        self.exception(job, "cancel", note)
+        if job.state == "running":
+            self._runner.stop(job)
+            return
+        if job.state == "pending":
+            self.scheduler.remove(job.claim)
+        else:
+            self.scheduler.release(job.claim)
+            if job.state == "allocated":
+                self._event(job, "free")
+        self._remove(job)
+        self._wake()
+
+    def expire(self, job: VirtualJob) -> None:
+        """The job has reached its time limit."""
+        self.exception(job, "timeout", "resource allocation expired")
+        self._runner.stop(job)
+
+    def update(self, id: int, urgency: int | None, duration: float | None) -> None:
+        """Change a job that is active; the urgency of one that runs stays."""
+        job = self.jobs.get(id)
+        if job is None:
+            return
+        if urgency is not None and job.state == "pending":
+            self._event(job, "urgency", {"urgency": urgency})
+            self._event(job, "priority", {"priority": urgency})
+        self.scheduler.change(job.claim, urgency, duration, self._now())
+        if duration is not None:
+            self._event(job, "jobspec-update", {"attributes.system.duration": duration})
+            if job.state == "running":
+                self._runner.limit_changed(job)
+        self._wake()
+
+    def _event(self, job: VirtualJob, name: str, context: Mapping[str, Any] | None = None) -> None:
+        if self._wants is not None and name not in self._wants:
+            return
+        tag = job.tag if name == "submit" else None
+        self._post(JobEvent(self._now(), job.id, name, context or {}, tag))
+
+    def _enqueue(self, job: VirtualJob) -> None:
+        try:
+            self.scheduler.add(job.claim)
+        except UnsatisfiableError as error:
+            note = f"unsatisfiable request: {error}"
+            self._event(job, "exception", {"type": "alloc", "severity": 0, "note": note})
+            self._remove(job)
+        else:
+            self._wake()
+
+    def _remove(self, job: VirtualJob) -> None:
+        job.state = "ended"
+        del self.jobs[job.id]
+        self._event(job, "clean")
+
+
+class VirtualMember:
+    """A `members.base.Member` on a virtual queue.
+
+    Args:
+        spec: the ensemble's document.
+        queue: where its jobs go.
+        shape: gives the shape of a job set.
+        now: gives the time in seconds.
+    """
+
+    elastic = False
+
+    def __init__(
+        self,
+        spec: Spec,
+        queue: VirtualQueue,
+        *,
+        shape: Callable[[JobSet], Shape],
+        now: Callable[[], float],
+    ) -> None:
+        self._spec = spec
+        self._queue = queue
+        self._shape = shape
+        self._now = now
+        self._latest: tuple[tuple[str, int], Submission] | None = None
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Submit jobs."""
+        submission = self._submission(command)
+        ids = []
+        for index in range(command.first, command.first + command.count):
+            one, params = submission[index]
+            tag = Tag(command.group, command.rule, command.firing, index)
+            ids.append(self._queue.submit(tag, one, params, self._shape(one)))
+        done(CommandDone(self._now(), command.id, {"ids": ids}))
+
+    def _submission(self, command: SubmitJobs) -> Submission:
+        """The jobs of the firing; a large one comes in many commands, one after the other."""
+        firing = command.rule, command.firing
+        if self._latest is None or self._latest[0] != firing:
+            group = self._spec.groups[command.group]
+            self._latest = firing, group.submission(command.each, command.params)
+        return self._latest[1]
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Cancel jobs."""
+        for job in command.jobs:
+            self._queue.cancel(job, command.reason)
+        done(CommandDone(self._now(), command.id))
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Change urgency or duration of jobs."""
+        for job in command.jobs:
+            self._queue.update(job, command.urgency, command.duration)
+        done(CommandDone(self._now(), command.id))
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """Every submission gets its response, so there is nothing to learn from this."""
+
+    def revoke(self) -> None:
+        """Submissions are immediate, so none is under way."""
+
+
+def shapes_of(spec: Spec) -> dict[tuple[str, int], Shape]:
+    """The shape of each job set, by its name and index.
+
+    Raises:
+        UnsatisfiableError: a job set asks for a form of resources that a virtual cluster
+            does not have.
+    """
+    return {
+        (one.name, one.index): _shape(one) for group in spec.groups.values() for one in group.sets
+    }
+
+
+def _shape(one: JobSet) -> Shape:
+    try:
+        return shape_of(jobspec.build(one, {}, environment={}, cwd="/", tag={}))
+    except UnsatisfiableError as error:
+        raise UnsatisfiableError(f"job group {one.name!r}: {error}") from None
