@@ -100,7 +100,7 @@ def replay(path: str | Path) -> Replay:
         DocumentError: its document is not valid any more.
         OSError: the file cannot be read.
     """
-    lines = _read(Path(path))
+    lines = read_lines(Path(path))
     header = next(lines)[1]
     where = {"name": header["name"], "directory": header["directory"]}
     document = header["document"]
@@ -121,8 +121,13 @@ def replay(path: str | Path) -> Replay:
     return Replay(engine.spec.name, events, engine.state, None)
 
 
-def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines but for the last, with their numbers; the first is a checked header."""
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines of a recording but for the last, with their numbers; the first is a header.
+
+    Raises:
+        RecordingError: the file is no whole recording of this version.
+        OSError: the file cannot be read.
+    """
     number, last, ended = 0, -1, False
     with path.open(encoding="utf-8") as file:
         for number, text in enumerate(file, start=1):

@@ -22,6 +22,7 @@ from flux_ensemble.spec.plain import check_plain
 from flux_ensemble.spec.problems import DocumentError, Problem, Problems, shown
 from flux_ensemble.spec.rules import Context, read_rules, rule_id
 from flux_ensemble.spec.schema import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
+from flux_ensemble.spec.simulate import read_simulate
 
 __all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
 
@@ -136,6 +137,7 @@ def _read(
         plugins=plugins,
         seed=seed,
         directory=directory,
+        simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
     )
 
 

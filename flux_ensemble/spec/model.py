@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.spec.distributions import Simulated
 from flux_ensemble.spec.sweep import Sweep
 
 #: Key of `attributes.user` in a jobspec under which a job carries its tag.
@@ -287,7 +288,8 @@ class Spec:
     """A checked ensemble document.
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off.
-    `directory` is what relative paths of the document are relative to.
+    `directory` is what relative paths of the document are relative to. `simulate` says,
+    by group, how jobs behave in a simulation; nothing else looks at it.
     """
 
     name: str
@@ -302,3 +304,4 @@ class Spec:
     plugins: tuple[str, ...] = ()
     seed: int = 0
     directory: str = "."
+    simulate: Mapping[str, Simulated] = field(default_factory=dict)

@@ -188,6 +188,68 @@ JOB = _mapping(
     "name",
 )
 
+_NUMBER = {"type": "number", "description": "a number"}
+_POSITIVE = {"type": "number", "description": "a number >= 0", "minimum": 0}
+
+
+def _distribution(what: str, value: Schema, **more: Schema) -> Schema:
+    """The schema of a distribution of values; `more` are further kinds of it."""
+    example = "{normal: {mean: 60, sigma: 5}}"
+    return {
+        **_mapping(
+            f"{what}, a list of these, or a mapping such as {example}",
+            {
+                "uniform": _mapping(
+                    "a mapping such as {min: 1, max: 2}", {"min": value, "max": value}, "min", "max"
+                ),
+                "normal": _mapping(
+                    "a mapping such as {mean: 60, sigma: 5}",
+                    {"mean": value, "sigma": _POSITIVE},
+                    "mean",
+                    "sigma",
+                ),
+                "lognormal": _mapping(
+                    "a mapping such as {median: 60, sigma: 0.5}",
+                    {"median": value, "sigma": _POSITIVE},
+                    "median",
+                    "sigma",
+                ),
+                "exponential": _mapping("a mapping such as {mean: 60}", {"mean": value}, "mean"),
+                "param": _text("the name of a parameter"),
+                **more,
+            },
+        ),
+        "type": [*value["type"], "array", "object"],
+        **({"minimum": value["minimum"]} if "minimum" in value else {}),
+        "items": value,
+        "minItems": 1,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+
+
+#: How the jobs of a group behave in a simulation.
+SIMULATED = _mapping(
+    "a mapping such as {duration: 30s, failure-rate: 0.01}",
+    {
+        "duration": _distribution(
+            "a duration", _DURATION, **{"from-log": _text("the path of a recording")}
+        ),
+        "failure-rate": {
+            "type": "number",
+            "description": "a probability (a number >= 0 and <= 1)",
+            "minimum": 0,
+            "maximum": 1,
+        },
+        "startup": _distribution("a duration", _DURATION),
+        "memo": {
+            "type": "object",
+            "description": "a mapping such as {KEY: 5}",
+            "additionalProperties": _distribution("a number", {**_NUMBER, "type": ["number"]}),
+        },
+    },
+)
+
 DOCUMENT = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "ensemble document of flux-ensemble",
@@ -225,6 +287,11 @@ DOCUMENT = {
             ),
             "finish": _choice("a way to finish", ("idle", "never")),
             "seed": {"type": "integer", "description": "an integer"},
+            "simulate": {
+                "type": "object",
+                "description": "a mapping such as {GROUP: {duration: 30s}}",
+                "additionalProperties": SIMULATED,
+            },
         },
     ),
 }
@@ -304,6 +371,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "action": ACTION,
     "jobspec": JOBSPEC_V1,
     "resource": RESOURCE_V1,
+    "simulated": SIMULATED,
 }
 
 

@@ -1,0 +1,123 @@
+"""How values of simulated jobs are distributed.
+
+A distribution is frozen data and a way to draw from it with a generator that the caller
+brings. `Param` and `FromLog` stand for values that only the job, or a file, can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Always the same value."""
+
+    value: float
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Any value from `min` to `max`."""
+
+    min: float
+    max: float
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """A value."""
+        return random.uniform(self.min, self.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A normal distribution with its mean and standard deviation."""
+
+    mean: float
+    sigma: float
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """A value, which may be negative."""
+        return random.gauss(self.mean, self.sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class Lognormal:
+    """A value whose logarithm is normal: half are below `median`; `sigma` is the logarithm's."""
+
+    median: float
+    sigma: float
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """A value."""
+        return self.median * math.exp(random.gauss(0.0, self.sigma))
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """An exponential distribution with its mean."""
+
+    mean: float
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """A value."""
+        return -self.mean * math.log(1.0 - random.random())
+
+
+@dataclass(frozen=True, slots=True)
+class Empirical:
+    """One of the values that were observed, each as likely as the others."""
+
+    values: tuple[float, ...]
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """A value."""
+        return random.choice(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """The value of a parameter of the job."""
+
+    name: str
+
+    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+        """The value; reading the document has made sure that it is a number."""
+        return float(params[self.name])
+
+
+@dataclass(frozen=True, slots=True)
+class FromLog:
+    """The durations of the group in an earlier recording, a file relative to the document."""
+
+    file: str
+
+
+#: What can be drawn from.
+Drawable = Constant | Uniform | Normal | Lognormal | Exponential | Empirical | Param
+
+Distribution = Drawable | FromLog
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """How the jobs of one group behave in a simulation.
+
+    Args:
+        duration: seconds from start to finish; None is one second.
+        failure_rate: the probability of a status that is not 0.
+        startup: seconds from the allocation of resources to the start.
+        memo: what each job publishes right before it finishes.
+    """
+
+    duration: Distribution | None = None
+    failure_rate: float = 0.0
+    startup: Drawable | None = None
+    memo: Mapping[str, Drawable] = field(default_factory=dict)

@@ -1,0 +1,77 @@
+"""Every example that needs no Flux does in the simulator what its test on Flux expects."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from simulations import fired, outcomes, predict
+
+from flux_ensemble.members.recording import read_lines
+from flux_ensemble.spec.loading import load_text
+from flux_ensemble.spec.model import Spec
+
+ROOT = Path(__file__).parents[2]
+FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
+
+#: Examples of what a simulation has not: custom functions, and jobs of others.
+ELSEWHERE = {"custom-action", "queue-scope"}
+
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem not in ELSEWHERE)
+
+#: How often each rule fires, in their order.
+FIRINGS = {
+    "cancel-on-condition": [1, 1, 1],
+    "heartbeat": [1, 3, 1],
+    "hello-world": [1, 1],
+    "job-memo": [1, 1, 1],
+    "parameter-sweep": [1, 1, 1, 1],
+    "repetitions-and-backoff": [1, 3, 3],
+    "terminate": [1, 1, 4],
+}
+
+#: Recordings of examples on Flux.
+RECORDINGS = [
+    recording
+    for path in EXAMPLES
+    if (recording := ROOT / "t" / "traces" / f"flux-{path.stem}.jsonl").exists()
+]
+
+
+def example(path: Path) -> Spec:
+    return load_text(path.read_text(), file=path.name, directory=str(path.parent))
+
+
+def expected(name: str) -> dict[str, tuple[int, ...]]:
+    """Outcomes by group, as the test on Flux has them."""
+    (line,) = re.findall(rf"^\trun_example {name} (.*)$", FLUX_TEST, re.MULTILINE)
+    pairs = (word.split("=") for word in line.split())
+    return {group: tuple(map(int, counts.split("/"))) for group, counts in pairs}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_example_ends_with_the_counts_that_it_has_on_flux(path: Path) -> None:
+    found = predict(example(path))
+    counts = expected(path.stem)
+    assert found.status["state"] == "completed"
+    assert {group: outcomes(found, group) for group in found.status["groups"]} == counts
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_each_rule_of_the_example_fires_as_often_as_on_flux(path: Path) -> None:
+    found = predict(example(path))
+    assert [rule["fired"] for rule in found.status["rules"]] == FIRINGS[path.stem]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_the_rules_fire_in_the_order_of_a_recording_from_flux(path: Path) -> None:
+    lines = [line for _, line in read_lines(path)][1:]
+    recorded = [
+        command["context"]["rule"]
+        for line in lines
+        for command in line["commands"]
+        if command["type"] == "Record" and command["name"] == "fire"
+    ]
+    found = predict(example(ROOT / "examples" / f"{path.stem.removeprefix('flux-')}.yaml"))
+    assert [rule for _, rule in fired(found)] == recorded
