@@ -1,5 +1,7 @@
-# make demo     run an example ensemble on a Flux instance of four brokers
+# make demo     run an example ensemble: on a Flux instance of four brokers, or without
+#               Flux on this machine itself
 # make check    run every test
+# make bench    measure the simulator and the local queue
 # make lint     formatting, lint, types and the direction of imports
 #
 # Everything runs in a virtual environment of its own, made when it is first needed.
@@ -14,12 +16,15 @@ PYTHON ?= $(shell \
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo check lint format clean
+.PHONY: demo bench check lint format clean
 
 demo: $(VENV)/installed
-	@command -v flux >/dev/null || \
-	    { echo "flux is not on PATH: install Flux first, see 'Install' in README.md" >&2; exit 1; }
-	flux start --test-size=4 $(BIN)/flux-ensemble run examples/hello-world.yaml
+	@if command -v flux >/dev/null; \
+	    then set -x; flux start --test-size=4 $(BIN)/flux-ensemble run examples/hello-world.yaml; \
+	    else set -x; $(BIN)/flux-ensemble run --member local examples/hello-world.yaml; fi
+
+bench: $(VENV)/installed
+	@for file in t/bench/*.py; do $(BIN)/python $$file || exit 1; done
 
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from flux_ensemble.cli.common import (
     FAILED,
     OK,
     TIMED_OUT,
+    USAGE,
     Duration,
     Failure,
     complain,
@@ -21,6 +23,7 @@ from flux_ensemble.cli.common import (
     naming,
     run_reactor,
 )
+from flux_ensemble.cli.members import LocalStates, member_options, reach
 from flux_ensemble.cli.tables import print_json
 from flux_ensemble.cli.views import make_lines
 from flux_ensemble.cli.words import STATE_STYLES, Span, explain
@@ -31,10 +34,12 @@ from flux_ensemble.client import Client, Ended, Entry, failure
 @click.argument("name")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new entries until its end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
-def log(name: str, follow: bool, as_json: bool) -> None:
+@member_options
+def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: Path | None) -> None:
     """Print what ensemble NAME did: when, what, why, and how it went."""
-    client = Client()
+    client = reach(Client, member, state_dir)
     line = make_lines()
+    jobid = str if isinstance(client, LocalStates) else job_id
     t_start: float | None = None
 
     def show(_name: str, entry: Entry) -> bool:
@@ -44,10 +49,16 @@ def log(name: str, follow: bool, as_json: bool) -> None:
         if as_json:
             print_json(entry)
         else:
-            line(explain(entry, t_start, job_id))
+            line(explain(entry, t_start, jobid))
         return False
 
-    stream_logs(client, [name], show, follow=follow)
+    if not isinstance(client, LocalStates):
+        stream_logs(client, [name], show, follow=follow)
+    elif follow:
+        raise Failure("--follow is for Flux: a local run follows itself", USAGE)
+    else:
+        for entry in client.log(name):
+            show(name, entry)
 
 
 @click.command(short_help="Wait until ensembles have ended.")

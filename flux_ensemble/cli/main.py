@@ -14,7 +14,7 @@ import click
 
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli import control, document, logs, replay, run, serve, show
+from flux_ensemble.cli import control, document, logs, memo, replay, run, serve, show, simulate
 from flux_ensemble.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -24,7 +24,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.client import EnsembleError
 
-FAMILIES = (run, show, logs, control, document, replay, serve)
+FAMILIES = (run, show, logs, control, document, memo, simulate, replay, serve)
 
 
 class Commands(click.Group):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from flux_ensemble.cli.common import Duration, check_document, naming, read_document
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.cli.common import USAGE, Duration, Failure, check_document, naming, read_document
 from flux_ensemble.cli.loading import ensure_service
-from flux_ensemble.client import Client, user_context
+from flux_ensemble.cli.members import member_options
+from flux_ensemble.client import Client, EnsembleError, user_context
+
+if TYPE_CHECKING:
+    from flux_ensemble.members.cluster import Cluster
 
 NAME_OPTION = click.option(
     "--name", metavar="NAME", help="The ensemble's name, instead of the document's."
@@ -32,27 +39,115 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     metavar="FILE",
     help='Record every event and command in FILE, for "replay".',
 )
-def run(file: str, name: str | None, debug: bool, timeout: float, record: str | None) -> int:
+@member_options
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Nodes that the local queue offers (default 4).",
+)
+@click.option(
+    "--cores",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Cores of each of its nodes (default: those of this machine).",
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="GPUs of each of its nodes (default 0).",
+)
+@click.option(
+    "--resume/--no-resume",
+    default=None,
+    help="Go on with a local run that was killed, or begin anew.",
+)
+def run(
+    file: str,
+    name: str | None,
+    debug: bool,
+    timeout: float,
+    record: str | None,
+    member: str | None,
+    state_dir: Path | None,
+    nodes: int | None,
+    cores: int | None,
+    gpus: int | None,
+    resume: bool | None,
+) -> int:
     """Load document FILE ("-": standard input), follow the ensemble, and exit with it.
 
-    Loads the service first where that is not loaded. Ctrl-C ends the ensemble and cancels
-    its jobs; a second Ctrl-C leaves at once.
+    In a Flux instance the jobs go to its queue, by the service, which is loaded where it is
+    not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
+    cancels its jobs; a second Ctrl-C leaves at once.
     """
     text, label = read_document(file)
     spec = check_document(text, label, name)
-    client = Client()
+    events = debug or spec.debug
+    if resume and record is not None:
+        raise Failure("--record cannot be given with --resume: it would miss the beginning", USAGE)
+    cluster = _cluster(nodes, cores, gpus)
+    client = None if member == "local" else _connect(member)
+
+    from flux_ensemble.cli.views import make_view
+
+    if client is None:
+        from flux_ensemble.cli.local import run_locally
+
+        if member is None:
+            click.echo(
+                "flux-ensemble: no Flux instance can be reached: running on this machine as "
+                f"{cluster.nodes} nodes of {cluster.cores} cores",
+                err=True,
+            )
+        return run_locally(
+            spec,
+            text,
+            cluster,
+            make_view(),
+            events=events,
+            timeout=timeout,
+            state_dir=state_dir,
+            record=record,
+            resume=resume,
+        )
+    given = {
+        "--nodes": nodes,
+        "--cores": cores,
+        "--gpus": gpus,
+        "--state-dir": state_dir,
+        "--resume": resume,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise Failure(f"{option} is for the local queue: add --member local", USAGE)
     ensure_service(client)
 
     from flux_ensemble.cli.follow import Follower
-    from flux_ensemble.cli.views import make_view
 
-    follower = Follower(
-        client, make_view(), owner=True, events=debug or spec.debug, timeout=timeout
-    )
+    follower = Follower(client, make_view(), owner=True, events=events, timeout=timeout)
     request = {"text": text, "name": name, "file": label, **user_context()}
     if record is not None:
         request["record"] = os.path.abspath(record)
     return follower.load(request)
+
+
+def _connect(member: str | None) -> Client | None:
+    """A client of the Flux instance there is; None to do without."""
+    try:
+        return Client()
+    except (BindingsError, EnsembleError):
+        if member == "flux":
+            raise
+        return None
+
+
+def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> Cluster:
+    """The virtual cluster of the local queue: by default what `flux start -s4` offers here."""
+    from flux_ensemble.members.cluster import Cluster
+
+    return Cluster(nodes or 4, cores or len(os.sched_getaffinity(0)), gpus or 0)
 
 
 @click.command(short_help="Load a document and leave the ensemble to the service.")

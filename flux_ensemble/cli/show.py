@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 
 from flux_ensemble.cli.common import naming
+from flux_ensemble.cli.members import LocalStates, member_options, reach, summary_of
 from flux_ensemble.cli.tables import (
     ENSEMBLES,
     GROUPS,
@@ -19,14 +22,17 @@ from flux_ensemble.cli.tables import (
     rule_row,
     table_options,
 )
-from flux_ensemble.client import Client, EnsembleStatus, Status, Summary
+from flux_ensemble.client import Client, EnsembleStatus, Status
 
 
 @click.command("list", short_help="List the ensembles, ended ones included.")
 @table_options
-def list_ensembles(fmt: str, no_header: bool, as_json: bool) -> None:
+@member_options
+def list_ensembles(
+    fmt: str, no_header: bool, as_json: bool, member: str | None, state_dir: Path | None
+) -> None:
     """List the ensembles that the service holds, ended ones included."""
-    ensembles = Client().list()
+    ensembles = reach(Client, member, state_dir).list()
     if as_json:
         print_json({"ensembles": ensembles})
     else:
@@ -37,15 +43,24 @@ def list_ensembles(fmt: str, no_header: bool, as_json: bool) -> None:
 @click.command(short_help="Show the service, the queue and the ensembles, or one of them.")
 @click.argument("name", required=False)
 @table_options
-def status(name: str | None, fmt: str, no_header: bool, as_json: bool) -> None:
+@member_options
+def status(
+    name: str | None,
+    fmt: str,
+    no_header: bool,
+    as_json: bool,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
     """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
 
     With NAME also its job groups, its rules, and the errors of its custom functions. With
     -o only the table of ensembles is printed, or with NAME that of the job groups.
     """
-    client = Client()
-    if name is None:
-        answer = client.status()
+    client = reach(Client, member, state_dir)
+    answer: Any
+    if name is None or isinstance(client, LocalStates):
+        answer = client.status(name)
     else:
         with naming(client, name):
             answer = client.status(name)
@@ -53,15 +68,15 @@ def status(name: str | None, fmt: str, no_header: bool, as_json: bool) -> None:
         print_json(answer)
         return
     only_table = fmt != "default"
-    if not only_table:
+    if not only_table and "service" in answer:
         _print_service(answer)
     if name is None:
-        rows = [ensemble_row(_summary(one), time.time()) for one in answer["ensembles"]]
+        rows = [ensemble_row(summary_of(one), time.time()) for one in answer["ensembles"]]
         ENSEMBLES.show(rows, fmt, no_header)
     else:
         one = answer["ensembles"][0]
         if not only_table:
-            ENSEMBLES.show([ensemble_row(_summary(one), time.time())], no_header=no_header)
+            ENSEMBLES.show([ensemble_row(summary_of(one), time.time())], no_header=no_header)
             click.echo()
         GROUPS.show(group_rows(one), fmt, no_header)
         if not only_table:
@@ -88,20 +103,6 @@ def _print_service(answer: Status) -> None:
     click.echo()
 
 
-def _summary(one: EnsembleStatus) -> Summary:
-    """What `list` would say about an ensemble of `status`."""
-    return {
-        "name": one["name"],
-        "state": one["state"],
-        "reason": one.get("reason", ""),
-        "t_start": one["t_start"],
-        "t_end": one["t_end"],
-        "active": one["jobs"]["active"],
-        "waiting": one["jobs"]["waiting"],
-        "finished": sum(group["finished"] for group in one["groups"].values()),
-    }
-
-
 def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
     rules = one.get("rules", [])
     if rules:
@@ -116,11 +117,22 @@ def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
 @click.command(short_help="Show the statistics of every job group.")
 @click.argument("name")
 @table_options
-def metrics(name: str, fmt: str, no_header: bool, as_json: bool) -> None:
+@member_options
+def metrics(
+    name: str,
+    fmt: str,
+    no_header: bool,
+    as_json: bool,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
-    client = Client()
-    with naming(client, name):
+    client = reach(Client, member, state_dir)
+    if isinstance(client, LocalStates):
         answer = client.metrics(name)
+    else:
+        with naming(client, name):
+            answer = client.metrics(name)
     if as_json:
         print_json(answer)
     else:

@@ -52,15 +52,30 @@ class Table:
         Raises:
             click.UsageError: there is no such format, or it names an unknown column.
         """
-        from flux.util import OutputFormat
-
         try:
+            if not _has_flux():
+                self._show_plainly(rows, fmt, no_header)
+                return
+            from flux.util import OutputFormat
+
             output = OutputFormat(self._format(fmt), headings=self.headings)
             items = [SimpleNamespace(**row) for row in rows]
             output.print_items(items, no_header=no_header)
         except (ValueError, KeyError, AttributeError) as exc:
             reason = str(exc).removeprefix("--format: ")
             raise click.UsageError(f"--format: {reason}") from exc
+
+    def _show_plainly(self, rows: Iterable[Mapping[str, Any]], fmt: str, no_header: bool) -> None:
+        from flux_ensemble.cli.formats import print_rows
+
+        if fmt == "help":
+            for name, one in self.formats.items():
+                click.echo(f"{name:<10} {one['description']}")
+            return
+        if fmt not in self.formats and "{" not in fmt:
+            raise ValueError(f"no format named {fmt!r} (formats: {', '.join(self.formats)})")
+        text = self.formats[fmt]["format"] if fmt in self.formats else fmt
+        print_rows(text, self.headings, rows, no_header=no_header)
 
     def _format(self, fmt: str) -> str:
         from flux.util import UtilConfig
@@ -80,6 +95,15 @@ class Table:
         config = Config(name="flux-ensemble", subcommand=self.name, initial_dict=initial)
         text: str = config.load().get_format_string(fmt)
         return text
+
+
+def _has_flux() -> bool:
+    """Flux's Python bindings can be imported."""
+    try:
+        import flux.util  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 ENSEMBLES = Table(

@@ -201,7 +201,7 @@ def _plain(value: Any) -> str:
 
 def closing(status: EnsembleStatus) -> Line:
     """The last line of `run` and `watch`: how the ensemble ended, and after how long."""
-    from flux.util import fsd
+    from flux_ensemble.cli.formats import fsd
 
     state, reason = status["state"], status["reason"]
     t_end = status["t_end"]

@@ -15,8 +15,8 @@ from typing import Any
 from flux_ensemble.engine.commands import Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Request, Started
-from flux_ensemble.members.base import Caller, Driver, Loop, Member
-from flux_ensemble.members.recording import Recorder
+from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Member
+from flux_ensemble.members.recovery import Recovered
 from flux_ensemble.service.log import Log
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.model import Spec
@@ -60,7 +60,7 @@ class Ensemble:
         custom: Callable[[Ensemble], Caller],
         log_error: Callable[[str], None],
         changed: Callable[[Ensemble], None],
-        recorder: Recorder | None = None,
+        recorder: ClosingTap | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
@@ -136,6 +136,14 @@ class Ensemble:
     def start(self) -> None:
         """The queue is being watched: begin."""
         self._driver.post(Started(self._loop.now()))
+
+    def go_on(self, recovered: Recovered) -> None:
+        """Go on where a run was killed; `engine` has taken in the events of that run."""
+        self.firings = self.engine.firings
+        for command in recovered.commands(self._loop.now()):
+            self._driver.perform(command)
+        for event in recovered.events(self.engine, self._loop.now()):
+            self.job_event(event)
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""

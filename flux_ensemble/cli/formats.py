@@ -1,0 +1,91 @@
+"""Tables where there is no Flux: the part of Flux's OutputFormat that the tables need.
+
+A format is text with `{FIELD}` in it. `+:` before a field widens it to its values, `?:`
+leaves it out if it is empty in every row; `!F` prints seconds as a duration and `!D` a time;
+an `h` at the end of a width prints a hyphen for what is empty (flux-jobs(1)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from string import Formatter
+from typing import Any
+
+import click
+
+_SENTINELS = ("+:", "?:")
+
+
+def fsd(seconds: float) -> str:
+    """A duration (RFC 23), as Flux prints it from a millisecond up: "1.500s", "2.25m"."""
+    if math.isinf(seconds):
+        return "inf"
+    if seconds < 0.001:
+        return f"{seconds * 1000:.3f}ms" if seconds >= 1e-6 else "0s"
+    if seconds < 10:
+        return f"{seconds:.3f}s"
+    for unit, size, below in (("s", 1, 60), ("m", 60, 3600), ("h", 3600, 86400)):
+        if seconds < below:
+            return f"{seconds / size:.4g}{unit}"
+    return f"{seconds / 86400:.4g}d"
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%FT%T") if seconds else ""
+
+
+_CONVERSIONS: Mapping[str | None, Callable[[Any], Any]] = {
+    None: lambda value: value,
+    "F": fsd,
+    "D": _date,
+}
+
+
+def print_rows(
+    text: str,
+    headings: Mapping[str, str],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    no_header: bool = False,
+) -> None:
+    """Print rows in a format.
+
+    Args:
+        text: the format.
+        headings: of each field.
+        rows: a value for each field.
+        no_header: leave the line of headings out.
+
+    Raises:
+        ValueError: the format is none, or names an unknown field.
+    """
+    rows = list(rows)
+    columns: list[list[str]] = []
+    for literal, field, width, conversion in Formatter().parse(text):
+        sentinel = literal[-2:] if literal.endswith(_SENTINELS) else ""
+        literal = literal.removesuffix(sentinel)
+        if field is None:
+            columns.append([literal] * (len(rows) + 1))
+            continue
+        if field not in headings:
+            raise ValueError(f"Unknown format field: {field}")
+        if conversion not in _CONVERSIONS:
+            raise ValueError(f"Unknown conversion: !{conversion}")
+        convert = _CONVERSIONS[conversion]
+        values = ["" if row[field] == "" else str(convert(row[field])) for row in rows]
+        if sentinel == "?:" and not any(values):
+            continue
+        width = width or ""
+        if width.endswith("h"):
+            width = width[:-1]
+            values = [value or "-" for value in values]
+        cells = [headings[field], *values]
+        if sentinel == "+:":
+            longest = max(map(len, cells))
+            width = f"{width[:1]}{max(longest, int(width[1:] or 0))}"
+        columns.append([f"{literal}{cell:{width}}" for cell in cells])
+    lines = ["".join(cells) for cells in zip(*columns, strict=True)]
+    for line in lines[1:] if no_header else lines:
+        click.echo(line)

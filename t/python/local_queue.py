@@ -1,0 +1,159 @@
+"""What the tests of the local queue share: a queue without an engine, and the command."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
+from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.members.cluster import Cluster
+from flux_ensemble.members.local import LocalQueue
+from flux_ensemble.members.loop import LocalLoop
+from flux_ensemble.spec.loading import load_mapping
+
+
+class Bench:
+    """A local queue whose events are kept; group "j" is the one with the jobs."""
+
+    def __init__(
+        self, directory: Path, cluster: Cluster, base: Mapping[str, str], **job: Any
+    ) -> None:
+        self.directory = directory
+        self.output = directory / "output"
+        self.output.mkdir()
+        self.events: list[JobEvent] = []
+        self.lost: list[str] = []
+        self.loop = LocalLoop()
+        spec = load_mapping(
+            {"jobs": [{"name": "j", **job}], "rules": []}, name="test", directory=str(directory)
+        )
+        self.queue = LocalQueue(
+            spec,
+            cluster,
+            self.loop,
+            environment=base,
+            cwd=str(directory),
+            output=str(self.output),
+            post=self.events.append,
+            lost=self.lost.append,
+        )
+
+    def submit(self, count: int = 1) -> None:
+        """Submit the first jobs of the group."""
+        self.queue.member.submit(SubmitJobs(1, "j", "r", 0, 0, count), lambda _: None)
+
+    def cancel(self, *jobs: int) -> None:
+        """Cancel jobs."""
+        self.queue.member.cancel(CancelJobs(2, jobs, "enough"), lambda _: None)
+
+    def update(self, *jobs: int, **values: Any) -> None:
+        """Change jobs."""
+        self.queue.member.update(UpdateJobs(3, jobs, **values), lambda _: None)
+
+    def run(self) -> None:
+        """Run until no job is active."""
+        self.loop.run(lambda: not self.queue.active)
+
+    def wait(self, name: str, job: int = 1) -> None:
+        """Run until a job has had an event."""
+        self.loop.run(lambda: name in self.names(job))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Run until a condition holds that something outside brings about."""
+        ticks = self.loop.timer(0.01, lambda: None, 0.01)
+        self.loop.run(condition)
+        ticks.cancel()
+
+    def names(self, job: int = 1) -> list[str]:
+        """The names of a job's events, in order."""
+        return [event.name for event in self.events if event.job == job]
+
+    def context(self, name: str, job: int = 1) -> Mapping[str, Any]:
+        """The context of a job's first event of a name."""
+        return next(one.context for one in self.events if one.job == job and one.name == name)
+
+    def printed(self, job: int = 1) -> str:
+        """What a job wrote to its default output file."""
+        return (self.output / f"{job}.out").read_text()
+
+
+@contextmanager
+def bench(
+    directory: Path,
+    cluster: Cluster | None = None,
+    base: Mapping[str, str] | None = None,
+    **job: Any,
+) -> Iterator[Bench]:
+    """A local queue for one job group with the keys of a document, closed at the end.
+
+    Args:
+        directory: where its files go.
+        cluster: what it offers.
+        base: the environment that jobs get.
+        job: the keys of the group.
+    """
+    given = {"PATH": os.environ["PATH"]} if base is None else base
+    made = Bench(directory, cluster or Cluster(2, 2), given, **job)
+    try:
+        yield made
+    finally:
+        made.queue.close()
+        made.loop.close()
+
+
+def shell(script: str) -> list[str]:
+    """A command that runs a shell script."""
+    return ["sh", "-c", script]
+
+
+class Run:
+    """`flux-ensemble run --member local` in a process of its own."""
+
+    def __init__(self, directory: Path, document: Mapping[str, Any], *options: str) -> None:
+        file = directory / "test.yaml"
+        file.write_text(yaml.safe_dump(dict(document)))
+        self.state = directory / "state"
+        self.process = subprocess.Popen(
+            command("run", "--member", "local", "--state-dir", str(self.state), *options, file),
+            cwd=directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait; the exit code, and what it printed."""
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+def command(*words: object) -> list[str]:
+    """The words of a `flux-ensemble` command."""
+    return [sys.executable, "-m", "flux_ensemble.cli.main", *map(str, words)]
+
+
+def await_pid(fifo: Path) -> int:
+    """Read the process id that a job writes to a FIFO."""
+    return int(fifo.read_text())
+
+
+def await_end(pid: int) -> None:
+    """Wait until a process is gone, whoever its parent is."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([fd], [], [], 60)
+        assert ready, f"process {pid} goes on"
+    finally:
+        os.close(fd)

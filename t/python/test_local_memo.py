@@ -1,0 +1,88 @@
+"""Memos: what `flux-ensemble memo` publishes from within a job."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_queue import bench, command, shell
+
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.members import memos
+from flux_ensemble.members.memos import MemoError, MemoSocket
+
+
+def test_a_job_publishes_values_before_it_ends(tmp_path: Path) -> None:
+    words = command("memo", "fom=1.5", "word=hello", 'list=[1, "a"]', "nan=NaN")
+    with bench(tmp_path, base=dict(os.environ), command=words) as one:
+        one.submit()
+        one.run()
+    expected = {"fom": 1.5, "word": "hello", "list": [1, "a"], "nan": "NaN"}
+    assert one.context("memo") == expected
+    names = one.names()
+    assert names.index("start") < names.index("memo") < names.index("finish")
+
+
+def test_what_is_no_memo_of_an_active_job_is_dropped(tmp_path: Path) -> None:
+    code = (
+        "import os, socket, sys\n"
+        "out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "for line in sys.argv[1:]: out.sendto(line.encode(), os.environ['FLUX_ENSEMBLE_MEMO'])\n"
+    )
+    bad = ["{", "[]", "{}", '{"id": 7, "memo": {}}', '{"id": 1, "memo": 2}',
+           '{"id": 1, "memo": {"x": NaN}}', '{"id": [1], "memo": {}}']  # fmt: skip
+    good = '{"id": 1, "memo": {"x": 2}}'
+    with bench(tmp_path, command=[sys.executable, "-c", code, *bad, good]) as one:
+        one.submit()
+        one.run()
+    assert [event.context for event in one.events if event.name == "memo"] == [{"x": 2}]
+
+
+def test_a_memo_has_a_largest_size(tmp_path: Path) -> None:
+    taken: list[Any] = []
+    receiver = MemoSocket(str(tmp_path), lambda job, memo: taken.append((job, memo)))
+    memos.send(receiver.path, 3, {"x": "y" * 20_000})
+    with pytest.raises(MemoError, match="a memo has at most 32768 bytes, and this has 40028"):
+        memos.send(receiver.path, 3, {"x": "y" * 40_000})
+    receiver.receive()
+    assert taken == [(3, {"x": "y" * 20_000})]
+    receiver.close()
+    with pytest.raises(MemoError, match="cannot be reached: Connection refused"):
+        memos.send(receiver.path, 3, {})
+
+
+def test_memo_says_that_it_is_for_jobs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FLUX_JOB_ID", raising=False)
+    assert run_command(["memo", "x=1"]) == 2
+    assert "memo is for use inside a job: FLUX_JOB_ID is not set" in capsys.readouterr().err
+    assert run_command(["memo", "x"]) == 2
+    assert "expected key=value, not 'x'" in capsys.readouterr().err
+
+
+def test_in_a_flux_job_memo_calls_flux(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+
+    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+        called.append(words)
+        return subprocess.CompletedProcess(words, 5)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("FLUX_JOB_ID", "ƒAbc")
+    monkeypatch.setenv(memos.VARIABLE, "/nowhere")
+    assert run_command(["memo", "x=1", "s=a b"]) == 5
+    assert called == [["flux", "job", "memo", "ƒAbc", "x=1", 's="a b"']]
+
+
+def test_the_socket_is_gone_with_the_queue(tmp_path: Path) -> None:
+    with bench(tmp_path, command=shell("echo $FLUX_ENSEMBLE_MEMO")) as one:
+        one.submit()
+        one.run()
+        path = one.printed().strip()
+        assert os.path.exists(path)
+    assert not os.path.exists(os.path.dirname(path))

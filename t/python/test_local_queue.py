@@ -1,0 +1,288 @@
+"""The local queue: processes with the events of a real job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from local_queue import await_end, await_pid, bench, shell
+
+from flux_ensemble.members import processes
+from flux_ensemble.members.cluster import Cluster, UnsatisfiableError
+
+WHOLE_LIFE = [
+    "submit", "validate", "depend", "priority", "alloc",
+    "start", "finish", "release", "free", "clean",
+]  # fmt: skip
+
+
+def test_a_job_has_the_events_of_a_real_job_in_their_order(tmp_path: Path) -> None:
+    with bench(tmp_path, command="true") as one:
+        one.submit()
+        one.run()
+    assert one.names() == WHOLE_LIFE
+    assert one.context("finish") == {"status": 0}
+    times = [event.t for event in one.events]
+    assert times == sorted(times)
+    assert one.events[0].tag == ("j", "r", 0, 0)
+
+
+def test_the_status_of_a_job_is_its_exit_code_or_signal_as_in_flux(tmp_path: Path) -> None:
+    with bench(tmp_path, command=shell("{do}"), params={"do": ["exit 3", "kill -9 $$"]}) as one:
+        one.submit(2)
+        one.run()
+    assert one.context("finish", 1) == {"status": 3 << 8}
+    assert one.context("finish", 2) == {"status": (128 + 9) << 8}
+
+
+def test_a_command_that_does_not_exist_is_an_exception_as_in_flux(tmp_path: Path) -> None:
+    with bench(tmp_path, command="no-such-command") as one:
+        one.submit()
+        one.run()
+    start = WHOLE_LIFE.index("start") + 1
+    assert one.names() == [*WHOLE_LIFE[:start], "exception", *WHOLE_LIFE[start:]]
+    exception = one.context("exception")
+    assert (exception["type"], exception["severity"]) == ("exec", 0)
+    expected = "task 0: start failed: no-such-command: No such file or directory"
+    assert exception["note"] == expected
+    assert one.context("finish") == {"status": 127 << 8}
+
+
+@pytest.mark.parametrize("name", ["plain", "directory"])
+def test_a_file_that_cannot_be_executed_is_an_exception_as_in_flux(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "plain").write_text("echo hello\n")
+    (tmp_path / "directory").mkdir()
+    with bench(tmp_path, command=name, base={"PATH": str(tmp_path)}) as one:
+        one.submit()
+        one.run()
+    assert one.context("finish") == {"status": 126 << 8}
+    assert "Permission denied" in one.context("exception")["note"]
+
+
+def test_a_script_without_an_interpreter_line_is_run_by_the_shell(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("echo $1\n")
+    script.chmod(0o755)
+    with bench(tmp_path, command=["./script", "hello"]) as one:
+        one.submit()
+        one.run()
+    assert one.printed() == "hello\n"
+
+
+def test_a_missing_working_directory_is_replaced_by_tmp_as_in_flux(tmp_path: Path) -> None:
+    with bench(tmp_path, command="pwd", workdir="nowhere") as one:
+        one.submit()
+        one.run()
+    assert one.context("finish") == {"status": 0}
+    warning, where = one.printed().splitlines()
+    assert f"{tmp_path}/nowhere: No such file or directory" in warning
+    assert where == "/tmp"
+
+
+def test_a_job_runs_in_its_working_directory_and_environment(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with bench(
+        tmp_path,
+        command=shell('echo "$PWD $X $FLUX_JOB_ID $FLUX_JOB_SIZE $FLUX_JOB_NNODES $HOME"'),
+        workdir="there",
+        environment={"X": "{x}"},
+        params={"x": [7]},
+    ) as one:
+        one.submit()
+        one.run()
+    assert one.printed() == f"{tmp_path}/there 7 1 1 1 \n"
+
+
+def test_a_job_has_as_many_processes_as_tasks_and_the_highest_status(tmp_path: Path) -> None:
+    with bench(
+        tmp_path,
+        command=shell("echo $FLUX_TASK_RANK of $FLUX_JOB_SIZE; exit $FLUX_TASK_RANK"),
+        tasks=3,
+        nodes=2,
+    ) as one:
+        one.submit()
+        one.run()
+    assert sorted(one.printed().splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
+    assert one.context("finish") == {"status": 2 << 8}
+    assert one.names() == WHOLE_LIFE
+
+
+def test_output_goes_to_the_files_of_the_document(tmp_path: Path) -> None:
+    with bench(
+        tmp_path,
+        command=shell("echo out; echo err >&2"),
+        output="{{name}}-{{id}}.txt",
+        error="{{jobid}}-{{nnodes}}-{{other}}.err",
+    ) as one:
+        one.submit(1)
+        one.run()
+    assert (tmp_path / "j-1.txt").read_text() == "out\n"
+    assert (tmp_path / "1-1-{{other}}.err").read_text() == "err\n"
+    assert list(one.output.iterdir()) == []
+
+
+def test_errors_go_where_the_output_goes(tmp_path: Path) -> None:
+    with bench(tmp_path, command=shell("echo out; echo err >&2"), output="a.txt") as one:
+        one.submit()
+        one.run()
+    assert (tmp_path / "a.txt").read_text() == "out\nerr\n"
+
+
+def test_without_a_file_the_output_is_kept_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    with bench(tmp_path, command=shell("{do}"), params={"do": ["echo hello", "true"]}) as one:
+        one.submit(2)
+        one.run()
+    assert [path.name for path in one.output.iterdir()] == ["1.out"]
+    assert one.printed() == "hello\n"
+
+
+def test_an_output_file_that_cannot_be_opened_is_an_exception(tmp_path: Path) -> None:
+    with bench(tmp_path, command="true", output="no/such/file") as one:
+        one.submit()
+        one.run()
+    assert one.context("exception")["note"] == (
+        "cannot open 'no/such/file': No such file or directory"
+    )
+    assert one.context("finish") == {"status": 1 << 8}
+
+
+def test_a_job_reads_nothing_and_has_no_descriptor_of_the_queue(tmp_path: Path) -> None:
+    code = "import os, sys; print(repr(sys.stdin.read()), sorted(os.listdir('/proc/self/fd')))"
+    with bench(tmp_path, command=[sys.executable, "-c", code]) as one:
+        one.submit()
+        one.run()
+    # 3 is what lists them.
+    assert one.printed() == "'' ['0', '1', '2', '3']\n"
+
+
+def test_the_time_limit_ends_a_job_with_a_timeout(tmp_path: Path) -> None:
+    with bench(tmp_path, command="sleep 1000", duration=0.05) as one:
+        one.submit()
+        one.run()
+    assert one.context("exception")["type"] == "timeout"
+    assert one.context("finish") == {"status": (128 + signal.SIGTERM) << 8}
+
+
+def test_a_job_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.05)
+    ready = tmp_path / "ready"
+    script = "trap '' TERM; : >ready; while :; do sleep 1000; done"
+    with bench(tmp_path, command=shell(script)) as one:
+        one.submit()
+        one.until(ready.exists)
+        one.cancel(1)
+        one.cancel(1)
+        one.run()
+    assert one.context("exception") == {"type": "cancel", "severity": 0, "note": "enough"}
+    assert one.context("finish") == {"status": (128 + signal.SIGKILL) << 8}
+
+
+def test_a_new_time_limit_counts_from_the_start_of_the_job(tmp_path: Path) -> None:
+    with bench(tmp_path, command="sleep 1000") as one:
+        one.submit()
+        one.wait("start")
+        one.update(1, duration=0.01)
+        one.run()
+    assert one.context("exception")["type"] == "timeout"
+
+
+def test_a_job_that_waits_is_cancelled_without_a_start(tmp_path: Path) -> None:
+    with bench(tmp_path, Cluster(1, 1), command="sleep 1000", count=2) as one:
+        one.submit(2)
+        one.wait("start")
+        one.cancel(2)
+        assert one.names(2) == [*WHOLE_LIFE[:4], "exception", "clean"]
+        one.cancel(1)
+        one.run()
+
+
+def test_urgency_decides_who_starts_next(tmp_path: Path) -> None:
+    with bench(tmp_path, Cluster(1, 1), command="true", count=3) as one:
+        one.submit(3)
+        one.update(2, urgency=0)
+        one.update(3, urgency=31)
+        one.wait("clean", 1)
+        one.update(2, urgency=16)
+        one.run()
+    started = [event.job for event in one.events if event.name == "start"]
+    assert started == [3, 1, 2]
+
+
+def test_a_request_that_the_cluster_cannot_satisfy_ends_as_in_flux(tmp_path: Path) -> None:
+    with bench(tmp_path, Cluster(2, 2), command="true", nodes=3) as one:
+        one.submit()
+        one.run()
+    assert one.names() == [*WHOLE_LIFE[:4], "exception", "clean"]
+    assert one.context("exception")["type"] == "alloc"
+    assert one.context("exception")["note"].startswith("unsatisfiable request: ")
+
+
+def test_no_more_runs_at_once_than_there_are_cores(tmp_path: Path) -> None:
+    with bench(tmp_path, Cluster(2, 2), command="true", count=12) as one:
+        one.submit(12)
+        one.run()
+    running = most = 0
+    for event in one.events:
+        running += {"alloc": 1, "free": -1}.get(event.name, 0)
+        most = max(most, running)
+    assert most == 4
+
+
+def test_no_child_outlives_its_job(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with bench(tmp_path, command=shell("sleep 1000 & echo $! >fifo")) as one:
+        one.submit()
+        one.run()
+        await_end(int(os.read(reader, 100)))
+    os.close(reader)
+
+
+def test_closing_the_queue_kills_daemons_that_left_their_group(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    script = "setsid sh -c 'echo $$ >fifo; : >there; exec sleep 1000' & "
+    script += "while ! test -e there; do sleep 0.01; done"
+    with bench(tmp_path, command=shell(script)) as one:
+        one.submit()
+        one.run()
+        pid = int(os.read(reader, 100))
+        os.kill(pid, 0)
+    await_end(pid)
+    os.close(reader)
+
+
+def test_the_end_of_the_supervisor_is_reported_and_ends_the_jobs(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with bench(tmp_path, command=shell("ps -o ppid= -p $$ >fifo; exec sleep 1000")) as one:
+        one.submit()
+        one.wait("start")
+        os.kill(await_pid(fifo), signal.SIGKILL)
+        one.loop.run(lambda: bool(one.lost))
+    assert one.lost == ["the process that starts the jobs has ended unexpectedly"]
+
+
+def test_a_form_of_resources_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "node", "count": 1}]}
+    task = {"command": ["true"], "slot": "task", "count": {"per_slot": 1}}
+    document = {
+        "version": 1,
+        "resources": [slot],
+        "tasks": [task],
+        "attributes": {"system": {"duration": 0}},
+    }
+    with (
+        pytest.raises(UnsatisfiableError, match="job group 'j': no resources of type 'node'"),
+        bench(tmp_path, jobspec=document),
+    ):
+        pass

@@ -1,0 +1,147 @@
+"""Going on with a local run that was killed: `run --resume`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_queue import Run, await_pid
+
+from flux_ensemble.cli.common import Failure
+from flux_ensemble.cli.local import run_locally
+from flux_ensemble.cli.views import Plain
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.members.cluster import Cluster
+from flux_ensemble.members.recovery import read_events, recover
+from flux_ensemble.members.statelog import States
+from flux_ensemble.spec.loading import load_text
+
+#: A retry, a timer, a custom function, counts and a sweep: what is to be remembered.
+DOCUMENT = json.dumps(
+    {
+        "name": "test",
+        "jobs": [
+            {"name": "a", "command": ["sh", "-c", "echo {x} >>ran"], "params": {"x": [1, 2, 3, 4]}},
+            {"name": "b", "command": "true", "count": 2},
+            {"name": "c", "command": "true"},
+        ],
+        "custom": "def more(**_):\n    return Action({'name': 'submit', 'label': 'c'})\n",
+        "rules": [
+            {"trigger": "start", "action": {"name": "submit", "label": "a"}},
+            {"trigger": "timer", "after": 0.01, "action": {"name": "custom", "label": "more"}},
+            {
+                "trigger": "metric", "name": "count.a.finished", "when": 4,
+                "action": {"name": "submit", "label": "b"},
+            },
+        ],
+    }
+)  # fmt: skip
+
+
+def run(directory: Path, resume: bool | None = None) -> int:
+    """Run the document in this process."""
+    return run_locally(
+        load_text(DOCUMENT),
+        DOCUMENT,
+        Cluster(1, 1),
+        Plain(),
+        events=False,
+        timeout=30.0,
+        state_dir=directory / "state",
+        record=None,
+        resume=resume,
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def killed_after(directory: Path, lines: list[bytes], torn: bytes = b"") -> None:
+    """Make the files those of a run that was killed after some events."""
+    files = directory / "state" / "test"
+    (files / "events").write_bytes(b"".join(lines) + torn)
+    snapshot = json.loads((files / "status.json").read_text())
+    snapshot["status"]["state"] = "running"
+    (files / "status.json").write_text(json.dumps(snapshot))
+
+
+def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> None:
+    assert run(directory) == 0
+    lines = (directory / "state/test/events").read_bytes().splitlines(keepends=True)
+    for cut in range(0, len(lines), 3):
+        (directory / "ran").write_text("")
+        killed_after(directory, lines[:cut], lines[cut][:-9])
+        assert run(directory, resume=True) == 0
+        # What the run that was killed had started is not started again.
+        placed = {
+            event["job"]
+            for event in map(json.loads, lines[:cut])
+            if event["type"] == "JobEvent" and event["name"] == "alloc"
+        }
+        ran = (directory / "ran").read_text().split()
+        assert len(ran) == len(set(ran))
+        assert len(ran) == 4 - len([job for job in jobs_of("a", lines[:cut]) if job in placed])
+        states = States(directory / "state")
+        assert states.status("test")["state"] == "completed"
+        groups = states.status("test")["groups"]
+        assert {name: group["finished"] for name, group in groups.items()} == {
+            "a": 4, "b": 2, "c": 1
+        }  # fmt: skip
+        names = [entry["name"] for entry in states.log("test")]
+        assert (names[0], names[1], names[-1]) == ("load", "start", "finish")
+        # The files of both runs together are those of one.
+        again = Engine(load_text(DOCUMENT))
+        recover(again, read_events(directory / "state/test/events"), lambda _: None)
+        again.check()
+        assert again.state == "completed"
+
+
+def jobs_of(group: str, lines: list[bytes]) -> list[int]:
+    """The jobs of a group in some lines of events."""
+    events: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [one["job"] for one in events if one.get("tag") and one["tag"][0] == group]
+
+
+def test_a_run_that_was_killed_is_not_replaced_without_being_asked(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    document = {
+        "jobs": [{"name": "wait", "command": ["sh", "-c", "echo $$ >fifo; exec sleep 1000"]}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "wait"}}],
+    }
+    first = Run(tmp_path, document)
+    await_pid(tmp_path / "fifo")
+    first.process.send_signal(signal.SIGKILL)
+    first.end()
+    code, _, err = Run(tmp_path, document).end()
+    assert code == 1
+    assert "an earlier run of 'test' was killed before it ended: --resume goes on with it" in err
+    code, out, _ = Run(tmp_path, document, "--resume").end()
+    assert code == 0
+    assert "going on after 1 firings" in out
+    assert States(tmp_path / "state").status("test")["groups"]["wait"]["failed"] == 1
+    code, _, err = Run(tmp_path, document, "--resume").end()
+    assert code == 1
+    assert "there is no run of 'test' that was killed before it ended" in err
+
+
+def test_another_document_cannot_go_on(directory: Path) -> None:
+    assert run(directory) == 0
+    killed_after(directory, [])
+    (directory / "state/test/document").write_text("jobs: []")
+    with pytest.raises(Failure, match="the document is not that of the run of 'test'"):
+        run(directory, resume=True)
+
+
+def test_events_that_are_damaged_are_named(directory: Path) -> None:
+    file = directory / "events"
+    file.write_text('{"type": "Started", "t": 1.0}\n{"type": "Starte\n{"type": "Started"')
+    with pytest.raises(ValueError, match=r"events:2: not an event"):
+        list(read_events(file))

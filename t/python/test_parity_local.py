@@ -1,0 +1,51 @@
+"""The examples give the same counts on the local queue as on Flux (t/t2000-examples.t)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from local_queue import command
+
+from flux_ensemble.members.statelog import States
+
+ROOT = Path(__file__).parents[2]
+
+#: What is expected on Flux: the name of an example, and GROUP=success/failed/canceled/timeout.
+EXPECTED = dict(
+    re.findall(
+        r"^\s+run_example ([\w-]+)((?: [\w-]+=[\d/]+)+)$",
+        (ROOT / "t" / "t2000-examples.t").read_text(),
+        re.MULTILINE,
+    )
+)
+
+#: Examples whose commands are Flux's own.
+NEED_FLUX = frozenset({"job-memo"})
+
+#: This one waits for a job from outside, which a local queue does not have.
+ENDLESS = frozenset({"queue-scope"})
+
+
+def test_every_example_is_compared() -> None:
+    names = {path.stem for path in (ROOT / "examples").glob("*.yaml")}
+    assert names == EXPECTED.keys() | ENDLESS
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED.keys() - NEED_FLUX))
+def test_an_example_gives_the_same_counts_as_on_flux(name: str, tmp_path: Path) -> None:
+    words = command(
+        "run", "--member", "local", "--state-dir", tmp_path, "--timeout", "60",
+        "--nodes", "4", "--cores", "2", ROOT / "examples" / f"{name}.yaml",
+    )  # fmt: skip
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    groups = States(tmp_path).status(name)["groups"]
+    outcomes = ("success", "failed", "canceled", "timeout")
+    found = {
+        f"{group}={'/'.join(str(counts[one]) for one in outcomes)}"
+        for group, counts in groups.items()
+    }
+    assert found == set(EXPECTED[name].split())
