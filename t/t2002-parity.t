@@ -1,0 +1,70 @@
+#!/bin/sh
+test_description='An ensemble does the same on Flux, on the local queue and in the simulator'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 4
+
+# The closing table of a run without what was measured: group, submitted, and outcomes.
+counts_in() {
+	awk "/^GROUP /,/^$/" "$1" | awk "NF > 5 {print \$1, \$2, \$3, \$4, \$5, \$6}"
+}
+
+# $1 - The example's name.
+parity() {
+	flux ensemble run --record flux.jsonl "$PROJECT/examples/$1.yaml" >flux.out &&
+	flux ensemble run --member local --state-dir state --record local.jsonl \
+		"$PROJECT/examples/$1.yaml" >local.out &&
+	flux ensemble simulate --nodes 4 --cores 2 --record simulated.jsonl \
+		"$PROJECT/examples/$1.yaml" >simulated.out &&
+	for member in flux local simulated; do
+		"$SHARNESS_BUILD_DIRECTORY/python" "$PROJECT/t/lib/firings.py" $member.jsonl \
+			>$member.firings &&
+		test -s $member.firings &&
+		counts_in $member.out >$member.counts &&
+		test -s $member.counts &&
+		flux ensemble replay $member.jsonl || return 1
+	done &&
+	test_cmp flux.firings local.firings &&
+	test_cmp flux.firings simulated.firings &&
+	test_cmp flux.counts local.counts &&
+	test_cmp flux.counts simulated.counts
+}
+
+for example in hello-world repetitions-and-backoff terminate heartbeat parameter-sweep \
+	cancel-on-condition; do
+	test_expect_success "$example: the same firings and counts" "parity $example"
+done
+
+# The local queue has flux-ensemble memo in place of flux job memo.
+test_expect_success 'job-memo: the same firings and counts' '
+	mkdir -p bin &&
+	cat >bin/flux <<-EOD &&
+	#!/bin/sh
+	shift 3
+	exec "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" memo "\$@"
+	EOD
+	chmod +x bin/flux &&
+	example=$PROJECT/examples/job-memo.yaml &&
+	flux ensemble run --record flux.jsonl "$example" &&
+	PATH=$PWD/bin:$PATH "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" run --member local \
+		--state-dir state --record local.jsonl "$example" &&
+	flux ensemble simulate --nodes 4 --cores 2 --record simulated.jsonl "$example" &&
+	for member in flux local simulated; do
+		"$SHARNESS_BUILD_DIRECTORY/python" "$PROJECT/t/lib/firings.py" $member.jsonl \
+			>$member.firings || return 1
+	done &&
+	test_cmp flux.firings local.firings &&
+	test_cmp flux.firings simulated.firings
+'
+
+test_expect_success 'custom-action: the same firings on Flux and on the local queue' '
+	example=$PROJECT/examples/custom-action.yaml &&
+	flux ensemble run --record flux.jsonl "$example" &&
+	flux ensemble run --member local --state-dir state --record local.jsonl "$example" &&
+	for member in flux local; do
+		"$SHARNESS_BUILD_DIRECTORY/python" "$PROJECT/t/lib/firings.py" $member.jsonl \
+			>$member.firings || return 1
+	done &&
+	test_cmp flux.firings local.firings
+'
+
+test_done
