@@ -4,9 +4,9 @@ Three forms: a number (equality), a comparison with a number ("> 5.5"), and an
 expression over metrics ("count.a.success >= 3 and mean['a-duration'] < 60").
 
 An expression is checked against a short list of allowed syntax, each metric in it is
-replaced by a plain name, and simpleeval (https://pypi.org/project/simpleeval/) evaluates
-it, so that the sandbox only ever sees numbers, names and operators. A metric that is
-empty (None), a division by zero and operands of unlike types make a comparison false.
+replaced by a plain name, and simpleeval evaluates it, so that the sandbox only ever sees
+numbers, names and operators. A metric that is empty (None), a division by zero and
+operands of unlike types make a comparison false.
 """
 
 from __future__ import annotations
