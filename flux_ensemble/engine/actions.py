@@ -7,14 +7,14 @@ turned into commands. Each command with an id is pending until its outcome comes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.commands import (
     CallCustom,
     CancelJobs,
-    Command,
+    Effect,
     Reply,
     StartTimer,
     StopTimer,
@@ -24,6 +24,7 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.rules import RuleState
 from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action
@@ -39,49 +40,13 @@ RETRIES = 3
 RETRY_DELAY = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The firing that a command belongs to.
-
-    Args:
-        rule: rule id, or one of the reserved ids.
-        number: the firing's number.
-        chain: rules that led here with no job or time between, the rule included.
-        request: the request to answer, or None.
-    """
-
-    rule: str
-    number: int
-    chain: tuple[str, ...] = ()
-    request: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of a custom function; `attempt` counts from 0."""
-
-    action: Action
-    event: Mapping[str, Any]
-    attempt: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A command whose outcome has not come back."""
-
-    origin: Origin
-    command: Command
-    firing: Firing | None = None
-    call: Call | None = None
-
-
 class Actions:
     """Performs actions for one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._pending: dict[int, Pending] = {}
-        self._held: deque[Callable[[], None]] = deque()
+        self._held: deque[Held] = deque()
         self._retries: dict[str, tuple[Origin, Call]] = {}
         self._numbers = dict.fromkeys((REQUEST_RULE, RETRY_RULE), 0)
         self._last_id = 0
@@ -90,6 +55,11 @@ class Actions:
     def busy(self) -> bool:
         """Something is pending, held, or to be tried again."""
         return bool(self._pending or self._held or self._retries)
+
+    @property
+    def pending(self) -> list[Effect]:
+        """The commands whose outcome has not come back, in the order of their ids."""
+        return [pending.command for pending in self._pending.values()]
 
     # -- firing -------------------------------------------------------------------
 
@@ -118,18 +88,27 @@ class Actions:
             group = engine.spec.groups[action.label or ""]
             context["jobs"] = describe(group, action)
         engine.record("fire", **context)
-        if engine.state == "paused":
-            self._held.append(lambda: self._perform(origin, action, event))
-        else:
-            self._perform(origin, action, event)
+        self._perform_or_hold(Held(origin, Call(action, event)))
 
     def resume(self) -> None:
         """Perform what was held while the ensemble was paused."""
         while self._held and self._engine.state == "running":
-            self._held.popleft()()
+            self._perform_held(self._held.popleft())
 
-    def _perform(self, origin: Origin, action: Action, event: Mapping[str, Any]) -> None:
-        engine = self._engine
+    def _perform_or_hold(self, held: Held) -> None:
+        if self._engine.state == "paused":
+            self._held.append(held)
+        else:
+            self._perform_held(held)
+
+    def _perform_held(self, held: Held) -> None:
+        if isinstance(held.what, Call):
+            self._perform(held.origin, held.what)
+        else:
+            self._returned(held.origin, held.what)
+
+    def _perform(self, origin: Origin, call: Call) -> None:
+        engine, action = self._engine, call.action
         groups = list(engine.spec.groups) if action.label is None else [action.label]
         match action.name:
             case "submit":
@@ -140,7 +119,7 @@ class Actions:
             case "update":
                 self._update(groups, action, origin)
             case "custom":
-                self._call(origin, Call(action, event))
+                self._call(origin, call)
             case "terminate":
                 self._outcome(origin)
                 reason = "a terminate action ran"
@@ -330,10 +309,7 @@ class Actions:
         retry = self._retries.pop(key, None)
         if retry is None:
             return False
-        if self._engine.state == "paused":
-            self._held.append(lambda: self._call(*retry))
-        else:
-            self._call(*retry)
+        self._perform_or_hold(Held(*retry))
         return True
 
     # -- outcomes -----------------------------------------------------------------
@@ -353,10 +329,8 @@ class Actions:
         elif pending.call is not None:
             self._outcome(origin)
             returned = list(event.result.get("returned", ()))
-            if self._engine.state == "paused" and returned:
-                self._held.append(lambda: self._returned(origin, returned))
-            else:
-                self._returned(origin, returned)
+            if returned:
+                self._perform_or_hold(Held(origin, returned))
         else:
             self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
 

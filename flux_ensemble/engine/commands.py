@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.engine.quick import quick
 
+
+@quick
 @dataclass(frozen=True, slots=True)
 class SubmitJobs:
     """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
@@ -75,6 +78,7 @@ class StopTimer:
     key: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Record:
     """Append an entry (RFC 18) to the ensemble's eventlog."""
@@ -102,11 +106,11 @@ class Finish:
     reason: str
 
 
+#: The commands that have an outcome.
+Effect = SubmitJobs | CancelJobs | UpdateJobs | CallCustom
+
 Command = (
-    SubmitJobs
-    | CancelJobs
-    | UpdateJobs
-    | CallCustom
+    Effect
     | StartTimer
     | StopTimer
     | Record

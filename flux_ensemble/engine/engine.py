@@ -21,15 +21,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flux_ensemble.engine.actions import Actions
-from flux_ensemble.engine.commands import Command, Finish, Record, StartTimer, StopTimer
+from flux_ensemble.engine.commands import Command, Effect, Finish, Record, StartTimer, StopTimer
 from flux_ensemble.engine.conditions import Lookup
 from flux_ensemble.engine.events import (
     CommandDone,
     CommandFailed,
     Event,
+    Interrupted,
     JobEvent,
     Request,
     Started,
+    Tag,
     TimerFired,
 )
 from flux_ensemble.engine.jobs import Phase
@@ -64,6 +66,8 @@ class Engine:
             the final states "completed", "failed", "canceled".
         reason: why it is in a final state, or will be.
         t: time of the latest event.
+        firings: how often rules have fired.
+        interrupted: how many jobs ended because the instance shut down.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -74,6 +78,7 @@ class Engine:
         self.t_start: float | None = None
         self.t_end: float | None = None
         self.firings = 0
+        self.interrupted = 0
         self.stats = Metrics(spec.groups, spec.statistics)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
@@ -84,6 +89,7 @@ class Engine:
         self._handlers: dict[type, Callable[[Any], None]] = {
             Started: self._on_started,
             JobEvent: self.observer.on_job_event,
+            Interrupted: self.observer.on_interrupted,
             TimerFired: self._on_timer,
             CommandDone: self.actions.on_done,
             CommandFailed: self.actions.on_failed,
@@ -100,7 +106,8 @@ class Engine:
         """
         out: list[Command] = []
         self._out = out
-        self.t = max(self.t, event.t)
+        if event.t > self.t:
+            self.t = event.t
         self._handlers[type(event)](event)
         self._settle()
         return out
@@ -129,6 +136,15 @@ class Engine:
     def acting(self) -> bool:
         """Rules can fire; while paused what they do waits."""
         return self.state in ("running", "paused")
+
+    @property
+    def pending(self) -> list[Effect]:
+        """The commands whose outcome has not come back, in the order of their ids."""
+        return self.actions.pending
+
+    def expects(self, tag: Tag) -> bool:
+        """Whether a job with this tag was sent to the member and has not shown in the queue."""
+        return self.workload.firings.expecting(tag.rule, tag.firing, tag.index) is not None
 
     def metrics(self, t: float) -> dict[str, Any]:
         """All metrics at time `t`, nested as in `Metrics.snapshot`."""
@@ -324,7 +340,7 @@ class Engine:
             self._fire_idle_rules()
         if workload.sendable:
             self.actions.send_jobs()
-        if not self.idle:
+        if workload.busy() or self.actions.busy:
             return
         if self.state == "ending":
             self._finish()

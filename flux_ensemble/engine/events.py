@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from flux_ensemble.engine.quick import quick
+
 
 class Tag(NamedTuple):
     """Which job of which firing this is: `attributes.user.ensemble` in the jobspec."""
@@ -28,6 +30,7 @@ class Started:
     t: float
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class JobEvent:
     """A job posted an event (RFC 21).
@@ -58,6 +61,7 @@ class TimerFired:
     key: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CommandDone:
     """A command succeeded.
@@ -110,4 +114,20 @@ class Request:
     args: Mapping[str, Any] = field(default_factory=dict)
 
 
-Event = Started | JobEvent | TimerFired | CommandDone | CommandFailed | Request
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The instance shut down while jobs were active, and cancelled them.
+
+    Comes before the events by which the jobs ended. A job that then ends as canceled counts
+    so, but its end is nothing that the ensemble or a user wanted: rules on `job-cancel` do
+    not fire, and it is tried again as a failed job would be.
+
+    Args:
+        jobs: ids; those that are not active jobs of the ensemble are ignored.
+    """
+
+    t: float
+    jobs: tuple[int, ...]
+
+
+Event = Started | JobEvent | TimerFired | CommandDone | CommandFailed | Request | Interrupted

@@ -9,7 +9,7 @@ again, at a cost in memory that does not grow with finished jobs.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.engine.intervals import IntervalSet
@@ -85,7 +85,7 @@ class Firing:
     @property
     def over(self) -> bool:
         """Each of its jobs has come and gone."""
-        return not (self.waiting or self.unseen or self.lost or self.live or self.outstanding)
+        return not (self.live or self.outstanding or self.unseen or self.lost or self.waiting)
 
 
 class Firings:
@@ -101,6 +101,25 @@ class Firings:
 
     def __iter__(self) -> Iterator[Firing]:
         return iter(self._open.values())
+
+    @property
+    def closed(self) -> dict[str, list[tuple[int, int]]]:
+        """The numbers of the closed firings of each rule that has some, as intervals."""
+        return {
+            rule: numbers.intervals for rule, numbers in sorted(self._closed.items()) if numbers
+        }
+
+    def restore(
+        self,
+        firings: Iterable[Firing],
+        backlog: Iterable[Firing],
+        closed: Mapping[str, Iterable[tuple[int, int]]],
+    ) -> None:
+        """Take over what a snapshot holds; there is nothing yet."""
+        self._open = {(firing.rule, firing.number): firing for firing in firings}
+        self.backlog = deque(backlog)
+        for rule, intervals in closed.items():
+            self._closed[rule] = IntervalSet(intervals)
 
     def open(self, firing: Firing) -> None:
         """Add a firing whose jobs are all to be sent."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 
 class IntervalSet:
     """A set of integers kept as half-open intervals.
+
+    Args:
+        intervals: what `intervals` of another set gave.
 
     >>> seen = IntervalSet()
     >>> for number in (0, 2, 1):
@@ -17,9 +21,12 @@ class IntervalSet:
 
     __slots__ = ("_starts", "_stops")
 
-    def __init__(self) -> None:
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []
         self._stops: list[int] = []
+        for start, stop in intervals:
+            self._starts.append(start)
+            self._stops.append(stop)
 
     @property
     def intervals(self) -> list[tuple[int, int]]:

@@ -47,6 +47,8 @@ class Job:
         outcome: None until it is known, then one of `spec.model.OUTCOMES`.
         t_submit: time of the submit event.
         t_start: time of the start event, or None.
+        canceling: the ensemble cancels it.
+        interrupted: the instance shut down while it was active; see `events.Interrupted`.
     """
 
     __slots__ = (
@@ -57,6 +59,7 @@ class Job:
         "group",
         "id",
         "index",
+        "interrupted",
         "outcome",
         "phase",
         "t_start",
@@ -75,31 +78,33 @@ class Job:
         self.t_submit = t_submit
         self.t_start: float | None = None
         self.canceling = False
+        self.interrupted = False
         self._exceptions: set[str] | None = None
         self._last: dict[str, float] | None = None
 
     def accept(self, event: JobEvent) -> bool:
         """Take the event into account; False if it is a duplicate, late or out of order."""
-        phases = TRANSITIONS.get(event.name)
+        name = event.name
+        phases = TRANSITIONS.get(name)
         if phases is None:
             if self._last is None:
                 self._last = {}
-            elif event.t <= self._last.get(event.name, -1.0):
+            elif event.t <= self._last.get(name, -1.0):
                 return False
-            self._last[event.name] = event.t
-            if event.name == "exception":
+            self._last[name] = event.t
+            if name == "exception":
                 self._except(event.context)
             return True
-        phase = phases.get(self.phase)
+        before = self.phase
+        phase = phases.get(before)
         if phase is None:
             return False
-        validated = self.phase is not Phase.NEW
         self.phase = phase
-        if phase is Phase.RUNNING:
+        if name == "start":
             self.t_start = event.t
-        elif phase is Phase.FINISHED:
+        elif name == "finish":
             self.outcome = self._judge(event.context.get("status"))
-        elif phase is Phase.GONE and validated and self.outcome is None:
+        elif name == "clean" and before is not Phase.NEW and self.outcome is None:
             self.outcome = self._judge(None)
         return True
 

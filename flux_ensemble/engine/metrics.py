@@ -19,6 +19,9 @@ from river import stats
 from flux_ensemble.engine.paths import COUNT, MetricPath
 from flux_ensemble.spec.model import COUNTERS, GAUGES, STREAMS, Statistic
 
+#: Raw values of streams: [[group, variable, [value, ...]], ...].
+Values = list[list[Any]]
+
 #: Gives the ages in seconds of a group's jobs that are "waiting" or "running".
 Ages = Callable[[str, str], Iterable[float]]
 
@@ -115,6 +118,7 @@ class Metrics:
         self._statistics = tuple(statistics)
         self.counts: dict[str, dict[str, int]] = {}
         self._streams: dict[tuple[str, str], Stream] = {}
+        self._kept: dict[tuple[str, str], list[float]] | None = None
         for group in groups:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
             for variable in STREAMS:
@@ -130,6 +134,30 @@ class Metrics:
         if stream is None:
             stream = self._streams[group, variable] = Stream(self._statistics)
         stream.update(value)
+        if self._kept is not None:
+            self._kept.setdefault((group, variable), []).append(value)
+
+    def keep_values(self) -> None:
+        """Keep the values that streams take in from now on, for `take_values`."""
+        if self._kept is None:
+            self._kept = {}
+
+    def take_values(self) -> Values:
+        """The values that streams took in since the last call, and forget them.
+
+        Fed in this order to a stream that was as this one was then, they make it as it is
+        now; streams do not depend on each other.
+        """
+        kept, self._kept = self._kept or {}, None if self._kept is None else {}
+        return [[group, variable, values] for (group, variable), values in kept.items()]
+
+    def sizes(self) -> list[list[Any]]:
+        """How many values each stream that has some took in: [[group, variable, n], ...]."""
+        return [
+            [group, variable, stream.count]
+            for (group, variable), stream in sorted(self._streams.items())
+            if stream.count
+        ]
 
     def lookup(self, path: MetricPath) -> float | None:
         """The value of a metric; None where it is empty."""

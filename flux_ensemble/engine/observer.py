@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import finite
-from flux_ensemble.engine.paths import COUNT, MetricPath
-from flux_ensemble.engine.rules import RuleState
-from flux_ensemble.spec.model import GAUGES, OUTCOME_TRIGGERS, STREAMS
+from flux_ensemble.engine.paths import COUNT
+from flux_ensemble.engine.rules import TRIGGER_OF, Change, RuleState
+from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS
 
 if TYPE_CHECKING:
     from flux_ensemble.engine.engine import Engine
 
-_TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
+#: What changes when a job is valid, starts, finishes after a start, and has its outcome.
+_VALIDATED: tuple[Change, ...] = ((COUNT, "submitted"),)
+_STARTED: tuple[Change, ...] = (("", "pending"),)
+_FINISHED: tuple[Change, ...] = (("", "duration"),)
+_CONCLUDED: Mapping[str, tuple[Change, ...]] = {
+    outcome: ((COUNT, "finished"), (COUNT, outcome)) for outcome in OUTCOMES
+}
+
+#: Looking up a member of an enumeration takes longer than everything else about it.
+_GONE = Phase.GONE
 
 #: A memo key of such a name would be taken for a variable of ours, and is left out.
 _RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES))
@@ -56,18 +65,11 @@ class Observer:
         """A job posted an event."""
         if event.foreign:
             self._on_foreign(event)
-        else:
-            self._on_own(event)
-
-    def forget_foreign(self) -> None:
-        """No rule is about jobs of others any more."""
-        self._foreign.clear()
-
-    def _on_own(self, event: JobEvent) -> None:
+            return
         engine = self._engine
-        job = engine.workload.jobs.get(event.job)
-        known = None if job is None else job.outcome
+        job, known = engine.workload.jobs.get(event.job), None
         if job is not None:
+            known = job.outcome
             if not job.accept(event):
                 return
         elif event.name == "submit" and event.tag is not None:
@@ -77,15 +79,32 @@ class Observer:
             engine.actions.admitted(job)
         else:
             return
-        triggers = [f"job-{event.name}"]
-        changed = self._observe(job, event)
+        group = job.group or ""
+        changed = self._observe(job, group, event)
+        outcome = None
         if known is None and job.outcome is not None:
-            triggers.append(_TRIGGER_OF[job.outcome])
-            self._conclude(job, job.outcome, changed)
-        if job.phase is Phase.GONE:
+            interrupted = job.interrupted and job.outcome == "canceled"
+            if not interrupted:
+                outcome = job.outcome
+            self._conclude(job, job.outcome, interrupted)
+            changed += _CONCLUDED[job.outcome]
+        if job.phase is _GONE:
             engine.workload.leave(job)
-        if engine.acting and (states := engine.rules.own(triggers, job.group, changed)):
+        states = engine.rules.own(group, event.name, outcome, changed)
+        if states and engine.acting:
             self._trigger(job, event, states)
+
+    def on_interrupted(self, event: Interrupted) -> None:
+        """The instance shut down while jobs of ours were active."""
+        for id in event.jobs:
+            job = self._engine.workload.jobs.get(id)
+            # A job that the ensemble cancels itself ends as it was meant to.
+            if job is not None and not job.canceling:
+                job.interrupted = True
+
+    def forget_foreign(self) -> None:
+        """No rule is about jobs of others any more."""
+        self._foreign.clear()
 
     def _on_foreign(self, event: JobEvent) -> None:
         engine = self._engine
@@ -103,12 +122,12 @@ class Observer:
             return
         triggers = [f"job-{event.name}"]
         if job.outcome is not None and known is None:
-            triggers.append(_TRIGGER_OF[job.outcome])
-        if job.phase is Phase.GONE:
+            triggers.append(TRIGGER_OF[job.outcome])
+        if job.phase is _GONE:
             del self._foreign[event.job]
         self._trigger(job, event, engine.rules.foreign(triggers, job.group))
 
-    def _trigger(self, job: Job, event: JobEvent, states: list[RuleState]) -> None:
+    def _trigger(self, job: Job, event: JobEvent, states: Sequence[RuleState]) -> None:
         if not states:
             return
         seen = {
@@ -123,44 +142,52 @@ class Observer:
         for state in states:
             self._engine.evaluate(state, cause, memo=memo)
 
-    def _observe(self, job: Job, event: JobEvent) -> list[MetricPath]:
+    def _observe(self, job: Job, group: str, event: JobEvent) -> tuple[Change, ...]:
         """Count and measure what happened to a job of ours.
 
         Returns:
-            The metrics that changed.
+            The metrics of the group that changed.
         """
-        group, name = job.group or "", event.name
-        changed: list[MetricPath] = []
+        stats, name = self._engine.stats, event.name
         if name == "validate":
-            self._count(group, "submitted", changed)
-        elif name == "start":
-            self._measure(group, "pending", max(0.0, event.t - job.t_submit), changed)
-        elif name == "finish" and job.t_start is not None:
-            self._measure(group, "duration", max(0.0, event.t - job.t_start), changed)
-        elif name == "memo":
-            for key, value in event.context.items():
-                number = finite(value) if type(value) in (int, float) else None
-                if number is not None and key not in _RESERVED_VARIABLES:
-                    self._measure(group, key, number, changed)
-        return changed
+            stats.increment(group, "submitted")
+            return _VALIDATED
+        if name == "start":
+            stats.observe(group, "pending", max(0.0, event.t - job.t_submit))
+            return _STARTED
+        if name == "finish" and job.t_start is not None:
+            stats.observe(group, "duration", max(0.0, event.t - job.t_start))
+            return _FINISHED
+        if name != "memo":
+            return ()
+        changed: list[Change] = []
+        for key, value in event.context.items():
+            number = finite(value) if type(value) in (int, float) else None
+            if number is not None and key not in _RESERVED_VARIABLES:
+                stats.observe(group, key, number)
+                changed.append(("", key))
+        return tuple(changed)
 
-    def _conclude(self, job: Job, outcome: str, changed: list[MetricPath]) -> None:
+    def _conclude(self, job: Job, outcome: str, interrupted: bool) -> None:
         """Count the outcome of a job of ours, and try it again if it is to be."""
         engine, firing = self._engine, job.firing
         assert firing is not None
-        self._count(firing.group, "finished", changed)
-        self._count(firing.group, outcome, changed)
-        if outcome != "failed" or not engine.acting or firing.cancel_unseen:
+        engine.stats.increment(firing.group, "finished")
+        engine.stats.increment(firing.group, outcome)
+        if interrupted:
+            engine.interrupted += 1
+            engine.record(
+                "interrupted",
+                id=job.id,
+                group=firing.group,
+                rule=firing.rule,
+                firing=firing.number,
+                index=job.index,
+            )
+        again = outcome == "failed" or interrupted
+        if not again or not engine.acting or firing.cancel_unseen:
             return
         group = engine.spec.groups[firing.group]
         one, _ = group.submission(firing.each, firing.params)[job.index]
         if firing.attempt < one.retries:
             engine.actions.retry(firing, job.index)
-
-    def _count(self, group: str, counter: str, changed: list[MetricPath]) -> None:
-        self._engine.stats.increment(group, counter)
-        changed.append(MetricPath(COUNT, group, counter))
-
-    def _measure(self, group: str, variable: str, value: float, changed: list[MetricPath]) -> None:
-        self._engine.stats.observe(group, variable, value)
-        changed.append(MetricPath("", group, variable))

@@ -29,6 +29,7 @@ def report(engine: Engine) -> dict[str, Any]:
             "total": workload.total,
         },
         "firings": engine.firings,
+        "interrupted": engine.interrupted,
     }
 
 

@@ -7,11 +7,11 @@ repetitions left leaves the index.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from flux_ensemble.engine.conditions import SUBJECTS, Condition, compile_condition
 from flux_ensemble.engine.paths import COUNT, MetricPath, parse_path
-from flux_ensemble.spec.model import JOB_EVENTS, Rule, Spec
+from flux_ensemble.spec.model import JOB_EVENTS, OUTCOME_TRIGGERS, Rule, Spec
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -20,6 +20,12 @@ BASE_EVENTS = frozenset(
 
 #: trigger -> the event that it needs. Triggers that name an outcome need no more.
 _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
+
+#: outcome -> the trigger that names it.
+TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
+
+#: What changes of a group: a counter ("count", counter), or a stream ("", variable).
+Change = tuple[str, str]
 
 
 class RuleState:
@@ -120,6 +126,8 @@ class RuleIndex:
         #: the same for jobs of others; a rule with scope queue is in both.
         self._foreign: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         self._metric: defaultdict[MetricPath, dict[int, RuleState]] = defaultdict(dict)
+        #: What `own` was asked for -> the tables that hold the answer, where it is in any.
+        self._tables_of: dict[Hashable, tuple[dict[int, RuleState], ...]] = {}
         #: trigger -> rules, for the triggers that are not about jobs.
         self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
         for rule in spec.rules:
@@ -143,6 +151,7 @@ class RuleIndex:
         self.states[rule.id] = state
         for table in self._tables(state):
             table[state.position] = state
+        self._tables_of.clear()
         if (needed := _NEEDED.get(rule.trigger)) is not None:
             self.wants_events |= {needed}
         return state
@@ -170,18 +179,47 @@ class RuleIndex:
                     yield self._metric[metric_key(path)]
 
     def own(
-        self, triggers: Iterable[str], group: str | None, changed: Iterable[MetricPath] = ()
-    ) -> list[RuleState]:
-        """Rules for triggers of a job of `group`, and for metrics that changed, in order."""
-        found: dict[int, RuleState] = {}
-        for trigger in triggers:
-            for key in ((trigger, group), (trigger, None)):
-                if key in self._own:
-                    found.update(self._own[key])
-        for path in changed:
-            if path in self._metric:
-                found.update(self._metric[path])
-        return [found[position] for position in sorted(found)] if found else []
+        self, group: str, event: str, outcome: str | None, changed: tuple[Change, ...]
+    ) -> Sequence[RuleState]:
+        """Rules that an event of a job of ours triggers, in order.
+
+        Args:
+            group: the job's group.
+            event: the event's name.
+            outcome: the outcome that the job has by this event, if rules are to see it.
+            changed: the metrics of the group that changed.
+        """
+        key = (group, event, outcome, changed)
+        tables = self._tables_of.get(key)
+        if tables is None:
+            tables = self._own_tables(*key)
+            # Memos bring about ever new changes, the other events the same ones again.
+            if event != "memo":
+                self._tables_of[key] = tables
+        if not tables:
+            return ()
+        found: Mapping[int, RuleState] = {}
+        for table in tables:
+            found = {**found, **table} if found else table
+        return [found[position] for position in sorted(found)]
+
+    def _own_tables(
+        self, group: str, event: str, outcome: str | None, changed: Iterable[Change]
+    ) -> tuple[dict[int, RuleState], ...]:
+        """The tables for `own` that have a rule in them."""
+        triggers = [f"job-{event}"]
+        if outcome is not None:
+            triggers.append(TRIGGER_OF[outcome])
+        tables = [
+            self._own.get(key)
+            for trigger in triggers
+            for key in ((trigger, group), (trigger, None))
+        ]
+        tables += [
+            self._metric.get(MetricPath(statistic, group, variable))
+            for statistic, variable in changed
+        ]
+        return tuple(table for table in tables if table)
 
     def idle(self, group: str | None) -> list[RuleState]:
         """Rules for a group that has no active job left, or for the ensemble (None)."""

@@ -63,7 +63,7 @@ class Workload:
     @property
     def sendable(self) -> bool:
         """There are jobs to send, and the limit allows some."""
-        return bool(self.firings.backlog) and self._queued < self._limit
+        return self._queued < self._limit and bool(self.firings.backlog)
 
     def next_batch(self) -> tuple[Firing, range] | None:
         """The next jobs to send, as many as the limit allows; None if there are none."""
@@ -175,6 +175,23 @@ class Workload:
                     yield max(0.0, t - job.t_start)
             elif job.phase < Phase.RUNNING:
                 yield max(0.0, t - job.t_submit)
+
+    def restore(self, jobs: Iterable[Job], total: int, drained: Iterable[str | None]) -> None:
+        """Take over what a snapshot holds but for the firings, which are restored already.
+
+        The counts follow from the firings and the jobs.
+        """
+        self.total = total
+        self.drained.update(drained)
+        for job in jobs:
+            assert job.firing is not None
+            job.firing.live += 1
+            self.jobs[job.id] = self._active[job.firing.group][job.id] = job
+        for firing in self.firings:
+            self._waiting[firing.group] += firing.waiting
+            self._in_flight[firing.group] += firing.unseen
+        self._queued = sum(self._in_flight.values()) + len(self.jobs)
+        self._busy = sum(self._waiting.values()) + self._queued
 
     def check(self) -> None:
         """The counts agree with each other.

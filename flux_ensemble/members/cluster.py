@@ -8,7 +8,7 @@ not the nodes that there are.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -29,6 +29,15 @@ class Shape:
     gpus: int = 0
     distinct: bool = True
     exclusive: bool = False
+    #: Every job is looked up by its shape some times.
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = self.chunks, self.cores, self.gpus, self.distinct, self.exclusive
+        object.__setattr__(self, "_hash", hash(values))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class UnsatisfiableError(ValueError):
@@ -129,18 +138,17 @@ class Cluster:
             if node in without:
                 continue
             pieces = self._pieces(shape, self.free_cores[node], self.free_gpus[node])
-            found += [node] * pieces
-            if len(found) >= shape.chunks:
-                placed = found[: shape.chunks]
-                self._take(shape, placed)
-                return placed
+            found += [node] * min(pieces, shape.chunks - len(found))
+            if len(found) == shape.chunks:
+                for used, cores, gpus in self.use(shape, found):
+                    self._move(used, -cores, -gpus)
+                return found
         return None
 
     def release(self, shape: Shape, placed: Sequence[int]) -> None:
         """Give back what `place` took."""
         for node, cores, gpus in self.use(shape, placed):
-            self._move(node, cores)
-            self.free_gpus[node] += gpus
+            self._move(node, cores, gpus)
 
     @property
     def busy_nodes(self) -> int:
@@ -155,36 +163,33 @@ class Cluster:
     def _candidates(self, shape: Shape) -> Iterator[int]:
         """Nodes with room for a piece, the fullest first."""
         least = self.cores if shape.exclusive else shape.cores
+        gpus = self.gpus if shape.exclusive else shape.gpus
         mask = self._mask >> least << least
         while mask:
             free = (mask & -mask).bit_length() - 1
             mask &= mask - 1
             for node in self._buckets[free]:
-                if self.free_gpus[node] >= (self.gpus if shape.exclusive else shape.gpus):
+                if self.free_gpus[node] >= gpus:
                     yield node
 
     @staticmethod
     def _pieces(shape: Shape, cores: int, gpus: int) -> int:
         if shape.distinct:
             return 1
-        room = [cores // shape.cores] if shape.cores else []
-        room += [gpus // shape.gpus] if shape.gpus else []
-        return min(room, default=shape.chunks)
+        if not shape.gpus:
+            return cores // shape.cores if shape.cores else shape.chunks
+        pieces = gpus // shape.gpus
+        return min(pieces, cores // shape.cores) if shape.cores else pieces
 
-    def _take(self, shape: Shape, placed: Sequence[int]) -> None:
-        for node, cores, gpus in self.use(shape, placed):
-            self._move(node, -cores)
-            self.free_gpus[node] -= gpus
-
-    def use(self, shape: Shape, placed: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    def use(self, shape: Shape, placed: Sequence[int]) -> list[tuple[int, int, int]]:
         """What a placed job uses: (node, cores, gpus), a node perhaps several times."""
         if shape.exclusive:
-            yield from ((node, self.cores, self.gpus) for node in dict.fromkeys(placed))
-        else:
-            yield from ((node, shape.cores, shape.gpus) for node in placed)
+            return [(node, self.cores, self.gpus) for node in dict.fromkeys(placed)]
+        return [(node, shape.cores, shape.gpus) for node in placed]
 
-    def _move(self, node: int, cores: int) -> None:
-        """Change a node's free cores by `cores`."""
+    def _move(self, node: int, cores: int, gpus: int) -> None:
+        """Change a node's free cores and gpus by so many."""
+        self.free_gpus[node] += gpus
         if not cores:
             return
         before = self.free_cores[node]

@@ -46,34 +46,23 @@ class Claim:
     placed: list[int] | None = None
 
 
+#: What the claims of a line have in common: urgency, shape, limit.
+Key = tuple[int, Shape, float]
+
+
 class _Line:
-    """Waiting claims of one shape and urgency, in order; some may be gone."""
+    """Waiting claims of one urgency, shape and limit: a heap of (order, claim)."""
 
-    __slots__ = ("_claims",)
+    __slots__ = ("claims", "key", "limit", "shape", "urgency")
 
-    def __init__(self) -> None:
-        self._claims: list[tuple[int, Claim]] = []
-
-    def push(self, claim: Claim) -> None:
-        heappush(self._claims, (claim.order, claim))
-
-    def pop(self) -> Claim:
-        return heappop(self._claims)[1]
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.urgency, self.shape, self.limit = key
+        self.claims: list[tuple[int, Claim]] = []
 
     def remove(self, claim: Claim) -> None:
-        self._claims.remove((claim.order, claim))
-        heapify(self._claims)
-
-    @property
-    def first(self) -> int:
-        return self._claims[0][0]
-
-    @property
-    def claim(self) -> Claim:
-        return self._claims[0][1]
-
-    def __bool__(self) -> bool:
-        return bool(self._claims)
+        self.claims.remove((claim.order, claim))
+        heapify(self.claims)
 
 
 class Scheduler:
@@ -81,7 +70,10 @@ class Scheduler:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._lines: dict[tuple[int, Shape, float], _Line] = {}
+        #: An empty line stays until the next pass: often the next job is like the last one.
+        self._lines: dict[Key, _Line] = {}
+        #: Shapes that the cluster has been found to have room for when it is empty.
+        self._possible: set[Shape] = set()
         #: When the jobs of each node have all reached their limits; may be too late.
         self._ends = [0.0] * cluster.nodes
         self._head: Claim | None = None
@@ -96,7 +88,9 @@ class Scheduler:
         Raises:
             UnsatisfiableError: it asks for what there is not.
         """
-        self.cluster.check(claim.shape)
+        if claim.shape not in self._possible:
+            self.cluster.check(claim.shape)
+            self._possible.add(claim.shape)
         self._orders += 1
         claim.order = self._orders
         self._push(claim)
@@ -105,18 +99,15 @@ class Scheduler:
         key = (claim.urgency, claim.shape, claim.limit)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line()
-        line.push(claim)
+            line = self._lines[key] = _Line(key)
+        heappush(line.claims, (claim.order, claim))
         self.waiting += 1
 
     def remove(self, claim: Claim) -> None:
         """A job waits no more."""
         key = (claim.urgency, claim.shape, claim.limit)
-        line = self._lines[key]
-        line.remove(claim)
+        self._lines[key].remove(claim)
         self.waiting -= 1
-        if not line:
-            del self._lines[key]
 
     def change(self, claim: Claim, urgency: int | None, limit: float | None, now: float) -> None:
         """Change urgency or time limit of a job that waits, or the limit of one that runs."""
@@ -135,50 +126,55 @@ class Scheduler:
     def release(self, claim: Claim) -> None:
         """A job that ran gives back its nodes."""
         assert claim.placed is not None
-        self.cluster.release(claim.shape, claim.placed)
+        cluster = self.cluster
+        cluster.release(claim.shape, claim.placed)
         for node in claim.placed:
-            if self.cluster.free_cores[node] == self.cluster.cores:
+            if cluster.free_cores[node] == cluster.cores:
                 self._ends[node] = 0.0
         claim.placed = None
 
     def start(self, now: float) -> list[Claim]:
         """Start what can start now; each claim comes with its `placed` nodes."""
-        cluster, started = self.cluster, list[Claim]()
-        if not self.waiting:
-            return started
-        lines = [(-key[0], line.first, key) for key, line in self._lines.items() if key[0] > HELD]
+        cluster = self.cluster
+        started: list[Claim] = []
+        lines: list[tuple[int, int, _Line]] = []
+        unused: list[Key] = []
+        for line in self._lines.values():
+            if not line.claims:
+                unused.append(line.key)
+            elif line.urgency > HELD:
+                lines.append((-line.urgency, line.claims[0][0], line))
+        for key in unused:
+            del self._lines[key]
         if len(lines) > 1:
-            if not any(cluster.fits(key[1]) for _, _, key in lines):
+            if not any(cluster.fits(line.shape) for _, _, line in lines):
                 return started
             heapify(lines)
         head: Claim | None = None
         blocked: set[Shape] = set()
         while lines:
-            minus_urgency, _, key = heappop(lines)
-            _, shape, limit = key
-            if shape in blocked:
+            line = heappop(lines)[2]
+            shape, limit = line.shape, line.limit
+            if blocked and shape in blocked:
                 continue
-            line = self._lines[key]
             free = head is None or (limit and now + limit <= self._turn)
             placed = cluster.place(shape, () if free else self._reserved)
             if placed is None:
                 if free:
                     blocked.add(shape)
                 if head is None:
-                    head = line.claim
+                    head = line.claims[0][1]
                     self._reserve(head)
-                if not any(cluster.fits(other[2][1]) for other in lines):
+                if not any(cluster.fits(other.shape) for _, _, other in lines):
                     break
                 continue
-            claim = line.pop()
+            claim = heappop(line.claims)[1]
             self.waiting -= 1
             claim.placed = placed
             self._set_end(claim, now)
             started.append(claim)
-            if line:
-                heappush(lines, (minus_urgency, line.first, key))
-            else:
-                del self._lines[key]
+            if line.claims:
+                heappush(lines, (-line.urgency, line.claims[0][0], line))
         return started
 
     def _set_end(self, claim: Claim, now: float) -> None:

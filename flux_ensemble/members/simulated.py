@@ -173,7 +173,7 @@ class SimulatedRunner:
         if behaviour is not UNKNOWN:
             self._random.seed(self._stream(job))
         duration = self._draw(job, behaviour.duration, DEFAULT_DURATION)
-        startup = self._draw(job, behaviour.startup, 0.0)
+        startup = self._draw(job, behaviour.startup, 0.0) if behaviour.startup else 0.0
         fails = behaviour.failure_rate and self._random.random() < behaviour.failure_rate
         memo: dict[str, float] = {}
         for key, given in behaviour.memo.items():
@@ -197,18 +197,16 @@ class SimulatedRunner:
         if run.started is not None:
             assert run.next is not None
             run.next.cancel()
-            self._plan(run)
+            self._plan(run, self._loop.now() - run.started)
 
     def _begin(self, run: _Run) -> None:
         run.started = self._loop.now()
         self.queue.started(run.job)
-        self._plan(run)
+        self._plan(run, 0.0)
 
-    def _plan(self, run: _Run) -> None:
-        """Have the run end when its time is over, or its limit."""
+    def _plan(self, run: _Run, gone: float) -> None:
+        """Have the run, which `gone` seconds of are over, end with its time, or its limit."""
         limit = run.job.claim.limit
-        assert run.started is not None
-        gone = self._loop.now() - run.started
         if limit and limit < run.duration:
             after, end = limit - gone, partial(self.queue.expire, run.job)
         else:

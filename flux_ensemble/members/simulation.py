@@ -134,13 +134,14 @@ class Simulation:
         self._spec = spec
         self._behaviour = behaviour
         self._usage = Usage(cluster)
+        self._events: list[JobEvent] = []
         self._loop = VirtualLoop(self._usage.advance, self._deliver)
         runner = SimulatedRunner(self._loop, behaviour, seed)
         self._engine = Engine(spec)
         self._queue = runner.queue = VirtualQueue(
             Scheduler(cluster),
             now=self._loop.now,
-            post=self._take,
+            post=self._events.append,
             runner=runner,
             wake=self._wake,
             # No rule joins later: that takes a custom function.
@@ -157,16 +158,13 @@ class Simulation:
         self._driver = Driver(
             self._engine, member, self._loop, lambda: _Caller(self._calls), self, tap
         )
-        self._events: list[JobEvent] = []
         self._waking = False
         self._ended = False
         self._error: Exception | None = None
         self._capped = False
-        self._refused: dict[str, str] = {}
         self._first: list[dict[str, Any]] = []
         self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._entries = 0
-        self._makespan = 0.0
 
     def run(self, until: float = math.inf) -> Prediction:
         """Run the ensemble to its end, or to the time `until` in seconds.
@@ -194,19 +192,12 @@ class Simulation:
         self._waking = False
         self._queue.schedule()
 
-    def _take(self, event: JobEvent) -> None:
-        self._events.append(event)
-        if event.name == "clean":
-            self._makespan = event.t
-        elif event.name == "exception" and event.context["type"] == "alloc":
-            group = self._queue.jobs[event.job].tag.group
-            self._refused.setdefault(group, event.context["note"])
-
     def _deliver(self) -> None:
         """Post what the queue said. Not while it says it: what the engine wants done
         about it finds the queue between two changes."""
         while self._events:
-            events, self._events = self._events, []
+            events = tuple(self._events)
+            self._events.clear()
             self._driver.post(*events)
         if self._ended and not self._queue.jobs:
             self._loop.stop()
@@ -242,7 +233,7 @@ class Simulation:
     def _predict(self, *, timed_out: bool, until: float) -> Prediction:
         engine = self._engine
         status = engine.status()
-        end = until if timed_out else max(self._makespan, engine.t_end or 0.0)
+        end = until if timed_out else max(self._queue.t_gone, engine.t_end or 0.0)
         nodes, cores = self._usage.averages(end)
         return Prediction(
             status=status,
@@ -277,7 +268,7 @@ class Simulation:
                 f"custom function {function!r} was due {times}; a simulation calls none, "
                 f"as if it returned nothing"
             )
-        for group, note in self._refused.items():
+        for group, note in self._queue.refused.items():
             yield f"jobs of group {group!r} never run: {note}"
         never = [rule["id"] for rule in rules if not rule["fired"]]
         if never:

@@ -29,20 +29,22 @@ class Usage:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.length = FIRST_LENGTH
+        self._covered = 2 * POINTS * self.length
         self.cores: list[float] = []
         self.node_seconds = 0.0
         self.core_seconds = 0.0
 
     def advance(self, before: float, after: float) -> None:
         """What is in use now was so from `before` to `after`, in seconds from 0."""
-        nodes, cores = self._cluster.busy_nodes, self._cluster.busy_cores
-        self.node_seconds += nodes * (after - before)
-        self.core_seconds += cores * (after - before)
-        while after > 2 * POINTS * self.length:
+        cores = self._cluster.busy_cores
+        seconds = after - before
+        self.node_seconds += self._cluster.busy_nodes * seconds
+        self.core_seconds += cores * seconds
+        while after > self._covered:
             self._coarsen()
         point = int(before / self.length)
         if point < len(self.cores) and after <= (point + 1) * self.length:
-            self.cores[point] += cores * (after - before)
+            self.cores[point] += cores * seconds
             return
         while before < after:
             end = min(after, (point + 1) * self.length)
@@ -78,3 +80,4 @@ class Usage:
         pairs = self.cores + [0.0] * (len(self.cores) % 2)
         self.cores = [a + b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
         self.length *= 2
+        self._covered *= 2

@@ -74,6 +74,8 @@ class VirtualQueue:
 
     Attributes:
         last_id: the last job id that was used.
+        t_gone: when a job left last.
+        refused: why jobs of a group cannot run, by the name of each such group.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class VirtualQueue:
         self._wants = wants
         self.jobs: dict[int, VirtualJob] = {}
         self.last_id = 0
+        self.t_gone = 0.0
+        self.refused: dict[str, str] = {}
 
     def submit(self, tag: Tag, one: JobSet, params: Mapping[str, Any], shape: Shape) -> int:
         """Take in a job.
@@ -123,9 +127,11 @@ class VirtualQueue:
 
     def schedule(self) -> None:
         """Start the jobs that can start now."""
-        jobs = [self.jobs[claim.job] for claim in self.scheduler.start(self._now())]
-        for job in jobs:
+        jobs: list[VirtualJob] = []
+        for claim in self.scheduler.start(self._now()):
+            job = self.jobs[claim.job]
             job.state = "placed"
+            jobs.append(job)
         # An event can bring about that this job or a later one is cancelled.
         for job in jobs:
             if job.state == "placed":
@@ -197,16 +203,16 @@ class VirtualQueue:
         self._wake()
 
     def _event(self, job: VirtualJob, name: str, context: Mapping[str, Any] | None = None) -> None:
-        if self._wants is not None and name not in self._wants:
-            return
-        tag = job.tag if name == "submit" else None
-        self._post(JobEvent(self._now(), job.id, name, context or {}, tag))
+        if self._wants is None or name in self._wants:
+            tag = job.tag if name == "submit" else None
+            self._post(JobEvent(self._now(), job.id, name, context or {}, tag))
 
     def _enqueue(self, job: VirtualJob) -> None:
         try:
             self.scheduler.add(job.claim)
         except UnsatisfiableError as error:
             note = f"unsatisfiable request: {error}"
+            self.refused.setdefault(job.tag.group, note)
             self._event(job, "exception", {"type": "alloc", "severity": 0, "note": note})
             self._remove(job)
         else:
@@ -214,6 +220,7 @@ class VirtualQueue:
 
     def _remove(self, job: VirtualJob) -> None:
         job.state = "ended"
+        self.t_gone = self._now()
         del self.jobs[job.id]
         self._event(job, "clean")
 
@@ -242,6 +249,7 @@ class VirtualMember:
         self._queue = queue
         self._shape = shape
         self._now = now
+        self.known: dict[Tag, int] = {}
         self._latest: tuple[tuple[str, int], Submission] | None = None
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
@@ -249,8 +257,11 @@ class VirtualMember:
         submission = self._submission(command)
         ids = []
         for index in range(command.first, command.first + command.count):
-            one, params = submission[index]
             tag = Tag(command.group, command.rule, command.firing, index)
+            if tag in self.known:
+                ids.append(self.known.pop(tag))
+                continue
+            one, params = submission[index]
             ids.append(self._queue.submit(tag, one, params, self._shape(one)))
         done(CommandDone(self._now(), command.id, {"ids": ids}))
 
@@ -276,6 +287,9 @@ class VirtualMember:
 
     def seen(self, tag: Tag, job: int) -> None:
         """Every submission gets its response, so there is nothing to learn from this."""
+
+    def refused(self, job: int) -> None:
+        """No job is refused after it was taken in."""
 
     def revoke(self) -> None:
         """Submissions are immediate, so none is under way."""

@@ -92,7 +92,9 @@ class Sweep:
         """The values of combination `index`, by parameter."""
         if not 0 <= index < self._length:
             raise IndexError(f"sweep has no combination {index}")
-        params = self.params or {}
+        params = self.params
+        if not params:
+            return {}
         if self.kind == "zip":
             return {
                 name: values[index if len(values) > 1 else 0] for name, values in params.items()

@@ -33,6 +33,7 @@ from play import (
 
 from flux_ensemble.engine.commands import Finish, Record
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Interrupted
 from flux_ensemble.engine.record import command_from_json, encode, event_from_json, to_json
 from flux_ensemble.spec.loading import load_mapping
 from flux_ensemble.spec.model import OUTCOMES
@@ -66,16 +67,20 @@ TRIGGERS = st.sampled_from(
         {"trigger": "timer", "every": 5},
     ]
 )
+#: Most choices let the ensemble go on, so that histories get somewhere.
 ACTIONS = st.sampled_from(
     [
         submit("a"),
         submit("b", count=3),
-        {"name": "cancel", "label": "a"},
-        {"name": "cancel"},
         {"name": "custom", "label": "f"},
         {"name": "enable", "label": "r0"},
         {"name": "disable", "label": "r0"},
         {"name": "update", "label": "b", "urgency": 20},
+    ]
+    * 3
+    + [
+        {"name": "cancel", "label": "a"},
+        {"name": "cancel"},
         {"name": "terminate"},
         {"name": "terminate", "cancel": True},
     ]
@@ -87,16 +92,21 @@ REQUESTS = st.sampled_from(
         ("submit", {"group": "a", "count": 90}),
         ("pause", {}),
         ("resume", {}),
+        ("rules", {"id": "r0", "enabled": True}),
+        ("rules", {"id": "r0", "enabled": False}),
+        ("action", {"action": {"name": "cancel", "label": "b"}}),
+        ("action", {"action": {"name": "custom", "label": "f"}}),
+        ("action", {"action": submit("a")}),
+    ]
+    * 5
+    + [
         ("cancel", {"group": "a"}),
         ("cancel", {}),
         ("terminate", {}),
         ("terminate", {"cancel": True}),
-        ("rules", {"id": "r0", "enabled": True}),
-        ("rules", {"id": "r0", "enabled": False}),
-        ("action", {"action": {"name": "cancel", "label": "b"}}),
-        ("action", {"action": submit("a")}),
     ]
 )
+GOOD = st.sampled_from([True] * 15 + [False])
 RETURNS = st.lists(
     st.sampled_from(
         [
@@ -133,7 +143,7 @@ def documents(draw):
         "rules": rules,
         "limits": {
             "active-jobs": draw(st.integers(1, 8)),
-            "jobs": draw(st.integers(8, 60)),
+            "jobs": draw(st.sampled_from([8, 30, 500])),
         },
         "finish": draw(st.sampled_from(["idle", "never"])),
     }
@@ -155,6 +165,8 @@ class Histories(RuleBasedStateMachine):
         self.history: list = []
         self.answers: list[list[str]] = []
         self.finishes = 0
+        self.unseen: set[Tag] = set()
+        self.shown: set[Tag] = set()
         self.post(Started(self.t))
 
     def post(self, event):
@@ -166,6 +178,9 @@ class Histories(RuleBasedStateMachine):
         for one in commands:
             if isinstance(one, (SubmitJobs, CancelJobs, UpdateJobs, CallCustom)):
                 self.pending.append(one)
+                if isinstance(one, SubmitJobs):
+                    indices = range(one.first, one.first + one.count)
+                    self.unseen |= {Tag(one.group, one.rule, one.firing, n) for n in indices}
             elif isinstance(one, StartTimer):
                 self.timers.add(one.key)
             elif isinstance(one, StopTimer):
@@ -189,7 +204,7 @@ class Histories(RuleBasedStateMachine):
         if isinstance(command, SubmitJobs):
             ids = list(range(self.next_job, self.next_job + command.count))
             self.next_job += command.count
-        good = data.draw(st.integers(0, 5)) > 0
+        good = data.draw(GOOD)
         if isinstance(command, SubmitJobs):
             taken = ids if good else ids[: data.draw(st.integers(0, len(ids)))]
             for index, job in enumerate(ids):
@@ -222,6 +237,8 @@ class Histories(RuleBasedStateMachine):
         event = JobEvent(self.tick(), job, name, context, tag if name == "submit" else None)
         self.post(event)
         assert self.post(event) == [], "a duplicate emits nothing"
+        self.unseen.discard(tag)
+        self.shown.add(tag)
         if LIFE[name]:
             self.jobs[job] = (tag, name)
         else:
@@ -229,10 +246,29 @@ class Histories(RuleBasedStateMachine):
             late = JobEvent(self.tick(), job, "submit", {}, tag)
             assert self.post(late) == [], "a late event emits nothing"
 
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def a_job_comes_to_its_end(self, data):
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        tag, _ = self.jobs.pop(job)
+        self.unseen.discard(tag)
+        self.shown.add(tag)
+        status = data.draw(st.sampled_from([0, 256, 15]))
+        # What the job has been through already is ignored.
+        for name in ("submit", "validate", "start", "exception", "finish", "clean"):
+            if name == "exception" and status != 15:
+                continue
+            context = {"finish": {"status": status}, "exception": {"type": "cancel"}}.get(name, {})
+            self.post(JobEvent(self.tick(), job, name, context, tag if name == "submit" else None))
+
     @rule(name=st.sampled_from(["submit", "start", "finish", "clean"]), job=st.integers(1, 3))
     def somebody_else_s_job_goes_on(self, name, job):
         context = {"status": 0} if name == "finish" else {}
         self.post(JobEvent(self.tick(), 10**6 + job, name, context, foreign=True, job_name="x"))
+
+    @rule(jobs=st.lists(st.integers(1, 12), max_size=4))
+    def the_instance_was_shut_down(self, jobs):
+        assert self.post(Interrupted(self.tick(), tuple(jobs))) == []
 
     @precondition(lambda self: self.timers)
     @rule(data=st.data())
@@ -253,6 +289,18 @@ class Histories(RuleBasedStateMachine):
             assert group["finished"] == sum(group[outcome] for outcome in OUTCOMES)
         json.dumps(self.engine.metrics(self.t), allow_nan=False)
         json.dumps(self.engine.status(), allow_nan=False)
+
+    @invariant()
+    def it_expects_the_jobs_that_were_sent_and_have_not_shown(self):
+        assert all(self.engine.expects(tag) for tag in self.unseen)
+        assert not any(self.engine.expects(tag) for tag in self.shown)
+
+    @invariant()
+    def commands_without_an_outcome_are_pending(self):
+        # Calls of user code are forgotten when the ensemble ends.
+        kinds = (SubmitJobs, CancelJobs, UpdateJobs, *([CallCustom] if self.engine.acting else []))
+        pending = [one for one in self.pending if isinstance(one, kinds)]
+        assert self.engine.pending == sorted(pending, key=lambda one: one.id)
 
     @invariant()
     def it_ends_once_at_most(self):

@@ -1,0 +1,403 @@
+"""Snapshots: the state of an engine as JSON, and the engine made of one again.
+
+    dump(engine) ──► JSON ──► restore(spec, JSON, values) ──► an engine that goes on as the first
+
+A restored engine cannot be told from the one that was dumped: further events give the same
+commands, byte for byte.
+
+What follows from the document or from the rest of the state is not in a snapshot: compiled
+rules and their index, and the counts of jobs. Nor are the values that streams took in;
+what `Metrics.take_values` gave is fed again, so that statistics are those of a fold from
+scratch and nothing depends on how River keeps them. How many values each stream had is in
+the snapshot, so that none can go missing.
+
+A snapshot is `{"format": 1, "digest": ..., "state": {...}}`. The digest is over the state as
+canonical JSON, so a snapshot that restores is one that was dumped, and its parts need no
+checks of their own. Jobs and firings, of which there may be many, are in columns: one list
+for each attribute, and `more` for the attributes that few have, `[[position, {...}], ...]`.
+Firings are referred to by their position.
+
+This module is the one that reads and sets the private attributes of the engine's parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.intervals import IntervalSet
+from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.metrics import Metrics, Values, finite
+from flux_ensemble.engine.pending import Call, Held, Origin, Pending
+from flux_ensemble.engine.record import command_from_json, to_json
+from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.spec.model import Action, Rule, Spec
+
+#: Version of the form; a change that an older or newer `restore` would get wrong raises it.
+FORMAT = 1
+
+#: Attributes of the engine itself.
+_ENGINE = ("state", "reason", "t", "t_start", "t_end", "firings", "interrupted")
+
+#: Attributes of a rule's state; `left` follows from `fired`.
+_RULE = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
+
+#: Attributes of a firing that have a column, and those that few firings have otherwise.
+_FIRING = ("rule", "number", "group", "first", "next", "stop")
+_FIRING_MORE = {
+    "each": None,
+    "params": None,
+    "attempt": 0,
+    "request": None,
+    "lost": 0,
+    "cancel_unseen": False,
+}
+
+#: The same of a job.
+_JOB = ("id", "phase", "t_submit", "t_start")
+_JOB_MORE = {
+    "outcome": None,
+    "canceling": False,
+    "interrupted": False,
+    "_exceptions": None,
+    "_last": None,
+}
+
+
+def dump(engine: Engine) -> dict[str, Any]:
+    """The state of an engine, between two events.
+
+    Returns:
+        JSON (without NaN and infinity). It shares nothing with the engine that changes.
+    """
+    positions = {firing: position for position, firing in enumerate(engine.workload.firings)}
+    rules, foreign = list(engine.rules.states.values()), list(engine.observer._foreign.values())
+    state = {
+        **{name: getattr(engine, name) for name in _ENGINE},
+        "final": engine._final,
+        "rules": [_dump_rule_state(one) for one in rules],
+        "added": [_dump_rule(one.rule) for one in rules[len(engine.spec.rules) :]],
+        "workload": _dump_workload(engine, positions),
+        "foreign": {**_dump_jobs(foreign), "group": [job.group for job in foreign]},
+        "actions": _dump_actions(engine.actions, positions),
+        "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
+        "streams": engine.stats.sizes(),
+    }
+    return {"format": FORMAT, "digest": _digest(state), "state": state}
+
+
+def restore(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Engine:
+    """The engine that was dumped.
+
+    Args:
+        spec: the document of the engine.
+        snapshot: what `dump` gave, also after a round trip through JSON.
+        values: all that `Metrics.take_values` gave until then, in order.
+
+    Raises:
+        ValueError: the snapshot is of another format, damaged, or of another document; or
+            the values are not those that belong to it.
+    """
+    state = _verified(snapshot)
+    try:
+        engine = _restored(spec, state)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"the snapshot does not fit ensemble {spec.name!r} ({type(error).__name__}: {error}); "
+            f"expected the document that it was made with"
+        ) from error
+    for chunk in values:
+        _feed(engine.stats, chunk)
+    _check_sizes(engine.stats.sizes(), state["streams"])
+    return engine
+
+
+# -- the whole ------------------------------------------------------------------------
+
+
+def _digest(state: Any) -> str:
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _verified(snapshot: Any) -> Any:
+    """The state in a snapshot, which is as it was dumped."""
+    if not isinstance(snapshot, Mapping) or "format" not in snapshot:
+        raise ValueError("expected a snapshot of an engine, a JSON object with a 'format'")
+    if snapshot["format"] != FORMAT:
+        raise ValueError(
+            f"the snapshot is of format {snapshot['format']!r}, and this version reads format "
+            f"{FORMAT}; go on with the version of flux-ensemble that wrote it"
+        )
+    try:
+        whole = _digest(snapshot["state"]) == snapshot["digest"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise ValueError("the snapshot is damaged: its digest is not that of its state")
+    return snapshot["state"]
+
+
+def _restored(spec: Spec, state: Any) -> Engine:
+    engine = Engine(spec)
+    for name in _ENGINE:
+        setattr(engine, name, state[name])
+    engine._final = None if state["final"] is None else (state["final"][0], state["final"][1])
+    _restore_rules(engine, state)
+    if state["counts"].keys() != engine.stats.counts.keys():
+        raise ValueError(f"its groups are {', '.join(state['counts'])}")
+    for group, counts in state["counts"].items():
+        engine.stats.counts[group].update(counts)
+    firings = _restore_workload(engine, state["workload"])
+    foreign = state["foreign"]
+    for job in _restore_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
+        engine.observer._foreign[job.id] = job
+    _restore_actions(engine.actions, state["actions"], firings)
+    return engine
+
+
+# -- statistics -----------------------------------------------------------------------
+
+
+def _feed(stats: Metrics, chunk: Any) -> None:
+    try:
+        for group, variable, values in chunk:
+            if group not in stats.counts or not isinstance(variable, str):
+                raise ValueError(f"no stream {group!r}, {variable!r}")
+            for value in values:
+                if type(value) not in (int, float) or finite(value) is None:
+                    raise ValueError(f"{value!r} is not a finite number")
+                stats.observe(group, variable, value)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise ValueError(f"the values beside the snapshot are damaged: {error}") from error
+
+
+def _check_sizes(given: list[list[Any]], expected: list[list[Any]]) -> None:
+    """Whether the streams took in as many values as they had."""
+    found = {(group, variable): size for group, variable, size in given}
+    wanted = {(group, variable): size for group, variable, size in expected}
+    for group, variable in sorted(found.keys() | wanted.keys()):
+        size, right = found.get((group, variable), 0), wanted.get((group, variable), 0)
+        if size != right:
+            raise ValueError(
+                f"the stream '{group}-{variable}' of the snapshot had {right} values, and the "
+                f"values beside it hold {size}"
+            )
+
+
+# -- rules ----------------------------------------------------------------------------
+
+
+def _dump_rule_state(state: RuleState) -> list[Any]:
+    return [state.rule.id, *(getattr(state, name) for name in _RULE), sorted(state.causes)]
+
+
+def _dump_rule(rule: Rule) -> dict[str, Any]:
+    return {**_given(rule), "action": _given(rule.action)}
+
+
+def _given(item: Action | Rule) -> dict[str, Any]:
+    """The fields of a dataclass that are not as their defaults."""
+    return {
+        field.name: value
+        for field in fields(item)
+        if (value := getattr(item, field.name)) != field.default
+    }
+
+
+def _restore_rules(engine: Engine, state: Any) -> None:
+    for added in state["added"]:
+        engine.rules.add(Rule(**{**added, "action": Action(**added["action"])}))
+    ids = [id for id, *_ in state["rules"]]
+    if ids != list(engine.rules.states):
+        raise ValueError(f"its rules are {', '.join(ids)}")
+    for rule, row in zip(engine.rules.states.values(), state["rules"], strict=True):
+        for name, value in zip(_RULE, row[1:-1], strict=True):
+            setattr(rule, name, value)
+        rule.causes.update(row[-1])
+        if rule.left is not None:
+            rule.left -= rule.fired
+            if rule.left < 0:
+                raise ValueError(f"its rule {rule.rule.id!r} ran {rule.fired} times")
+        if not rule.live:
+            engine.rules.retire(rule)
+
+
+# -- jobs and firings -----------------------------------------------------------------
+
+
+def _dump_workload(engine: Engine, positions: Mapping[Firing, int]) -> dict[str, Any]:
+    workload = engine.workload
+    firings, jobs = list(workload.firings), list(workload.jobs.values())
+    return {
+        "total": workload.total,
+        "drained": sorted(workload.drained, key=lambda group: group or ""),
+        "firings": {
+            **_columns(firings, _FIRING),
+            "seen": [firing.seen.intervals for firing in firings],
+            "more": _more(firings, _FIRING_MORE),
+        },
+        "backlog": [positions[firing] for firing in workload.firings.backlog],
+        "closed": workload.firings.closed,
+        "jobs": {
+            **_dump_jobs(jobs),
+            "firing": [positions[job.firing] for job in jobs if job.firing is not None],
+            "index": [job.index for job in jobs],
+        },
+    }
+
+
+def _restore_workload(engine: Engine, value: Any) -> list[Firing]:
+    """Restore the firings and jobs; the firings, in their order."""
+    firings = list(_restore_firings(value["firings"]))
+    backlog = [firings[position] for position in value["backlog"]]
+    engine.workload.firings.restore(firings, backlog, value["closed"])
+    columns = value["jobs"]
+    owners = [
+        (firings[position].group, firings[position], index)
+        for position, index in zip(columns["firing"], columns["index"], strict=True)
+    ]
+    engine.workload.restore(_restore_jobs(columns, owners), value["total"], value["drained"])
+    return firings
+
+
+def _restore_firings(value: Any) -> Iterator[Firing]:
+    more = dict(value["more"])
+    columns = [value[name] for name in (*_FIRING, "seen")]
+    for position, row in enumerate(zip(*columns, strict=True)):
+        rule, number, group, first, next, stop, seen = row
+        firing = Firing(rule, number, group, range(first, stop), None, None)
+        firing.next = next
+        firing.seen = IntervalSet(seen)
+        for name, given in more.get(position, {}).items():
+            setattr(firing, name, given)
+        firing.unseen = next - first - len(firing.seen) - firing.lost
+        yield firing
+
+
+def _dump_jobs(jobs: list[Job]) -> dict[str, Any]:
+    more = _more(jobs, _JOB_MORE)
+    for _, given in more:
+        if "_exceptions" in given:
+            given["_exceptions"] = sorted(given["_exceptions"])
+        if "_last" in given:
+            given["_last"] = dict(given["_last"])
+    return {**_columns(jobs, _JOB), "more": more}
+
+
+def _restore_jobs(value: Any, owners: Iterable[tuple[str | None, Firing | None, int]]) -> list[Job]:
+    """The jobs of columns; an owner is what each job has besides."""
+    jobs = []
+    columns = [value[name] for name in _JOB]
+    for (group, firing, index), *row in zip(owners, *columns, strict=True):
+        id, phase, t_submit, t_start = row
+        job = Job(id, group, firing, index, t_submit)
+        job.phase = Phase(phase)
+        job.t_start = t_start
+        jobs.append(job)
+    for position, given in value["more"]:
+        for name, attribute in given.items():
+            setattr(jobs[position], name, attribute)
+        if "_exceptions" in given:
+            jobs[position]._exceptions = set(given["_exceptions"])
+        if "_last" in given:
+            jobs[position]._last = dict(given["_last"])
+    return jobs
+
+
+def _columns(items: list[Any], names: Iterable[str]) -> dict[str, list[Any]]:
+    return {name: list(map(attrgetter(name), items)) for name in names}
+
+
+def _more(items: list[Any], usual: Mapping[str, Any]) -> list[Any]:
+    """The attributes that are not as usual, by position, for the items that have such."""
+    get, values = attrgetter(*usual), tuple(usual.values())
+    return [
+        [
+            position,
+            {
+                name: value
+                for name, value, default in zip(usual, given, values, strict=True)
+                if value != default
+            },
+        ]
+        for position, given in enumerate(map(get, items))
+        if given != values
+    ]
+
+
+# -- actions --------------------------------------------------------------------------
+
+
+def _dump_actions(actions: Actions, positions: Mapping[Firing, int]) -> dict[str, Any]:
+    return {
+        "last_id": actions._last_id,
+        "numbers": dict(actions._numbers),
+        "pending": [
+            [
+                _dump_origin(one.origin),
+                to_json(one.command),
+                None if one.firing is None else positions[one.firing],
+                None if one.call is None else _dump_call(one.call),
+            ]
+            for one in actions._pending.values()
+        ],
+        "held": [
+            [
+                _dump_origin(held.origin),
+                _dump_call(held.what) if isinstance(held.what, Call) else held.what,
+            ]
+            for held in actions._held
+        ],
+        "retries": [
+            [key, _dump_origin(origin), _dump_call(call)]
+            for key, (origin, call) in actions._retries.items()
+        ],
+    }
+
+
+def _restore_actions(actions: Actions, value: Any, firings: list[Firing]) -> None:
+    actions._last_id = value["last_id"]
+    actions._numbers = dict(value["numbers"])
+    for origin, command, position, call in value["pending"]:
+        firing = None if position is None else firings[position]
+        if firing is not None:
+            firing.outstanding += 1
+        actions._pending[command["id"]] = Pending(
+            _restore_origin(origin),
+            command_from_json(command),
+            firing,
+            None if call is None else _restore_call(call),
+        )
+    actions._held = deque(
+        # A list is what a custom function returned.
+        Held(_restore_origin(origin), what if isinstance(what, list) else _restore_call(what))
+        for origin, what in value["held"]
+    )
+    for key, origin, call in value["retries"]:
+        actions._retries[key] = _restore_origin(origin), _restore_call(call)
+
+
+def _dump_origin(origin: Origin) -> list[Any]:
+    return [origin.rule, origin.number, origin.chain, origin.request]
+
+
+def _restore_origin(value: Any) -> Origin:
+    rule, number, chain, request = value
+    return Origin(rule, number, tuple(chain), request)
+
+
+def _dump_call(call: Call) -> dict[str, Any]:
+    return {"action": _given(call.action), "event": call.event, "attempt": call.attempt}
+
+
+def _restore_call(value: Any) -> Call:
+    return Call(Action(**value["action"]), value["event"], value["attempt"])
