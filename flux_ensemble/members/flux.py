@@ -7,15 +7,16 @@ loaded the document, and reports each command's outcome.
 
 Submissions take the validated path of job-ingest, so a site's validators and
 frobnicators apply. A response can be lost for good (job-ingest reloaded under load), so
-nothing is awaited without a limit; a job whose submit event the journal has shown
-(`FluxMember.seen`) counts as accepted all the same.
+nothing is awaited without a limit. What became of a submission without a response is found
+out with a fence and with what the journal has shown (`members.outcomes`, `members.fence`,
+`FluxMember.seen`): no job is submitted twice, and none is given up that runs.
 """
 
 from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,12 +25,21 @@ from flux.constants import FLUX_POLLIN
 from flux.core.handle import Flux
 from flux.core.inner import lib
 
-from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
-from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+from flux_ensemble.engine.commands import CancelJobs, UpdateJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.members.base import Done
+from flux_ensemble.members.errors import errno_name, sentence
+from flux_ensemble.members.fence import raise_fence
+from flux_ensemble.members.outcomes import (
+    PATIENCE,
+    RESPONSE_SECONDS,
+    Answer,
+    Fences,
+    Outcomes,
+)
 from flux_ensemble.members.pipeline import Batch, Pipeline, Report
-from flux_ensemble.members.template import TagTemplates
-from flux_ensemble.spec.model import Spec
+from flux_ensemble.members.strict import Release
+from flux_ensemble.members.submission import Submitter
 
 #: Wraps a callback so that no exception escapes it: one that does kills a broker module.
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
@@ -37,15 +47,6 @@ Guard = Callable[[Callable[..., None]], Callable[..., None]]
 #: Submissions, and other calls, under way at once over all ensembles.
 SUBMISSIONS = 512
 CALLS = 256
-
-#: Seconds after which a call without a response is given up.
-PATIENCE = 60.0
-
-#: What a refusal usually means, by errno.
-HINTS = {
-    errno.ENOSYS: "job-ingest is not loaded: see 'flux module list'",
-    errno.EHOSTUNREACH: "job-ingest went away: see 'flux module list'",
-}
 
 
 def guard(report: Callable[[Exception], None]) -> Guard:
@@ -61,18 +62,6 @@ def guard(report: Callable[[Exception], None]) -> Guard:
         return call
 
     return wrap
-
-
-def errno_name(error: Exception) -> str:
-    """The errno name of an exception, EINVAL where it has none."""
-    return errno.errorcode.get(getattr(error, "errno", None) or errno.EINVAL, "EINVAL")
-
-
-def sentence(error: Exception) -> str:
-    """What is wrong, in Flux's words where they are its own."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error) if isinstance(error, ValueError) else f"internal error: {error!r}"
 
 
 class _Watcher:
@@ -128,19 +117,106 @@ class FluxQueue:
     Args:
         handle: Flux handle.
         report: gets exceptions that are nobody's business but the programmer's.
+        patience: seconds after which a submission fails if it cannot be found out what became
+            of it, for instance because job-ingest is not loaded.
     """
 
-    def __init__(self, handle: Flux, report: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        handle: Flux,
+        report: Callable[[Exception], None],
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
         self.handle = handle
         self.report = report
         self.guard = guard(report)
-        self.submissions = Pipeline(SUBMISSIONS)
-        self.calls = Pipeline(CALLS)
+        self.patience = patience
+        self.loop = FluxLoop(handle, self.guard)
+        self.submissions = Pipeline(SUBMISSIONS, partial(self.loop.timer, 0.0))
+        self.calls = Pipeline(CALLS, partial(self.loop.timer, 0.0))
+        self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
+        self._fences = Fences(partial(raise_fence, self), self.loop.timer, patience)
 
-    def call(self, future: Any, receive: Callable[[Any], None], report: Report) -> None:
+    def fence(self, done: Report) -> None:
+        """Call back when all that was submitted before this has shown in the journal.
+
+        Meanwhile no job is submitted.
+
+        Args:
+            done: gets None, or why that cannot be known.
+        """
+        self.submissions.hold()
+
+        def back(error: Exception | None) -> None:
+            try:
+                done(error)
+            finally:
+                self.submissions.go_on()
+
+        self._fences.wait(back)
+
+    def suspend(self) -> None:
+        """The journal has ended; what became of a submission cannot be known without it."""
+        self._fences.suspend()
+
+    def resume(self) -> None:
+        """The journal goes on, and `FluxMember.seen` was told all that it shows again."""
+        self._fences.resume()
+
+    def newest(self, done: Callable[[int | Exception], None]) -> None:
+        """Ask for the greatest id of a job that the queue has ever had.
+
+        Args:
+            done: gets it, or why it cannot be known.
+        """
+        found: list[int] = []
+        self.call(
+            self.handle.rpc("job-manager.getinfo"),
+            lambda future: found.append(future.get()["max_jobid"]),
+            lambda error: done(found[0] if error is None else error),
+            RESPONSE_SECONDS,
+        )
+
+    def send(self, text: str, urgency: int, answer: Answer) -> None:
+        """Submit a job.
+
+        Args:
+            text: its jobspec, encoded.
+            urgency: 0 holds it.
+            answer: gets its id, or why there is no response that has one.
+        """
+        ids: list[int] = []
+        self.call(
+            flux.job.submit_async(self.handle, text, urgency=urgency),
+            lambda future: ids.append(int(future.get_id())),
+            lambda error: answer(ids[0] if error is None else error),
+            RESPONSE_SECONDS,
+        )
+
+    def release(
+        self,
+        lane: Hashable,
+        held: MutableMapping[int, int],
+        jobs: Sequence[int],
+        known: Mapping[int, int],
+        done: Report,
+    ) -> None:
+        """Release held jobs when they are on disk: see `members.strict.Release`."""
+        Release(self, lane, held, jobs, known, done)
+
+    def call(
+        self,
+        future: Any,
+        receive: Callable[[Any], None],
+        report: Report,
+        timeout: float = PATIENCE,
+    ) -> None:
         """Report what comes of a future: what `receive` raises for it, or success."""
 
         def answered(future: Any) -> None:
+            # A response that comes right after the time-out would call this again.
+            future.stop()
             try:
                 receive(future)
             except Exception as error:
@@ -148,86 +224,17 @@ class FluxQueue:
             else:
                 report(None)
 
-        future.then(self.guard(answered), timeout=PATIENCE)
+        future.then(self.guard(answered), timeout=timeout)
+
+    def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
+        """Have the job manager change a job; one that has ended is no error."""
+        self.call(self.handle.rpc(topic, {"id": job, **payload}), _unless_inactive, report)
 
 
-class FluxMember:
-    """One ensemble's jobs in Flux's queue: a `members.base.Member`.
-
-    Args:
-        queue: the queue that it shares.
-        spec: the ensemble's document.
-        run: a number that tells this ensemble from others of its name.
-        environment: of the jobs.
-        cwd: working directory of the jobs.
-    """
+class FluxMember(Submitter):
+    """One ensemble's jobs in Flux's queue: a `members.base.Member`; see `Submitter`."""
 
     elastic = False
-
-    def __init__(
-        self, queue: FluxQueue, spec: Spec, *, run: int, environment: Mapping[str, str], cwd: str
-    ) -> None:
-        self._queue = queue
-        self._spec = spec
-        self._templates = TagTemplates(environment=environment, cwd=cwd)
-        self._tag = {"name": spec.name, "run": run}
-        self._unanswered: dict[Tag, int | None] = {}
-
-    def seen(self, tag: Tag, job: int) -> None:
-        """The journal has shown the submit event of a job: it was accepted."""
-        if tag in self._unanswered:
-            self._unanswered[tag] = job
-
-    def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Submit jobs; at the first refusal no more of the command are sent."""
-        submission = self._spec.groups[command.group].submission(command.each, command.params)
-        ids: list[int] = []
-
-        def start(call: int, report: Report) -> None:
-            tag = Tag(command.group, command.rule, command.firing, command.first + call)
-            one, params = submission[tag.index]
-            text = self._templates.jobspec(one, params, {**self._tag, **tag._asdict()})
-            future = flux.job.submit_async(self._queue.handle, text, urgency=one.urgency)
-            self._unanswered[tag] = None
-            self._queue.call(future, partial(self._accepted, tag, ids), report)
-
-        def finish(batch: Batch) -> None:
-            if batch.errors:
-                call, error = batch.errors[0]
-                done(self._refused(command, command.first + call, error, tuple(ids)))
-            elif batch.revoked:
-                reason = "the ensemble ended before all jobs were submitted"
-                done(CommandFailed(time.time(), command.id, "ECANCELED", reason, ids=tuple(ids)))
-            else:
-                done(CommandDone(time.time(), command.id, {"ids": ids}))
-
-        self._queue.submissions.add(self, Batch(command.count, start, finish, stop_at_error=True))
-
-    def _accepted(self, tag: Tag, ids: list[int], future: Any) -> None:
-        shown = self._unanswered.pop(tag, None)
-        try:
-            ids.append(int(future.get_id()))
-        except OSError as error:
-            if error.errno != errno.ETIMEDOUT:
-                raise
-            if shown is None:
-                raise OSError(
-                    errno.ETIMEDOUT,
-                    f"no response within {PATIENCE:g} s, and the journal does not show the job; "
-                    "whether it will run is unknown",
-                ) from None
-            ids.append(shown)
-
-    def _refused(
-        self, command: SubmitJobs, index: int, error: Exception, ids: tuple[int, ...]
-    ) -> CommandFailed:
-        if not isinstance(error, (OSError, ValueError)):
-            self._queue.report(error)
-        reason = f"job {index}: {sentence(error)} ({errno_name(error)})"
-        hint = HINTS.get(getattr(error, "errno", None) or 0)
-        if hint:
-            reason = f"{reason}; {hint}"
-        return CommandFailed(time.time(), command.id, errno_name(error), reason, ids=ids)
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
         """Raise a cancel exception on each job."""
@@ -240,20 +247,20 @@ class FluxMember:
 
     def update(self, command: UpdateJobs, done: Done) -> None:
         """Set urgency, or duration, or both, of each job."""
-        requests: list[tuple[str, dict[str, Any]]] = []
-        if command.urgency is not None:
-            requests.append(("job-manager.urgency", {"urgency": command.urgency}))
-        if command.duration is not None:
-            updates = {"attributes.system.duration": command.duration}
-            requests.append(("job-manager.update", {"updates": updates}))
+        requests: list[tuple[int, str, dict[str, Any]]] = []
+        updates = {"attributes.system.duration": command.duration}
+        for job in command.jobs:
+            if command.urgency is not None and job in self._held:
+                self._held[job] = command.urgency
+            elif command.urgency is not None:
+                requests.append((job, "job-manager.urgency", {"urgency": command.urgency}))
+            if command.duration is not None:
+                requests.append((job, "job-manager.update", {"updates": updates}))
 
         def start(call: int, report: Report) -> None:
-            index, which = divmod(call, len(requests))
-            topic, payload = requests[which]
-            future = self._queue.handle.rpc(topic, {"id": command.jobs[index], **payload})
-            self._queue.call(future, _unless_inactive, report)
+            self._queue.change(*requests[call], report)
 
-        jobs = tuple(job for job in command.jobs for _ in requests)
+        jobs = tuple(job for job, *_ in requests)
         self._run(command.id, "update", jobs, start, done)
 
     def _run(

@@ -2,13 +2,19 @@
 
 A `Batch` is the calls of one command. Batches of one lane (one ensemble) are started in
 order; lanes take turns call by call, so that a burst of 5,000 does not keep others
-waiting.
+waiting. Nor does it stop the loop: after some milliseconds of starting calls the loop gets
+its turn.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
+from typing import Any
+
+#: Seconds of starting calls after which the loop gets its turn.
+TURN_SECONDS = 0.02
 
 #: Takes the result of a call: None, or why it failed.
 Report = Callable[[Exception | None], None]
@@ -86,13 +92,29 @@ def _ignore(batch: Batch) -> None:
 
 
 class Pipeline:
-    """Runs batches with at most `limit` calls under way in all."""
+    """Runs batches with at most `limit` calls under way in all.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: how many.
+        later: calls back in the next turn of the loop.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        later: Callable[[Callable[[], None]], Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._limit = limit
+        self._later = later
+        self._clock = clock
         self._pending = 0
         self._lanes: OrderedDict[Hashable, deque[Batch]] = OrderedDict()
         self._pumping = False
+        self._holds = 0
+        self._spent = 0.0
+        self._yielding = False
 
     def add(self, lane: Hashable, batch: Batch) -> None:
         """Run a batch after those of its lane that were added before."""
@@ -108,17 +130,32 @@ class Pipeline:
             batch.revoked = True
             batch.finish_if_over()
 
+    def hold(self) -> None:
+        """Start no more calls until `go_on`; holds are counted."""
+        self._holds += 1
+
+    def go_on(self) -> None:
+        """End one hold."""
+        self._holds -= 1
+        self._pump()
+
     def _pump(self) -> None:
-        if self._pumping:
+        if self._pumping or self._yielding:
             return
         self._pumping = True
         try:
-            while self._lanes and self._pending < self._limit:
+            while self._lanes and self._pending < self._limit and not self._holds:
+                if self._spent >= TURN_SECONDS:
+                    self._yielding = True
+                    self._later(self._next_turn)
+                    break
                 lane, batches = next(iter(self._lanes.items()))
                 batch = batches[0]
                 if batch.more:
                     self._pending += 1
+                    begun = self._clock()
                     batch.start_next(self._release)
+                    self._spent += self._clock() - begun
                 if not batch.more:
                     batches.popleft()
                 if self._lanes.get(lane) is not batches:
@@ -129,6 +166,11 @@ class Pipeline:
                     del self._lanes[lane]
         finally:
             self._pumping = False
+
+    def _next_turn(self) -> None:
+        self._yielding = False
+        self._spent = 0.0
+        self._pump()
 
     def _release(self) -> None:
         self._pending -= 1

@@ -287,7 +287,8 @@ class Limits:
 class Spec:
     """A checked ensemble document.
 
-    `custom` is Python source or None; `heartbeat` is in seconds, 0 when off.
+    `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
+    "strict" has Flux start no job before the queue's record of it is on disk.
     `directory` is what relative paths of the document are relative to. `simulate` says,
     by group, how jobs behave in a simulation; nothing else looks at it.
     """
@@ -298,6 +299,7 @@ class Spec:
     statistics: tuple[Statistic, ...]
     limits: Limits = Limits()
     finish: str = "idle"
+    durability: str = "fast"
     heartbeat: float = 0.0
     debug: bool = False
     custom: str | None = None

@@ -286,6 +286,7 @@ DOCUMENT = {
                 {"active-jobs": _integer(1), "jobs": _integer(1)},
             ),
             "finish": _choice("a way to finish", ("idle", "never")),
+            "durability": _choice("a durability", ("fast", "strict")),
             "seed": {"type": "integer", "description": "an integer"},
             "simulate": {
                 "type": "object",

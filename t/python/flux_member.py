@@ -18,7 +18,7 @@ require_flux()
 import flux  # noqa: E402
 
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
-from flux_ensemble.engine.events import CommandDone, CommandFailed  # noqa: E402
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
 from flux_ensemble.members.flux import FluxMember, FluxQueue, guard  # noqa: E402
 from flux_ensemble.members.journal import Journal  # noqa: E402
 from flux_ensemble.members.stream import Stream  # noqa: E402
@@ -28,15 +28,24 @@ EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release
 
 
 class Bench:
-    """A queue, a journal, and a reactor that runs until a condition holds."""
+    """A queue, a journal, and a reactor that runs until a condition holds.
 
-    def __init__(self) -> None:
+    Args:
+        patience: of the queue, in seconds.
+
+    Attributes:
+        jobs: the jobs that have shown in the journal, by their tags.
+    """
+
+    def __init__(self, patience: float = 60.0) -> None:
         self.handle = flux.Flux()
+        self.jobs: dict[Tag, list[int]] = {}
+        self.members: list[FluxMember] = []
         self.errors: list[str] = []
         self.seen: dict[int, Counter[str]] = {}
         self.clean = 0
         self.learned = 0
-        self.queue = FluxQueue(self.handle, self._unexpected)
+        self.queue = FluxQueue(self.handle, self._unexpected, patience=patience)
         self.journal = Journal(
             partial(Stream, self.handle, guard(self._unexpected)),
             event=self._event,
@@ -50,6 +59,15 @@ class Bench:
         self.handle.reactor_stop()
 
     def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        tag = (jobspec or {}).get("attributes", {}).get("user", {}).get("ensemble", {})
+        if entry["name"] == "submit" and "group" in tag:
+            key = Tag(*(tag[field] for field in Tag._fields))
+            self.jobs.setdefault(key, []).append(job)
+            for member in self.members:
+                member.seen(key, job)
+        if entry["name"] == "invalidate":
+            for member in self.members:
+                member.refused(job)
         self.seen.setdefault(job, Counter())[entry["name"]] += 1
         self.clean += entry["name"] == "clean"
         self.watch()
@@ -57,10 +75,18 @@ class Bench:
     def _learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
         self.learned += 1
 
-    def member(self, count: int, **job: Any) -> FluxMember:
+    def member(self, count: int, durability: str = "fast", **job: Any) -> FluxMember:
         entry = {"name": "a", "command": "true", "count": count, **job}
-        spec = load_mapping({"name": "test", "jobs": [entry]})
-        return FluxMember(self.queue, spec, run=1, environment=dict(os.environ), cwd="/")
+        spec = load_mapping({"name": "test", "jobs": [entry], "durability": durability})
+        environment = dict(os.environ)
+        self.members.append(FluxMember(self.queue, spec, run=1, environment=environment, cwd="/"))
+        return self.members[-1]
+
+    def watch_journal(self) -> None:
+        """Have the journal show jobs from now on."""
+        names = frozenset(("submit", "invalidate", "urgency", "start", "clean"))
+        self.journal.require(names, False, self.handle.reactor_stop)
+        self.handle.reactor_run()
 
     def perform(self, method: Callable[..., None], command: Any) -> CommandDone | CommandFailed:
         """Perform a command and wait for its outcome."""

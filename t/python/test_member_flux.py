@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parent / "flux_member.py"
+SCRIPTS = Path(__file__).parent
 
 #: Many cores that are not there, so that many jobs that do nothing run at once.
 FAKE_CORES = """
@@ -22,12 +22,14 @@ cores = "0-63"
 """
 
 
-def under_flux(tmp_path: Path, what: str, config: str = "") -> Any:
-    """What flux_member.py finds in an instance of its own."""
+def under_flux(
+    tmp_path: Path, what: str, config: str = "", *, script: str = "flux_member.py"
+) -> Any:
+    """What a script finds in an instance of its own."""
     path = tmp_path / "flux.toml"
     path.write_text(config)
     done = subprocess.run(
-        ["flux", "start", f"--config-path={path}", sys.executable, str(SCRIPT), what],
+        ["flux", "start", f"--config-path={path}", sys.executable, SCRIPTS / script, what],
         capture_output=True,
         text=True,
         timeout=100,

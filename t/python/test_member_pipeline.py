@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flux_ensemble.members.pipeline import Batch, Pipeline, Report
+from flux_ensemble.members.pipeline import TURN_SECONDS, Batch, Pipeline, Report
 
 
 class Bench:
     """A pipeline whose calls are answered by the test."""
 
     def __init__(self, limit: int) -> None:
-        self.pipeline = Pipeline(limit)
+        self.later: list[Callable[[], None]] = []
+        self.seconds = 0.0
+        self.pipeline = Pipeline(limit, self.later.append, lambda: self.seconds)
         self.calls: list[tuple[str, int]] = []
         self.reports: dict[tuple[str, int], Report] = {}
         self.finished: list[str] = []
@@ -161,3 +163,58 @@ def test_a_batch_may_be_added_and_its_lane_revoked_from_within_a_call() -> None:
     assert bench.calls == [("b", 0)]
     bench.answer("b", 0)
     assert bench.finished == ["a", "b"]
+
+
+def test_calls_that_take_long_to_start_leave_the_loop_its_turn() -> None:
+    bench = Bench(1000)
+
+    def start(call: int, report: Report) -> None:
+        bench.seconds += TURN_SECONDS / 10
+        report(None)
+
+    batch = bench.add("a", 25, start=start)
+    assert batch.started == 10
+    bench.add("b", 1, start=start)
+    assert len(bench.later) == 1
+    bench.later.pop()()
+    assert bench.finished == ["b"]
+    assert batch.started == 19
+    bench.later.pop()()
+    assert bench.finished == ["b", "a"]
+    assert not bench.later
+
+
+def test_starts_that_responses_bring_about_count_too() -> None:
+    bench = Bench(1)
+
+    def start(call: int, report: Report) -> None:
+        bench.seconds += TURN_SECONDS / 2
+        bench.reports["a", call] = report
+
+    batch = bench.add("a", 9, start=start)
+    bench.answer("a", 0)
+    bench.answer("a", 1)
+    assert batch.started == 2
+    bench.later.pop()()
+    assert batch.started == 3
+
+
+def test_while_it_is_held_nothing_starts() -> None:
+    bench = Bench(2)
+    bench.add("a", 4)
+    bench.pipeline.hold()
+    bench.pipeline.hold()
+    bench.answer("a", 0)
+    bench.pipeline.go_on()
+    assert len(bench.calls) == 2
+    bench.pipeline.go_on()
+    assert len(bench.calls) == 3
+
+
+def test_what_is_held_can_be_revoked() -> None:
+    bench = Bench(2)
+    bench.pipeline.hold()
+    batch = bench.add("a", 4)
+    bench.pipeline.revoke("a")
+    assert bench.finished == ["a"]
+    assert (batch.started, batch.revoked) == (0, True)

@@ -79,7 +79,7 @@ limit: {}
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, custom, plugins, metrics, limits, finish, seed, simulate)",
+        "rules, custom, plugins, metrics, limits, finish, durability, seed, simulate)",
     ]
 
 
@@ -128,6 +128,10 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
         (
             f"{GROUPS}finish: soon",
             "d.yaml:2: finish: expected a way to finish, not 'soon' (one of: idle, never)",
+        ),
+        (
+            f"{GROUPS}durability: often",
+            "d.yaml:2: durability: expected a durability, not 'often' (one of: fast, strict)",
         ),
         (f"{GROUPS}seed: x", "d.yaml:2: seed: expected an integer, not 'x'"),
         (f"{GROUPS}seed: 1.0", "d.yaml:2: seed: expected an integer, not 1.0"),

@@ -111,6 +111,7 @@ def test_a_document_has_defaults() -> None:
     found = load_text("jobs: [{name: a, command: b}]", name="test")
     assert (found.finish, found.heartbeat, found.debug, found.seed) == ("idle", 0.0, False, 0)
     assert (found.custom, found.plugins, found.rules) == (None, (), ())
+    assert found.durability == "fast"
     assert found.limits == Limits(active_jobs=10_000, jobs=100_000)
     assert [one.name for one in found.statistics] == [
         "variance",
@@ -136,11 +137,13 @@ metrics:
   - {name: p90, statistic: quantile, q: 0.9}
 limits: {active-jobs: 3}
 finish: never
+durability: strict
 seed: 7
 """
     found = load_text(text, directory="/there")
     assert (found.name, found.debug, found.heartbeat) == ("mine", True, 0.5)
     assert (found.finish, found.seed, found.directory) == ("never", 7, "/there")
+    assert found.durability == "strict"
     assert (found.custom, found.plugins) == ("def f(**kwargs): ...\n", ("pkg.module",))
     assert found.limits == Limits(active_jobs=3, jobs=100_000)
     assert found.statistics[-3:] == (

@@ -1,0 +1,17 @@
+"""Errors of Flux, as an errno's name and as a sentence."""
+
+from __future__ import annotations
+
+import errno
+
+
+def errno_name(error: Exception) -> str:
+    """The errno name of an exception, EINVAL where it has none."""
+    return errno.errorcode.get(getattr(error, "errno", None) or errno.EINVAL, "EINVAL")
+
+
+def sentence(error: Exception) -> str:
+    """What is wrong, in Flux's words where they are its own."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error) if isinstance(error, ValueError) else f"internal error: {error!r}"

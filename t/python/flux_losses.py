@@ -1,0 +1,201 @@
+"""Run by test_member_losses.py inside a Flux instance: what it finds, as JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from flux_member import Bench, mock
+
+from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+
+#: How often `Bench` looks whether a process has ended, in seconds.
+LOOK = 0.01
+
+
+class Modules:
+    """Runs `flux module` commands for job-ingest beside the reactor, one after the other."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._process: subprocess.Popen[bytes] | None = None
+        self.codes: list[int] = []
+
+    def run(self, verb: str, then: Callable[[], None] = lambda: None) -> None:
+        assert self._process is None
+        process = self._process = subprocess.Popen(["flux", "module", verb, "job-ingest"])
+
+        def look() -> None:
+            if process.poll() is None:
+                self._bench.queue.loop.timer(LOOK, look)
+                return
+            self._process = None
+            self.codes.append(process.returncode)
+            then()
+
+        look()
+
+    def wait(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+
+
+def tally(bench: Bench, count: int, outcome: CommandDone | CommandFailed) -> dict[str, Any]:
+    """What the journal has shown, against what was said of the submission."""
+    ids = outcome.result["ids"] if isinstance(outcome, CommandDone) else outcome.ids
+    shown = [job for jobs in bench.jobs.values() for job in jobs]
+    return {
+        "errors": bench.errors,
+        "outcome": type(outcome).__name__,
+        "reason": getattr(outcome, "reason", ""),
+        "errno": getattr(outcome, "errno", ""),
+        "missing": count - len(bench.jobs),
+        "twice": [tag for tag, jobs in bench.jobs.items() if len(jobs) > 1],
+        "agrees": sorted(ids) == sorted(shown),
+        "queued": bench.handle.rpc("job-list.job-stats", {}).get()["job_states"]["total"],
+    }
+
+
+def burst(bench: Bench, jobs: int, disturb: Callable[[Modules], None]) -> dict[str, Any]:
+    """Submit many jobs, and call `disturb` when some of them have shown in the journal."""
+    bench.watch_journal()
+    modules = Modules(bench)
+    disturbed: list[None] = []
+
+    def watch() -> None:
+        if not disturbed and len(bench.jobs) >= jobs // 10:
+            disturbed.append(None)
+            disturb(modules)
+
+    bench.watch = watch
+    member = bench.member(jobs, **mock("0.01s"))
+    outcome = bench.perform(member.submit, SubmitJobs(1, "a", "r", 0, 0, jobs))
+    modules.wait()
+    return {**tally(bench, jobs, outcome), "codes": modules.codes}
+
+
+def reload(jobs: int) -> dict[str, Any]:
+    """Reload job-ingest twice in the middle of a burst."""
+
+    def disturb(modules: Modules) -> None:
+        modules.run("reload", lambda: modules.run("reload"))
+
+    return burst(Bench(), jobs, disturb)
+
+
+def away(jobs: int, seconds: float) -> dict[str, Any]:
+    """Remove job-ingest in the middle of a burst, and load it after a while."""
+    bench = Bench()
+
+    def disturb(modules: Modules) -> None:
+        def wait() -> None:
+            bench.queue.loop.timer(seconds, lambda: modules.run("load"))
+
+        modules.run("remove", wait)
+
+    return burst(bench, jobs, disturb)
+
+
+def gone(jobs: int) -> dict[str, Any]:
+    """Remove job-ingest for good in the middle of a burst; load it when all is over."""
+    bench = Bench(patience=2.0)
+    found = burst(bench, jobs, lambda modules: modules.run("remove"))
+    member = bench.members[0]
+    again = bench.perform(member.submit, SubmitJobs(2, "a", "r", 1, 0, 1))
+    found["again"] = getattr(again, "errno", "")
+    subprocess.run(["flux", "module", "load", "job-ingest"], check=True)
+    after = bench.perform(member.submit, SubmitJobs(3, "a", "r", 2, 0, 1))
+    found["after"] = type(after).__name__
+    return found
+
+
+def refused() -> dict[str, Any]:
+    """A jobspec that the validator refuses, with nothing lost: no fence is needed."""
+    bench = Bench()
+    bench.watch_journal()
+    fences: list[None] = []
+    bench.queue.fence = lambda done: fences.append(None)  # type: ignore[method-assign]
+    bad = bench.member(3, attributes={"system": {"dependencies": [{"scheme": "no", "value": "x"}]}})
+    outcome = bench.perform(bad.submit, SubmitJobs(1, "a", "r", 0, 0, 3))
+    return {**tally(bench, 0, outcome), "fences": len(fences)}
+
+
+def fence() -> dict[str, Any]:
+    """What fences leave behind, and what has shown when one is back."""
+    bench = Bench()
+    bench.watch_journal()
+    queues = list(bench.handle.conf_get("queues", default={}))
+    given = mock("0.01s") | ({"queue": queues[0]} if queues else {})
+    member = bench.member(50, **given)
+    back: list[tuple[str, int]] = []
+    outcomes: list[str] = []
+    begin = bench.queue.outcomes.begin
+    sent: list[None] = []
+
+    def count(*args: Any) -> None:
+        sent.append(None)
+        begin(*args)
+
+    bench.queue.outcomes.begin = count  # type: ignore[method-assign, assignment]
+
+    def stop_if_over() -> None:
+        if len(back) == 3 and len(outcomes) == 2:
+            bench.handle.reactor_stop()
+
+    def done(error: Exception | None) -> None:
+        back.append((str(error), len(bench.jobs)))
+        stop_if_over()
+
+    def submitted(outcome: CommandDone | CommandFailed) -> None:
+        outcomes.append(type(outcome).__name__)
+        stop_if_over()
+
+    member.submit(SubmitJobs(1, "a", "r", 0, 0, 50), submitted)
+    before = len(sent)
+    bench.queue.fence(done)
+    member.submit(SubmitJobs(2, "a", "r", 1, 0, 50), submitted)
+    bench.queue.fence(done)
+    bench.queue.fence(done)
+    bench.handle.reactor_run()
+    listed = bench.handle.rpc("job-list.list", {"max_entries": 0, "attrs": []}).get()["jobs"]
+    shown = {job for jobs in bench.jobs.values() for job in jobs}
+    return {
+        "errors": bench.errors,
+        "sent before": before,
+        "back": back,
+        "outcomes": outcomes,
+        "fences": len(set(bench.seen) - shown),
+        "agrees": {job["id"] for job in listed} == shown,
+        "jobs": len(listed),
+    }
+
+
+def known() -> dict[str, Any]:
+    """Jobs that the queue has already are not submitted again."""
+    bench = Bench()
+    bench.watch_journal()
+    member = bench.member(5, **mock("0.01s"))
+    first = bench.perform(member.submit, SubmitJobs(1, "a", "r", 0, 1, 2))
+    assert isinstance(first, CommandDone)
+    member.known.update({tag: jobs[0] for tag, jobs in bench.jobs.items()})
+    member.known[Tag("a", "r", 1, 0)] = 7
+    outcome = bench.perform(member.submit, SubmitJobs(1, "a", "r", 0, 0, 5))
+    assert isinstance(outcome, CommandDone)
+    found = tally(bench, 5, outcome)
+    return {**found, "left": list(member.known.values()), "ids": len(outcome.result["ids"])}
+
+
+if __name__ == "__main__":
+    what: dict[str, Callable[[], dict[str, Any]]] = {
+        "reload": lambda: reload(1000),
+        "away": lambda: away(800, 3.0),
+        "gone": lambda: gone(800),
+        "refused": refused,
+        "fence": fence,
+        "known": known,
+    }
+    print(json.dumps(what[sys.argv[1]]()))
