@@ -39,14 +39,27 @@ test_expect_success 'the broker still runs jobs' '
 	is healthy "$(flux run echo healthy)"
 '
 
-test_expect_success 'the module loads again, and knows nothing of before' '
+test_expect_success 'the module loads again, and its ensemble goes on' '
 	load_module &&
-	flux ensemble list --json >out &&
-	is "[]" "$(json ensembles <out)"
+	wait_entry busy epoch &&
+	is running "$(status_of busy state)" &&
+	is 2/2/0 "$(status_of busy groups.sleep.submitted)/$(
+		status_of busy groups.sleep.running)/$(status_of busy violations)" &&
+	flux ensemble log busy >out &&
+	grep "epoch .*service number 2" out
 '
 
 test_expect_success 'it can be reloaded in place' '
 	load_module reload &&
+	is running "$(status_of busy state)" &&
+	is 2 "$(status_of busy groups.sleep.submitted)"
+'
+
+test_expect_success 'the name can be used again when the ensemble has ended' '
+	test_must_fail flux ensemble load busy.yaml 2>err &&
+	grep "busy.*running already" err &&
+	flux ensemble cancel busy &&
+	test_expect_code 3 flux ensemble wait --timeout 30 busy &&
 	flux ensemble load busy.yaml &&
 	wait_entry busy outcome
 '

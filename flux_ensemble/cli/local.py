@@ -24,6 +24,7 @@ from flux_ensemble.client import user_context
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.members.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.members.local import LocalQueue
 from flux_ensemble.members.loop import LocalLoop
 from flux_ensemble.members.recording import Recorder
@@ -119,7 +120,8 @@ class LocalRun:
         self._log = log
         self._forced: int | None = None
         self._left = False
-        self._events = EventFile(log.event_file, recorder)
+        self._events = EventFile(log.event_file, Agenda())
+        stack.callback(self._events.close)
         self._waiting = False
         self._hushed = False
         self._snapshot_due = 0.0
@@ -145,7 +147,8 @@ class LocalRun:
             custom=lambda _: self._start_worker(context),
             log_error=self._complain,
             changed=lambda _: None,
-            recorder=self._events,
+            ahead=lambda _: self._events,
+            recorder=recorder,
         )
         self._watch_signals(stack)
 
@@ -154,7 +157,7 @@ class LocalRun:
         # Files first: an entry is kept before it is shown, and before it is acted on.
         self._ensemble.log.read(self._log, follow=True)
         self._ensemble.log.read(self, follow=True)
-        self._ensemble.log.append(self._loop.now(), "load", {"document": text})
+        self._ensemble.note("load", {"document": text})
         self._snapshot()
         self._ensemble.start()
 
@@ -167,15 +170,15 @@ class LocalRun:
         ensemble, records = self._ensemble, list[Record]()
         try:
             events = read_events(self._log.event_file)
-            recovered = recover(ensemble.engine, events, records.append)
+            recovered = recover(ensemble.engine, self._events.agenda, events, records.append)
         except ValueError as error:
             raise Failure(str(error)) from None
         if ensemble.engine.t_start is None:
             self.begin(text)
             return
-        ensemble.log.append(ensemble.engine.t_start, "load", {"document": text})
-        for one in records:
-            ensemble.log.append(one.t, one.name, one.context)
+        load = Record(ensemble.engine.t_start, "load", {"document": text})
+        for one in (load, *records):
+            ensemble.record(one)
         ensemble.log.read(self._log, follow=True)
         self._line((Span(f"   going on after {ensemble.engine.firings} firings", "warn"),))
         self._hushed = True
@@ -183,7 +186,9 @@ class LocalRun:
         self._hushed = False
         self._queue.adopt(recovered, ensemble.engine)
         self._snapshot()
-        ensemble.go_on(recovered)
+        ensemble.go_on(ensemble.engine.pending, purged=False)
+        for event in recovered.events(ensemble.engine, self._loop.now()):
+            ensemble.job_event(event)
 
     def follow(self, timeout: float) -> int:
         """Runs to the end; the exit code."""
@@ -222,7 +227,7 @@ class LocalRun:
     def _take(self, event: JobEvent) -> None:
         if event.name == "alloc" and event.name not in self._ensemble.engine.wants_events:
             # Written before the job starts, so that no later run starts it again.
-            self._events.note(event)
+            self._events.take_down(event)
         self._ensemble.job_event(event)
 
     def _start_worker(self, context: Mapping[str, Any]) -> Worker:

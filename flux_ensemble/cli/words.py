@@ -60,6 +60,13 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   request {_request(context)}", "warn"),)
         case "pause" | "resume" as name:
             yield (Span(f"   {name}d", "warn"),)
+        case "epoch":
+            yield (Span("   the service was started again, and goes on", "warn"),)
+        case "shutdown":
+            yield (Span("   the Flux instance is shutting down", "warn"),)
+        case "violation":
+            what = f"job {context['index']} of {_firing(context)} was in the queue twice"
+            yield (Span(f"   {what}; one is cancelled", "bad"),)
 
 
 def _request(context: Mapping[str, Any]) -> str:
@@ -122,8 +129,10 @@ def _entry_style(entry: Entry) -> str:
             return "trigger"
         case "outcome":
             return "good" if entry["context"]["ok"] else "bad"
-        case "custom-error":
+        case "custom-error" | "error" | "violation" | "stopped":
             return "bad"
+        case "interrupted" | "shutdown" | "epoch":
+            return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
         case _:
@@ -145,8 +154,7 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return f"{_firing(context)}: ok" + (f", {_jobs(jobs)}" if jobs is not None else "")
         case "outcome" | "custom-error":
             detail = str(context.get("detail") or "").splitlines()
-            first = f"{_firing(context)}: {context['reason']}"
-            return "\n".join([first, *(f"{'':15}{line}" for line in detail)])
+            return "\n".join(_indented([f"{_firing(context)}: {context['reason']}", *detail]))
         case "rule-disabled" | "rule-enabled":
             return f"{context['rule']}: {context['reason']}"
         case "retry":
@@ -154,7 +162,17 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return f"{_firing(context)}: {again} (attempt {context['attempt']})"
         case "request":
             return _request(context)
-        case "finish":
+        case "epoch":
+            return f"service number {context['epoch']} goes on with it"
+        case "shutdown":
+            return "the Flux instance began to shut down"
+        case "interrupted":
+            return f"{_whose(context, jobid)}: canceled because the instance was shutting down"
+        case "violation":
+            return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
+        case "error":
+            return "\n".join(_indented(context["text"].splitlines()))
+        case "finish" | "stopped":
             return f"{context['state']}: {context['reason']}"
         case _:
             return " ".join(_each_pair(context))
@@ -162,6 +180,18 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
 
 def _firing(context: Mapping[str, Any]) -> str:
     return f"{context['rule']} #{context['firing']}"
+
+
+def _whose(context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    return (
+        f"{jobid(context['id'])} {context['group']}, job {context['index']} of {_firing(context)}"
+    )
+
+
+def _indented(lines: list[str]) -> Iterator[str]:
+    yield from lines[:1]
+    for line in lines[1:]:
+        yield f"{'':15}{line}"
 
 
 def _jobs(count: int) -> str:

@@ -10,6 +10,9 @@ people (log entries, replies, the end) goes to its `Host`.
 
 Nothing escapes `Driver.post`: an exception in the engine or in performing a command
 breaks this one ensemble, and its host is told.
+
+With a `WriteAhead`, the commands of an event are performed when the event is durable, and
+meanwhile the engine takes in further events.
 """
 
 from __future__ import annotations
@@ -53,6 +56,24 @@ class ClosingTap(Protocol):
     def close(self) -> None: ...
 
 
+class WriteAhead(Protocol):
+    """Puts down events, so that an ensemble can go on after a crash."""
+
+    def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
+        """Put down an event before its commands are performed.
+
+        Args:
+            event: the event.
+            commands: what it brings about.
+            then: called later, when the event is durable, in the order of the events; it
+                need not be called where there are no commands.
+
+        Returns:
+            True if it is durable already; `then` is not called.
+        """
+        ...
+
+
 class Handle(Protocol):
     """Something that a loop watches; `cancel` may be called at any time, also twice."""
 
@@ -83,9 +104,12 @@ class Member(Protocol):
 
     Attributes:
         elastic: its size can change (actions `grow` and `shrink`).
+        known: jobs that the queue has already, by tag: `submit` does not send them, but takes
+            them for accepted and forgets them here.
     """
 
     elastic: bool
+    known: dict[Tag, int]
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs. `CommandFailed` carries the ids of those that were accepted."""
@@ -101,6 +125,10 @@ class Member(Protocol):
 
     def seen(self, tag: Tag, job: int) -> None:
         """A job of the ensemble has shown in the queue, whatever becomes of the response."""
+        ...
+
+    def refused(self, job: int) -> None:
+        """A job that has shown was refused by the queue (event `invalidate`)."""
         ...
 
     def revoke(self) -> None:
@@ -165,6 +193,7 @@ class Driver:
         custom: starts what runs custom functions; called when the first one is.
         host: gets records, replies and the end.
         tap: is shown each event with the commands it brought about, if given.
+        ahead: puts down each event, if given.
 
     Attributes:
         commands: how many commands have been performed.
@@ -178,6 +207,7 @@ class Driver:
         custom: Callable[[], Caller],
         host: Host,
         tap: Tap | None = None,
+        ahead: WriteAhead | None = None,
     ) -> None:
         self._engine = engine
         self._member = member
@@ -185,11 +215,12 @@ class Driver:
         self._custom = custom
         self._host = host
         self._tap = tap
+        self._ahead = ahead
         self.commands = 0
-        self._events: deque[Event] = deque()
-        self._draining = False
+        self._work: deque[Event | list[Command]] = deque()
+        self._working = False
+        self._held = 0
         self._closed = False
-        self._revoked = False
         self._timers: dict[str, Handle] = {}
         self._worker: Caller | None = None
         self._calls: set[int] = set()
@@ -213,21 +244,23 @@ class Driver:
         """
         if self._closed:
             return
-        self._events.extend(events)
-        if self._draining:
+        self._work.extend(events)
+        self._work_off()
+
+    def _work_off(self) -> None:
+        """Take in what is posted, and perform what is durable."""
+        if self._working:
             return
-        self._draining = True
+        self._working = True
+        work = self._work
         try:
-            while self._events:
-                event = self._events.popleft()
-                commands = self._engine.handle(event)
-                if self._tap is not None:
-                    self._tap(event, commands)
-                for command in commands:
-                    self._do(command)
-                if not self._revoked and self._engine.state not in ("running", "paused"):
-                    self._revoked = True
-                    self._member.revoke()
+            while work:
+                item = work.popleft()
+                if type(item) is list:
+                    self._held -= 1
+                    self._perform_all(item)
+                else:
+                    self._take(item)  # type: ignore[arg-type]
             self._host.settled()
         except Exception as error:
             try:
@@ -235,16 +268,45 @@ class Driver:
             finally:
                 self._host.broken(error)
         finally:
-            self._draining = False
+            self._working = False
 
-    def perform(self, command: Command) -> None:
-        """Perform a command that the engine gave before it had a driver."""
-        self._do(command)
+    def _take(self, event: Event) -> None:
+        commands = self._engine.handle(event)
+        if self._tap is not None:
+            self._tap(event, commands)
+        if self._ahead is None or self._ahead.write(
+            event, commands, partial(self._durable, commands)
+        ):
+            self._perform_all(commands)
+        elif commands:
+            self._held += 1
+
+    def _durable(self, commands: list[Command]) -> None:
+        if not self._closed:
+            self._work.append(commands)
+            self._work_off()
+
+    def _perform_all(self, commands: list[Command]) -> None:
+        for command in commands:
+            self._do(command)
+        if commands and self._engine.state not in ("running", "paused"):
+            self._member.revoke()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing waits to become durable and to be performed."""
+        return not self._held
+
+    def perform(self, commands: list[Command]) -> None:
+        """Perform commands that the engine gave before it had this driver."""
+        self._held += 1
+        self._durable(commands)
 
     def close(self) -> None:
         """Stop for good: no timer, no custom function, no event any more."""
         self._closed = True
-        self._events.clear()
+        self._work.clear()
+        self._held = 0
         self._member.revoke()
         self._stop()
 

@@ -19,6 +19,10 @@ Events that only B lets through are seen from step 1 on. A consumer that acts af
 `require` has called it back, for instance submits its jobs, misses none of theirs.
 
 The backlog is used to learn about jobs that are active already (`learn`).
+
+After a gap, that is when the service begins or the job manager was gone, `catch_up` opens
+a stream whose backlog is everything: all jobs that the job manager knows, inactive ones
+included, with all their events (`history`). The jobs come in no order.
 """
 
 from __future__ import annotations
@@ -48,6 +52,10 @@ Ended = Callable[[Any, OSError], None]
 
 #: Opens a stream: topic, payload, and who gets the responses and the end.
 OpenStream = Callable[[str, Mapping[str, Any], Receive, Ended], Open]
+
+
+#: Gets a job of the history: its id, its jobspec, and its RFC 18 entries in order.
+History = Callable[[int, Mapping[str, Any], list[Mapping[str, Any]]], None]
 
 
 class Filter(NamedTuple):
@@ -100,6 +108,21 @@ class Journal:
         self._caught_up = False
         self._next: Open | None = None
         self._next_filter = NOTHING
+        self._history: History | None = None
+
+    def catch_up(
+        self, names: frozenset[str], learn: bool, history: History, ready: Callable[[], None]
+    ) -> None:
+        """Begin, with all that happened before; there is no stream yet.
+
+        Args:
+            names, learn, ready: as for `require`.
+            history: gets each job there is, before `ready` is called.
+        """
+        assert self._live is None
+        assert self._next is None
+        self._history = history
+        self.require(names, learn, ready)
 
     def require(self, names: frozenset[str], learn: bool, ready: Callable[[], None]) -> None:
         """Let these event names through from now on, besides those required before.
@@ -123,6 +146,7 @@ class Journal:
 
     def _forget(self) -> None:
         self._live = self._next = None
+        self._history = None
         self._caught_up = False
         self._wanted = self._live_filter = self._next_filter = NOTHING
         self._waiting.clear()
@@ -138,7 +162,10 @@ class Journal:
             self._next_filter = self._wanted
             allow = dict.fromkeys(sorted(self._wanted.names), 1)
             self._next = self._open_stream(
-                TOPIC, {"full": False, "allow": allow}, self._on_response, self._on_end
+                TOPIC,
+                {"full": self._history is not None, "allow": allow},
+                self._on_response,
+                self._on_end,
             )
 
     @property
@@ -163,9 +190,13 @@ class Journal:
                 self._event(job, entry, jobspec)
         elif job == SENTINEL:
             self._caught_up = True
+            self._history = None
             self._advance()
-        elif self._live_filter.learn:
-            self._backlog(job, message["jobspec"])
+        else:
+            if self._history is not None:
+                self._history(job, message["jobspec"], message["events"])
+            if self._live_filter.learn:
+                self._backlog(job, message["jobspec"])
 
     def _on_end(self, stream: Open, error: OSError) -> None:
         if stream is not self._live and stream is not self._next:
@@ -177,5 +208,5 @@ class Journal:
         name = errorcode.get(error.errno or 0, str(error.errno))
         self._lost(
             f"the job manager ended its journal of job events ({name}: {error.strerror}); "
-            "what became of the jobs is unknown from here on"
+            "it is opened again when the job manager is back"
         )

@@ -2,74 +2,72 @@
 
 `EventFile` takes down each event before its commands are performed. `recover` feeds them to
 a fresh engine, which then stands where the killed one stood, and finds what that had still
-to do: commands without an outcome, timers that run, and jobs in the queue. A command that was
-being performed is performed again, so a custom function can be called twice. A job is never
-started twice: one that had been given its nodes has failed, one that waited waits again.
+to do: timers that run, and jobs in the queue. A command that was being performed is performed
+again, so a custom function can be called twice. A job is never started twice: one that had
+been given its nodes has failed, one that waited waits again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.engine.commands import (
-    CallCustom,
-    CancelJobs,
-    Command,
-    Finish,
-    Record,
-    StartTimer,
-    StopTimer,
-    SubmitJobs,
-    UpdateJobs,
-)
+from flux_ensemble.engine.commands import Command, Record, UpdateJobs
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import (
-    CommandDone,
-    CommandFailed,
-    Event,
-    JobEvent,
-    Tag,
-    TimerFired,
-)
+from flux_ensemble.engine.events import Event, JobEvent, Tag
 from flux_ensemble.engine.record import encode, event_from_json
-from flux_ensemble.members.base import ClosingTap
+from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.spec.model import JobSet
-
-_WITH_OUTCOME = (SubmitJobs, CancelJobs, UpdateJobs, CallCustom)
 
 
 class EventFile:
-    """A file of events, a line of JSON each; a `members.base.ClosingTap`.
+    """A file of events, a line of JSON each; a `members.base.WriteAhead`.
 
     Args:
         path: the file, which is appended to.
-        also: a tap that gets the same.
+        agenda: as it was recovered.
+
+    Attributes:
+        agenda: what is to be known of the events taken down.
     """
 
-    def __init__(self, path: Path, also: ClosingTap | None = None) -> None:
-        self._also = also
+    def __init__(self, path: Path, agenda: Agenda) -> None:
+        self.agenda = agenda
         # Unbuffered: an event is in the file before what it brings about is done.
         self._file = path.open("ab", buffering=0)
 
-    def __call__(self, event: Event, commands: list[Command], /) -> None:
-        """Take down an event."""
-        self._file.write(encode(event).encode() + b"\n")
-        if self._also is not None:
-            self._also(event, commands)
+    def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
+        """Take down an event; it is durable at once."""
+        self.agenda.take(event, commands)
+        self.take_down(event)
+        return True
 
-    def note(self, event: JobEvent) -> None:
-        """Take down an event that the engine does not get."""
+    def take_down(self, event: Event) -> None:
+        """Take down an event that the engine may not get."""
         self._file.write(encode(event).encode() + b"\n")
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None],
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Entries for people are in the eventlog alone."""
+        then()
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """All is durable."""
+        then()
 
     def close(self) -> None:
         """Take down no more."""
         self._file.close()
-        if self._also is not None:
-            self._also.close()
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -95,26 +93,17 @@ def read_events(path: Path) -> Iterator[Event]:
 
 @dataclass(slots=True)
 class Recovered:
-    """What a run that was killed had still to do.
+    """What a run that was killed had in its queue.
 
     Args:
-        pending: commands without an outcome, by id, in the order of the engine.
-        timers: those that run, with the time at which each comes due.
-        seen: the job of each tag.
+        last_id: the last job id that was used.
         placed: jobs that had been given their nodes.
         changed: the urgency and duration that jobs were given since their submission.
     """
 
-    pending: dict[int, Command] = field(default_factory=dict)
-    timers: dict[str, tuple[float, StartTimer]] = field(default_factory=dict)
-    seen: dict[Tag, int] = field(default_factory=dict)
+    last_id: int = 0
     placed: set[int] = field(default_factory=set)
     changed: dict[int, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def last_id(self) -> int:
-        """The last job id that was used."""
-        return max(self.seen.values(), default=0)
 
     def waiting(self, engine: Engine) -> Iterator[tuple[int, Tag, JobSet, dict[str, Any]]]:
         """The jobs that were waiting for nodes: id, tag, job set and parameters."""
@@ -127,13 +116,6 @@ class Recovered:
             one = replace(one, **self.changed.get(id, {}))
             yield id, Tag(firing.group, firing.rule, firing.number, job.index), one, params
 
-    def commands(self, now: float) -> Iterator[Command]:
-        """What is to be performed."""
-        for t, timer in self.timers.values():
-            yield replace(timer, after=max(0.0, t - now))
-        for command in self.pending.values():
-            yield self._rest(command) if isinstance(command, SubmitJobs) else command
-
     def events(self, engine: Engine, now: float) -> Iterator[JobEvent]:
         """What is to be said of the jobs that were in the queue: those placed have failed."""
         note = "lost when the run was killed"
@@ -143,6 +125,16 @@ class Recovered:
                 yield JobEvent(now, id, "exception", {"type": "lost", "severity": 0, "note": note})
                 yield JobEvent(now, id, "clean")
 
+    def take(self, event: JobEvent) -> None:
+        """Take a job's event into account."""
+        if event.tag is not None:
+            self.last_id = max(self.last_id, event.job)
+        elif event.name == "alloc":
+            self.placed.add(event.job)
+        elif event.name == "clean":
+            self.placed.discard(event.job)
+            self.changed.pop(event.job, None)
+
     def change(self, command: UpdateJobs) -> None:
         """Take into account that jobs were changed."""
         values = {"urgency": command.urgency, "duration": command.duration}
@@ -151,47 +143,27 @@ class Recovered:
                 (name, value) for name, value in values.items() if value is not None
             )
 
-    def _rest(self, command: SubmitJobs) -> SubmitJobs:
-        """The jobs of a submission that never showed; they show in order."""
-        first = command.first
-        end = first + command.count
-        while first < end and Tag(command.group, command.rule, command.firing, first) in self.seen:
-            first += 1
-        return replace(command, first=first, count=end - first)
 
-
-def recover(engine: Engine, events: Iterator[Event], record: Callable[[Record], None]) -> Recovered:
+def recover(
+    engine: Engine, agenda: Agenda, events: Iterator[Event], record: Callable[[Record], None]
+) -> Recovered:
     """Feed the events of a run to a fresh engine.
 
     Args:
         engine: has taken in no event.
+        agenda: a fresh one.
         events: all events of the run, in order.
         record: gets each entry of the eventlog again.
     """
     found = Recovered()
     for event in events:
-        if isinstance(event, (CommandDone, CommandFailed)):
-            found.pending.pop(event.command, None)
-        elif isinstance(event, TimerFired) and event.key in found.timers:
-            _, timer = found.timers.pop(event.key)
-            if timer.every:
-                found.timers[event.key] = (event.t + timer.every, timer)
-        elif isinstance(event, JobEvent):
-            if event.tag is not None:
-                found.seen[event.tag] = event.job
-            elif event.name == "alloc":
-                found.placed.add(event.job)
-        for command in engine.handle(event):
-            if isinstance(command, _WITH_OUTCOME):
-                found.pending[command.id] = command
-                if isinstance(command, UpdateJobs):
-                    found.change(command)
-            elif isinstance(command, StartTimer):
-                found.timers[command.key] = (event.t + command.after, command)
-            elif isinstance(command, StopTimer):
-                found.timers.pop(command.key, None)
+        if isinstance(event, JobEvent):
+            found.take(event)
+        commands = engine.handle(event)
+        agenda.take(event, commands)
+        for command in commands:
+            if isinstance(command, UpdateJobs):
+                found.change(command)
             elif isinstance(command, Record):
                 record(command)
-            elif isinstance(command, Finish):
-                found.timers.clear()
     return found

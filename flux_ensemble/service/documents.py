@@ -13,11 +13,12 @@ from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.spec.model import Spec
 
 
-def read_document(payload: Mapping[str, Any], *, elastic: bool) -> Spec:
+def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic: bool) -> Spec:
     """Read and check the document of an `ensemble.load` request.
 
     Args:
         payload: of the request; `requests.parse` has checked its form.
+        files: the texts of the files that it names, as for `spec.loading.load_text`.
         elastic: the member can change its size.
 
     Raises:
@@ -35,8 +36,8 @@ def read_document(payload: Mapping[str, Any], *, elastic: bool) -> Spec:
     where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
     try:
         if "text" in payload:
-            return load_text(payload["text"], **where, elastic=elastic)
-        return load_mapping(payload["spec"], **where, elastic=elastic)
+            return load_text(payload["text"], **where, elastic=elastic, files=files)
+        return load_mapping(payload["spec"], **where, elastic=elastic, files=files)
     except DocumentError as error:
         raise RequestError(errno.EINVAL, str(error)) from None
 

@@ -9,24 +9,56 @@ from __future__ import annotations
 
 import errno
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
-from flux_ensemble.engine.commands import Finish, Record, Reply
+from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply, SubmitJobs
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import JobEvent, Request, Started
-from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Member
-from flux_ensemble.members.recovery import Recovered
+from flux_ensemble.engine.events import Event, JobEvent, Request, Started, Tag
+from flux_ensemble.engine.metrics import Values
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Member, WriteAhead
+from flux_ensemble.members.fold import Facts, Folded
+from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.service.log import Log
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.model import Spec
 
-#: Ended ensembles that are kept for status, and errors that are kept for each ensemble.
+#: Ended ensembles that are kept for status.
 KEPT_ENDED = 100
-KEPT_ERRORS = 20
 
 #: Takes the result of a request, or why it was refused.
 Answer = Callable[[Mapping[str, Any] | RequestError], None]
+
+
+class Ahead(WriteAhead, Protocol):
+    """Puts down what an ensemble does, and what its host has to say of it.
+
+    Attributes:
+        agenda: what is to be known of the events put down.
+    """
+
+    agenda: Agenda
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None],
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Put down an entry for people; `then` is called when it is durable."""
+        ...
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """Call back when all that was put down is durable."""
+        ...
+
+    def close(self) -> None:
+        """Put down no more."""
+        ...
 
 
 class Ensemble:
@@ -41,12 +73,12 @@ class Ensemble:
         custom: starts its worker process.
         log_error: writes a line to the service's log.
         changed: called when it may have ended, or may need other job events.
-        recorder: takes down all that it does, if given.
+        ahead: makes what puts down all that it does.
+        recorder: takes down a recording, if given.
+        folded: what its log came to, if it goes on after a crash.
 
     Attributes:
-        stopped: why its engine is not asked any more, or None.
-        errors: what went wrong inside the service on its account, oldest first.
-        firings: how often its rules have fired.
+        facts: what happened to it outside of its engine.
     """
 
     def __init__(
@@ -60,44 +92,53 @@ class Ensemble:
         custom: Callable[[Ensemble], Caller],
         log_error: Callable[[str], None],
         changed: Callable[[Ensemble], None],
+        ahead: Callable[[Ensemble], Ahead],
         recorder: ClosingTap | None = None,
+        folded: Folded | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
         self.cwd = cwd
         self.member = member
-        self.engine = Engine(spec)
-        self.log = Log()
-        self.stopped: str | None = None
-        self.errors: list[str] = []
-        self.firings = 0
+        self.engine = Engine(spec) if folded is None else folded.engine
+        self.facts = Facts() if folded is None else folded.facts
+        self.log = Log() if folded is None else Log(folded.entries, folded.total)
         self._loop = loop
         self._log_error = log_error
         self._changed = changed
-        self._live = True
-        self._t_failed: float | None = None
         self._answers: dict[int, Answer] = {}
-        self._last_request = 0
+        self._last_request = 0 if folded is None else folded.agenda.last_request
         self._needs = (frozenset[str](), False)
         self._recorder = recorder
-        self._driver = Driver(self.engine, member, loop, lambda: custom(self), self, recorder)
+        self._ahead = ahead(self)
+        self._driver = Driver(
+            self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead
+        )
+        self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
+        if not self._live:
+            self.log.close()
 
     # -- state --------------------------------------------------------------------
 
     @property
     def state(self) -> str:
         """As SPEC has it: running, paused, ending, completed, failed or canceled."""
-        return self.engine.state if self._t_failed is None else "failed"
+        return "failed" if self._broke else self.engine.state
 
     @property
     def reason(self) -> str:
         """Why it is in its state, where there is something to say."""
-        return self.engine.reason if self._t_failed is None else self.stopped or ""
+        return (self.stopped or "") if self._broke else self.engine.reason
+
+    @property
+    def stopped(self) -> str | None:
+        """Why its engine is not asked any more, or None."""
+        return self.facts.stopped
 
     @property
     def ended(self) -> bool:
         """It is in a final state; jobs of it may still be active."""
-        return self._t_failed is not None or self.engine.ended
+        return self.engine.ended or self._broke
 
     @property
     def live(self) -> bool:
@@ -110,16 +151,35 @@ class Ensemble:
         return self.engine.wants_events, self.engine.wants_foreign
 
     @property
+    def t_seen(self) -> float:
+        """The time of the latest job event that it took in."""
+        return self._ahead.agenda.t_seen
+
+    @property
     def commands(self) -> int:
-        """How many commands of it have been performed."""
+        """How many commands of it have been performed by this service."""
         return self._driver.commands
+
+    @property
+    def firings(self) -> int:
+        """How often its rules have fired."""
+        return self.engine.firings
+
+    @property
+    def _broke(self) -> bool:
+        return self.stopped is not None and not self.engine.ended
 
     def status(self) -> dict[str, Any]:
         """Its entry in the response to `ensemble.status`."""
         status = self.engine.status()
-        if self._t_failed is not None:
-            status.update(state=self.state, reason=self.reason, t_end=self._t_failed)
-        return {**status, "directory": self.cwd, "errors": list(self.errors)}
+        if self._broke:
+            status.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
+        return {
+            **status,
+            "directory": self.cwd,
+            "errors": list(self.facts.errors),
+            "violations": self.facts.violations,
+        }
 
     def summary(self) -> dict[str, Any]:
         """Its entry in the response to `ensemble.list`."""
@@ -131,28 +191,105 @@ class Ensemble:
             "finished": sum(group["finished"] for group in status["groups"].values()),
         }
 
+    def snapshot(self) -> dict[str, Any]:
+        """What a ledger's snapshot holds of it."""
+        return {"engine": dump(self.engine), "facts": self.facts.to_json()}
+
+    def take_values(self) -> Values:
+        """What its streams took in since the last call."""
+        return self.engine.stats.take_values()
+
     # -- what goes in -------------------------------------------------------------
 
     def start(self) -> None:
         """The queue is being watched: begin."""
         self._driver.post(Started(self._loop.now()))
 
-    def go_on(self, recovered: Recovered) -> None:
-        """Go on where a run was killed; `engine` has taken in the events of that run."""
-        self.firings = self.engine.firings
-        for command in recovered.commands(self._loop.now()):
-            self._driver.perform(command)
-        for event in recovered.events(self.engine, self._loop.now()):
-            self.job_event(event)
+    def go_on(self, unfinished: Iterable[Effect], *, purged: bool) -> None:
+        """Go on after a crash: perform what has no outcome, of submissions what never showed.
+
+        Args:
+            unfinished: the engine's pending commands as they were when it was restored. Those
+                that came up since then are performed in their turn.
+            purged: a job that has not shown may have come and gone. It is not sent again, but
+                ends as failed.
+        """
+        now = self._loop.now()
+        if self.engine.t_start is None:
+            self.start()
+            return
+        still = {one.id for one in self.engine.pending}
+        pending = [one for one in unfinished if one.id in still]
+        if purged:
+            unseen = [tag for one in pending for tag in _tags(one) if self.engine.expects(tag)]
+            self.post(event for tag in unseen for event in self.lost(now, 0, tag))
+        for command in pending:
+            self.member.known.update(self._shown(command))
+        self._driver.perform([*self._ahead.agenda.due(now), *pending])
+
+    def _shown(self, command: Effect) -> Iterator[tuple[Tag, int]]:
+        """The jobs of a submission that have shown in the queue; 0 for one that is gone."""
+        tags = [tag for tag in _tags(command) if not self.engine.expects(tag)]
+        if not tags:
+            return
+        active = {
+            Tag(job.firing.group, job.firing.rule, job.firing.number, job.index): job.id
+            for job in self.engine.workload.active(tags[0].group)
+            if job.firing is not None
+        }
+        for tag in tags:
+            yield tag, active.get(tag, 0)
+
+    def lost(self, t: float, job: int, tag: Tag | None = None) -> Iterator[JobEvent]:
+        """What is to be said of a job that the queue does not know any more.
+
+        Args:
+            t: the time.
+            job: its id; 0 if that is unknown.
+            tag: of a job that never showed, else None.
+        """
+        if tag is not None:
+            yield JobEvent(t, job, "submit", {}, tag)
+        # A job that had shown, and no more, counts as submitted by this.
+        yield JobEvent(t, job, "validate")
+        note = "the queue does not know the job any more; what became of it is unknown"
+        yield JobEvent(t, job, "exception", {"type": "lost", "severity": 0, "note": note})
+        yield JobEvent(t, job, "clean")
+
+    def post(self, events: Iterable[Event]) -> None:
+        """Take in events that do not come live from the queue."""
+        self._driver.post(*events)
+
+    def suspend(self) -> None:
+        """The instance is shutting down: take in and perform nothing more."""
+        self.note("shutdown", {}, sync=True)
+        self._driver.close()
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""
         if event.tag is not None:
             self.member.seen(event.tag, event.job)
+            if not self.engine.expects(event.tag) and event.job not in self.engine.workload.jobs:
+                self.violation(event)
+                return
+        if event.name == "invalidate":
+            self.member.refused(event.job)
         if self.log.wants_events:
             self.log.job_event(event.t, event.job, event.name, event.context)
         if event.name in self.engine.wants_events:
             self._driver.post(event)
+
+    def violation(self, event: JobEvent) -> None:
+        """A job has the tag of another one, or one that nobody gave: cancel it."""
+        assert event.tag is not None
+        self.note("violation", {"id": event.job, **event.tag._asdict()})
+        self._log_error(
+            f"{self.name}: job {event.job} has the tag of another job of group "
+            f"{event.tag.group!r} (rule {event.tag.rule!r}, firing {event.tag.firing}, index "
+            f"{event.tag.index}); it is cancelled"
+        )
+        command = CancelJobs(0, (event.job,), "its tag is that of another job of the ensemble")
+        self.member.cancel(command, lambda _: None)
 
     def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
         """Put a request to the engine."""
@@ -164,6 +301,35 @@ class Ensemble:
         self._answers[self._last_request] = answer
         self._driver.post(Request(self._loop.now(), self._last_request, op, args))
 
+    def note(
+        self,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None] = lambda: None,
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Add an entry to its log that is not the engine's.
+
+        Args:
+            name, context: of the entry.
+            then: called when it is durable.
+            sync: it is to survive a crash of the whole instance too.
+        """
+        t = self._loop.now()
+        entry = {"timestamp": t, "name": name, "context": context}
+        self.facts.take(entry)
+
+        def durable() -> None:
+            self.log.append(entry)
+            then()
+
+        self._ahead.note(t, name, context, durable, sync=sync)
+
+    def when_durable(self, then: Callable[[], None]) -> None:
+        """Call back when all that it has taken in is durable."""
+        self._ahead.barrier(then)
+
     def fail(self, reason: str, detail: str = "") -> None:
         """It cannot go on, for a reason outside of its engine.
 
@@ -171,30 +337,33 @@ class Ensemble:
             reason: one sentence.
             detail: more text for `errors`.
         """
-        self._note(f"{reason}\n{detail}".rstrip())
+        text = f"{reason}\n{detail}".rstrip()
+        for one in text.splitlines():
+            self._log_error(f"{self.name}: {one}")
+        self.note("error", {"text": text})
         if self.stopped is not None:
             return
-        self.stopped = reason
-        if not self.engine.ended:
-            self._t_failed = self._loop.now()
-            self.log.append(self._t_failed, "finish", {"state": "failed", "reason": reason})
         self._driver.close()
-        if self._live:
-            self._retire()
-            self._changed(self)
+
+        def durable() -> None:
+            if self._live:
+                self._retire()
+                self._changed(self)
+
+        name = "stopped" if self.engine.ended else "finish"
+        self.note(name, {"state": "failed", "reason": reason, "stopped": True}, durable)
 
     def close(self, number: int, reason: str) -> None:
         """Take it down; whoever waits for an answer gets this error."""
         self._driver.close()
+        self._ahead.close()
         self._retire(RequestError(number, reason))
 
     # -- what comes out: the driver's host ------------------------------------------
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""
-        if entry.name == "fire":
-            self.firings += 1
-        self.log.append(entry.t, entry.name, entry.context)
+        self.log.append({"timestamp": entry.t, "name": entry.name, "context": entry.context})
 
     def reply(self, reply: Reply) -> None:
         """Answer a request."""
@@ -211,7 +380,7 @@ class Ensemble:
 
     def settled(self) -> None:
         """An event has been handled."""
-        if self.engine.ended and self.engine.idle and self._live:
+        if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
             self._retire()
             self._changed(self)
         elif self._needs != self.needs:
@@ -227,11 +396,6 @@ class Ensemble:
 
     # -- helpers ------------------------------------------------------------------
 
-    def _note(self, text: str) -> None:
-        self.errors = [*self.errors, text][-KEPT_ERRORS:]
-        for line in text.splitlines():
-            self._log_error(f"{self.name}: {line}")
-
     def _retire(self, error: RequestError | None = None) -> None:
         self._live = False
         if self._recorder is not None:
@@ -241,6 +405,13 @@ class Ensemble:
         for answer in answers.values():
             answer(error)
         self.log.close()
+
+
+def _tags(command: Effect) -> Iterator[Tag]:
+    """The tags of the jobs that a command submits."""
+    if isinstance(command, SubmitJobs):
+        for index in range(command.first, command.first + command.count):
+            yield Tag(command.group, command.rule, command.firing, index)
 
 
 class Ensembles:

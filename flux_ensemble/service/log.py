@@ -1,13 +1,14 @@
 """The eventlog of one ensemble, and those who follow it.
 
-Entries are RFC 18 objects: `timestamp`, `name`, `context`. The newest `KEPT` are held in
-memory. This class is the place where entries would also be made durable.
+Entries are RFC 18 objects: `timestamp`, `name`, `context`. An entry gets here when it is
+durable (`members.ledger`), and the newest `KEPT` are held in memory for those who ask.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Protocol
 
 #: How many entries are held.
@@ -37,20 +38,25 @@ class Follower(Protocol):
 class Log:
     """An eventlog.
 
+    Args:
+        entries: those that are there already, as far as they are kept.
+        total: how many there have been, those included.
+
     Attributes:
         wants_events: a follower wants the events of jobs.
     """
 
-    def __init__(self) -> None:
-        self._entries: deque[Entry] = deque(maxlen=KEPT)
+    def __init__(self, entries: Iterable[Entry] = (), total: int = 0) -> None:
+        self._entries: deque[Entry] = deque(entries, maxlen=KEPT)
+        self._appended = total
         self._followers: list[Follower] = []
         self._closed = False
         self.wants_events = False
 
-    def append(self, t: float, name: str, context: Mapping[str, Any]) -> None:
+    def append(self, entry: Entry) -> None:
         """Add an entry."""
-        entry = {"timestamp": t, "name": name, "context": context}
         self._entries.append(entry)
+        self._appended += 1
         for follower in list(self._followers):
             follower.send(entry)
 
@@ -65,9 +71,16 @@ class Log:
             if follower.events:
                 follower.send(entry)
 
-    def read(self, follower: Follower, *, follow: bool) -> None:
-        """Give the entries there are, and with `follow` those to come until `close`."""
-        for entry in self._entries:
+    def read(self, follower: Follower, *, follow: bool, skip: int = 0) -> None:
+        """Give the entries there are, and with `follow` those to come until `close`.
+
+        Args:
+            follower: gets them.
+            follow: it wants those to come, too.
+            skip: how many of the entries there ever were it has already.
+        """
+        dropped = self._appended - len(self._entries)
+        for entry in islice(self._entries, max(0, skip - dropped), None):
             follower.send(entry)
         if follow and not self._closed:
             self._followers.append(follower)

@@ -2,7 +2,10 @@
 
     Flux requests ──listen──► Service.dispatch ──► Ensemble ──► engine
     journal ──► Tracker ──► Ensemble                  │
-    log, replies ◄────────────────────────────────────┘
+    KVS, log, replies ◄───────────────────────────────┘
+
+When it begins it brings back the ensembles that the KVS holds (`recovery`). Until that is
+done, and while the job manager is gone, requests that change something wait.
 
 The same class serves as a broker module (`service.module`) and as a client that has
 registered the service (`service.serve`). An exception that escaped a callback would end
@@ -30,14 +33,20 @@ from flux_ensemble import __version__
 from flux_ensemble.engine.commands import CancelJobs
 from flux_ensemble.members.base import Caller
 from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
+from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
+from flux_ensemble.members.ledger import Agenda, Ledger
 from flux_ensemble.members.recording import Recorder
 from flux_ensemble.members.stream import Stream
 from flux_ensemble.service import resources
 from flux_ensemble.service.documents import open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
+from flux_ensemble.service.kvs import KvsStore, KvsStores
+from flux_ensemble.service.kvs_io import StoreError
 from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
-from flux_ensemble.service.requests import RequestError, parse
+from flux_ensemble.service.recovery import RETRY_LIMIT, Recovery
+from flux_ensemble.service.requests import READING, RequestError, parse
+from flux_ensemble.service.shutdown import Shutdown
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.service.workers import Worker
 from flux_ensemble.spec.model import JOB_EVENTS, Spec
@@ -76,6 +85,8 @@ class Service:
         self._ensembles = Ensembles()
         self._queue_wide: list[Ensemble] = []
         self._starting: dict[Ensemble, Message] = {}
+        self._held: list[tuple[str, Message]] = []
+        self._kept: dict[Ensemble, tuple[KvsStore, Ledger]] = {}
         self._past = {"commands": 0, "firings": 0}
         self._responder = Responder(handle, self._error)
         self._streams = Streams(self._responder)
@@ -90,6 +101,17 @@ class Service:
             event=self._tracker.event,
             backlog=self._tracker.learn,
             lost=self._lost_journal,
+        )
+        self._stores = KvsStores(handle, self._guard)
+        self._loop = FluxLoop(handle, self._guard)
+        self._recovery = Recovery(
+            self._stores,
+            self._journal,
+            self._tracker,
+            self._ensembles,
+            self._queue,
+            self._loop,
+            self._error,
         )
         self._methods: Mapping[str, Callable[[Message, Payload], None]] = {
             "load": self._load,
@@ -107,20 +129,67 @@ class Service:
             "action": self._ask_engine,
         }
         self._watchers = listen(handle, name, self._guard, self.dispatch, self._streams.gone)
-        log(syslog.LOG_INFO, f"flux-ensemble {__version__} is ready")
+        self._shutdown = Shutdown(handle, self._guard, self._suspend)
+        self._guard(self._begin)()
+
+    def _begin(self) -> None:
+        """Bring back what the KVS holds; if it does not answer, again a little later."""
+        try:
+            self._recovery.restore(self._restore)
+        except (StoreError, OSError) as error:
+            self._error(f"cannot read the KVS: {error}; trying again")
+            self._loop.timer(RETRY_LIMIT, self._begin)
+            return
+        self._log(
+            syslog.LOG_INFO,
+            f"flux-ensemble {__version__} begins epoch {self._recovery.epoch}",
+        )
+        if not self._has_statedir():
+            self._log(
+                syslog.LOG_WARNING,
+                "this instance has no statedir: ensembles survive a crash of this service, but "
+                "not the end of the instance (see 'flux ensemble doctor')",
+            )
+        self._recovery.catch_up(self._ready)
+
+    def _has_statedir(self) -> bool:
+        try:
+            return bool(self._handle.attr_get("statedir"))
+        except OSError:
+            return False
+
+    def _ready(self) -> None:
+        """The journal is read: start what was loaded, and do what was asked, meanwhile."""
+        self._log(syslog.LOG_INFO, "ready")
+        for ensemble in list(self._starting):
+            self._start(ensemble)
+        held, self._held = self._held, []
+        for method, message in held:
+            self.dispatch(method, message)
+        for ensemble in self._ensembles:
+            self._changed(ensemble)
 
     def close(self) -> None:
         """Take everything down: workers end, whoever waits gets an error; jobs go on."""
         reason = "the ensemble service is shutting down"
         self._streams.close(errno.ESHUTDOWN, reason)
-        for message in self._starting.values():
+        for message in (*self._starting.values(), *(message for _, message in self._held)):
             self._responder.refuse(message, errno.ESHUTDOWN, reason)
         for ensemble in self._ensembles:
+            self._kept[ensemble][1].checkpoint()
             ensemble.close(errno.ESHUTDOWN, reason)
         self._journal.stop()
+        self._shutdown.stop()
         for watcher in self._watchers:
             watcher.destroy()
             self._handle.del_watcher(watcher)
+
+    def _suspend(self) -> None:
+        """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
+        self._journal.stop()
+        for ensemble in self._ensembles:
+            if ensemble.live:
+                ensemble.suspend()
 
     def _guests_may_look(self) -> bool:
         """What the site's configuration says; anything but a plain `true` says no."""
@@ -161,7 +230,13 @@ class Service:
                     "guests may not see the owner's ensembles here "
                     "(a site can allow it: allow-guest-status in [ensemble])",
                 )
-            self._methods[method](message, parse(method, message.payload_str))
+            payload = parse(method, message.payload_str)
+            if method not in READING and self._shutdown.begun:
+                raise RequestError(errno.EAGAIN, "the Flux instance is shutting down")
+            if method not in READING and not self._recovery.ready:
+                self._held.append((method, message))
+                return
+            self._methods[method](message, payload)
         except RequestError as refused:
             self._responder.refuse(message, refused.errno, str(refused))
         except Exception as error:
@@ -267,25 +342,44 @@ class Service:
     # -- loading and unloading ------------------------------------------------------
 
     def _load(self, message: Message, payload: Payload) -> None:
-        spec = read_document(payload, elastic=FluxMember.elastic)
+        files: dict[str, str] = {}
+        spec = read_document(payload, files, elastic=FluxMember.elastic)
+        if spec.name in self._recovery.unreadable:
+            raise RequestError(
+                errno.EEXIST,
+                f"an ensemble named {spec.name!r} is in the KVS and could not be restored: "
+                f"{self._recovery.unreadable[spec.name]}; unload it, or choose another name",
+            )
         found = next((one for one in self._ensembles if one.name == spec.name), None)
-        if found is not None:
-            if not found.ended:
-                raise RequestError(
-                    errno.EEXIST, f"an ensemble named {spec.name!r} is {found.state} already"
-                )
-            self._drop(found)
+        if found is not None and not found.ended:
+            raise RequestError(
+                errno.EEXIST, f"an ensemble named {spec.name!r} is {found.state} already"
+            )
         document = payload.get("text", payload.get("spec"))
         recorder = open_recorder(payload.get("record"), spec, document)
-        ensemble = self._make(spec, payload, recorder)
+        if found is not None:
+            self._drop(found)
+        given = {key: value for key, value in payload.items() if key != "record"}
+        load = {**given, "run": int(time.time() * 1e6), "files": files}
+        ensemble = self._make(spec, load, self._stores.create(spec.name, load), recorder)
         self._ensembles.add(ensemble)
-        ensemble.log.append(time.time(), "load", {"document": document})
+        ensemble.note("load", {"document": document})
         self._starting[ensemble] = message
         self._watch(ensemble, lambda: self._start(ensemble))
 
-    def _make(self, spec: Spec, payload: Payload, recorder: Recorder | None) -> Ensemble:
-        run = int(time.time() * 1e6)
-        environment, cwd = payload["environment"], payload["cwd"]
+    def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
+        spec = read_document(load, load["files"], elastic=FluxMember.elastic)
+        return self._make(spec, load, store, None, read(spec))
+
+    def _make(
+        self,
+        spec: Spec,
+        load: Payload,
+        store: KvsStore,
+        recorder: Recorder | None,
+        folded: Folded | None = None,
+    ) -> Ensemble:
+        environment, cwd, run = load["environment"], load["cwd"], load["run"]
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
 
         def start_worker(ensemble: Ensemble) -> Caller:
@@ -303,6 +397,20 @@ class Service:
                 ),
             )
 
+        def put_down(ensemble: Ensemble) -> Ledger:
+            ensemble.engine.stats.keep_values()
+            ledger = Ledger(
+                store,
+                loop,
+                ensemble,
+                lambda text: self._error(f"{spec.name}: {text}"),
+                agenda=Agenda() if folded is None else folded.agenda,
+                number=0 if folded is None else folded.number,
+                entries=0 if folded is None else folded.total,
+            )
+            self._kept[ensemble] = store, ledger
+            return ledger
+
         ensemble = Ensemble(
             spec,
             run=run,
@@ -312,7 +420,9 @@ class Service:
             custom=start_worker,
             log_error=self._error,
             changed=self._changed,
+            ahead=put_down,
             recorder=recorder,
+            folded=folded,
         )
         return ensemble
 
@@ -322,9 +432,17 @@ class Service:
             return
         self._log(syslog.LOG_INFO, f"{ensemble.name}: loaded from {ensemble.cwd}")
         ensemble.start()
-        self._responder.respond(message, {"name": ensemble.name, "state": ensemble.state})
+        ensemble.when_durable(
+            lambda: self._responder.respond(
+                message, {"name": ensemble.name, "state": ensemble.state}
+            )
+        )
 
     def _unload(self, message: Message, payload: Payload) -> None:
+        if self._recovery.unreadable.pop(payload["name"], None) is not None:
+            self._stores.create(payload["name"], {}).remove(self._removed)
+            self._responder.respond(message, {"state": "unreadable"})
+            return
         ensemble = self._ensembles.get(payload["name"])
         if not ensemble.ended:
             raise RequestError(
@@ -343,8 +461,13 @@ class Service:
         self._tracker.forget(ensemble)
         was_live = ensemble.live
         ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")
+        self._kept.pop(ensemble)[0].remove(self._removed)
         if was_live:
             self._changed(ensemble)
+
+    def _removed(self, error: Exception | None) -> None:
+        if error is not None:
+            self._error(str(error))
 
     # -- the journal ----------------------------------------------------------------
 
@@ -354,7 +477,8 @@ class Service:
         if ensemble.log.wants_events:
             names |= frozenset(JOB_EVENTS)
         self._tracker.learning |= queue_wide
-        self._journal.require(names, queue_wide, ready)
+        if self._recovery.ready and not self._shutdown.begun:
+            self._journal.require(names, queue_wide, ready)
 
     def _changed(self, ensemble: Ensemble) -> None:
         """An ensemble needs other job events, or none any more."""
@@ -369,11 +493,5 @@ class Service:
 
     def _lost_journal(self, reason: str) -> None:
         self._error(reason)
-        self._tracker.stop_learning()
-        starting, self._starting = self._starting, {}
-        for ensemble, message in starting.items():
-            self._drop(ensemble)
-            self._responder.refuse(message, errno.EIO, reason)
-        for ensemble in self._ensembles:
-            if ensemble.live:
-                ensemble.fail(reason)
+        if not self._shutdown.begun:
+            self._recovery.lost()

@@ -30,6 +30,7 @@ class Tracker:
     Attributes:
         events: how many entries have been handled.
         learning: names of active jobs are remembered.
+        newest: the greatest id of a job that the journal has shown.
     """
 
     def __init__(self, owner: int, find: Find, queue_wide: Callable[[], list[Ensemble]]) -> None:
@@ -38,8 +39,10 @@ class Tracker:
         self._queue_wide = queue_wide
         self._jobs: dict[int, Ensemble] = {}
         self._names: dict[int, str] = {}
+        self._fences: set[int] = set()
         self.events = 0
         self.learning = False
+        self.newest = 0
 
     def learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
         """A job was active when the journal was opened."""
@@ -49,10 +52,17 @@ class Tracker:
         """Hand out one entry of the journal."""
         self.events += 1
         name = entry["name"]
+        if jobspec is not None and is_fence(jobspec):
+            self._fences.add(job)
+        if job in self._fences:
+            if name == "invalidate":
+                self._fences.remove(job)
+            return
         context = entry.get("context") or {}
         tag = None
         if name == "submit":
             assert jobspec is not None
+            self.newest = max(self.newest, job)
             tag = self._admit(job, context, jobspec)
         ensemble = self._jobs.get(job)
         if ensemble is not None:
@@ -79,6 +89,17 @@ class Tracker:
         """Learn whose a new job is, and its name if that may be asked for."""
         if self.learning:
             self._names[job] = job_name(jobspec)
+        found = self.owner_of(context, jobspec)
+        if found is None:
+            return None
+        ensemble, tag = found
+        self._jobs[job] = ensemble
+        return tag
+
+    def owner_of(
+        self, context: Mapping[str, Any], jobspec: Mapping[str, Any]
+    ) -> tuple[Ensemble, Tag] | None:
+        """Whose a job is by its jobspec and the context of its submit event, and its tag."""
         user = jobspec["attributes"].get("user")
         given = user.get(TAG_KEY) if isinstance(user, dict) else None
         if not isinstance(given, dict) or context.get("userid") != self._owner:
@@ -88,10 +109,24 @@ class Tracker:
             return None
         name, run, *tag = values
         ensemble = self._find(name, run)
-        if ensemble is None:
-            return None
+        return None if ensemble is None else (ensemble, Tag(*tag))
+
+    def follow(self, job: int, ensemble: Ensemble) -> None:
+        """An active job is the ensemble's."""
         self._jobs[job] = ensemble
-        return Tag(*tag)
+
+    def follows(self, job: int) -> bool:
+        """The job is an ensemble's, and active."""
+        return job in self._jobs
+
+    def name_of(self, job: int) -> str | None:
+        """The name of a job, if it was learned."""
+        return self._names.get(job)
+
+    def begin_again(self) -> None:
+        """The journal begins again: what is active will be seen again."""
+        self._jobs.clear()
+        self._names.clear()
 
     def jobs_of(self, ensemble: Ensemble) -> tuple[int, ...]:
         """Ids of the active jobs of an ensemble."""
@@ -106,6 +141,13 @@ class Tracker:
         """The journal has ended; names learned from it grow stale."""
         self.learning = False
         self._names.clear()
+
+
+def is_fence(jobspec: Mapping[str, Any]) -> bool:
+    """The job is a fence (`members.fence`): it is refused, and nobody's business."""
+    user = jobspec["attributes"].get("user")
+    tag = user.get(TAG_KEY) if isinstance(user, dict) else None
+    return isinstance(tag, dict) and "fence" in tag
 
 
 def job_name(jobspec: Mapping[str, Any]) -> str:

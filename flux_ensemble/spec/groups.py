@@ -29,11 +29,19 @@ class GroupReader:
         problems: what is wrong is added to these.
         directory: what the path of a jobspec is relative to.
         seed: the document's seed.
+        files: the texts of files with jobspecs, as for `loading.load_text`.
     """
 
     def __init__(
-        self, document: Document, problems: Problems, *, directory: str, seed: int
+        self,
+        document: Document,
+        problems: Problems,
+        *,
+        directory: str,
+        seed: int,
+        files: dict[str, str] | None = None,
     ) -> None:
+        self._files = {} if files is None else files
         self._document = document
         self._problems = problems
         self._directory = directory
@@ -186,7 +194,7 @@ class GroupReader:
         at = (*at, "jobspec")
         given = entry["jobspec"]
         if isinstance(given, str):
-            given = jobspec.read_file(given, self._directory, self._problems, at)
+            given = jobspec.read_file(given, self._directory, self._problems, at, self._files)
             if given is None or check_plain(given, self._problems, at):
                 return []
         if isinstance(given.get("resources"), list):

@@ -191,28 +191,21 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def read_file(name: str, directory: str, problems: Problems, at: Path) -> dict[str, Any] | None:
+def read_file(
+    name: str, directory: str, problems: Problems, at: Path, files: dict[str, str]
+) -> dict[str, Any] | None:
     """Read the jobspec, of whatever kind, in a YAML or JSON file.
 
     Args:
         name: the file, relative to `directory`.
         problems: why it cannot be read is added to these.
         at: the path, in the document, that names the file.
+        files: the texts of files that have been read; this one's is added.
     """
-    path = FilePath(directory, name)
-    try:
-        # Opening a pipe or a terminal would wait for whoever writes to it.
-        if not stat.S_ISREG(path.stat().st_mode):
-            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
-            return None
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1).decode()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        problems.add(at, f"cannot read {name!r}: {reason}")
+    if name not in files and not _read_file(name, directory, problems, at, files):
         return None
     try:
-        document, found = read_yaml(text, name)
+        document, found = read_yaml(files[name], name)
     except DocumentError as error:
         problems.add(at, str(error))
         return None
@@ -222,6 +215,24 @@ def read_file(name: str, directory: str, problems: Problems, at: Path) -> dict[s
         problems.add(at, f"expected a jobspec in {name!r}, not {shown(document.value)}")
         return None
     return document.value
+
+
+def _read_file(
+    name: str, directory: str, problems: Problems, at: Path, files: dict[str, str]
+) -> bool:
+    path = FilePath(directory, name)
+    try:
+        # Opening a pipe or a terminal would wait for whoever writes to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
+            return False
+        with path.open("rb") as file:
+            files[name] = file.read(MAX_BYTES + 1).decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.add(at, f"cannot read {name!r}: {reason}")
+        return False
+    return True
 
 
 def check_v1(value: Any, problems: Problems, at: Path) -> dict[str, Any] | None:

@@ -34,6 +34,7 @@ def load_text(
     file: str | None = None,
     directory: str = ".",
     elastic: bool = True,
+    files: dict[str, str] | None = None,
 ) -> Spec:
     """Read and check a document.
 
@@ -43,12 +44,14 @@ def load_text(
         file: the document's file as the user knows it, for errors and the name.
         directory: what relative paths in the document are relative to.
         elastic: whoever runs it can change its size, so rules may grow and shrink it.
+        files: the texts of the files that it names, which are not read if they are there,
+            and are added if they are not.
 
     Raises:
         DocumentError: the document has problems; all of them.
     """
     document, problems = read_yaml(text, file)
-    return _load(document, problems, name, file, directory, elastic)
+    return _load(document, problems, name, file, directory, elastic, files)
 
 
 def load_mapping(
@@ -58,6 +61,7 @@ def load_mapping(
     file: str | None = None,
     directory: str = ".",
     elastic: bool = True,
+    files: dict[str, str] | None = None,
 ) -> Spec:
     """Check a document that was read already, such as one that came as JSON.
 
@@ -67,12 +71,14 @@ def load_mapping(
         file: the document's file as the user knows it, for errors and the name.
         directory: what relative paths in the document are relative to.
         elastic: whoever runs it can change its size, so rules may grow and shrink it.
+        files: the texts of the files that it names, which are not read if they are there,
+            and are added if they are not.
 
     Raises:
         DocumentError: the document has problems; all of them.
     """
     document = Document(mapping)
-    return _load(document, Problems(), name, file, directory, elastic)
+    return _load(document, Problems(), name, file, directory, elastic, files)
 
 
 def _load(
@@ -82,12 +88,13 @@ def _load(
     file: str | None,
     directory: str,
     elastic: bool,
+    files: dict[str, str] | None,
 ) -> Spec:
     wrong = check_plain(document.value, problems)
     value = check_form("document", document.value, problems, wrong=wrong)
     if value is None:
         raise DocumentError(problems.listed(), file)
-    spec = _read(value, document, problems, name, file, directory, elastic)
+    spec = _read(value, document, problems, name, file, directory, elastic, files)
     if problems:
         raise DocumentError(problems.listed(), file)
     return spec
@@ -101,6 +108,7 @@ def _read(
     file: str | None,
     directory: str,
     elastic: bool,
+    files: dict[str, str] | None,
 ) -> Spec:
     entries, rules = value.get("jobs", []), value.get("rules", [])
     blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
@@ -112,7 +120,8 @@ def _read(
     statistics = read_statistics(value.get("metrics", []), problems)
     heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
     seed = value.get("seed", 0)
-    groups = GroupReader(document, problems, directory=directory, seed=seed).read(entries)
+    reader = GroupReader(document, problems, directory=directory, seed=seed, files=files)
+    groups = reader.read(entries)
     context = Context(
         groups=groups,
         names=_names(document.value),
@@ -131,6 +140,7 @@ def _read(
         statistics=statistics,
         limits=Limits(**{key.replace("-", "_"): most for key, most in limits.items()}),
         finish=value.get("finish", "idle"),
+        durability=value.get("durability", "fast"),
         heartbeat=heartbeat,
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,

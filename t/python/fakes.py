@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.members.base import Done
+from flux_ensemble.members.ledger import Batch
 
 
 @dataclass
@@ -53,6 +55,7 @@ class FakeMember:
         self.submitted: list[SubmitJobs] = []
         self.canceled: list[CancelJobs] = []
         self.revocations: list[None] = []
+        self.known: dict[Tag, int] = {}
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         self.submitted.append(command)
@@ -66,6 +69,9 @@ class FakeMember:
         raise NotImplementedError
 
     def seen(self, tag: Tag, job: int) -> None:
+        pass
+
+    def refused(self, job: int) -> None:
         pass
 
     def revoke(self) -> None:
@@ -120,6 +126,41 @@ class FakeHost:
 
     def broken(self, error: Exception) -> None:
         self.errors.append(error)
+
+
+class MemoryStore:
+    """Keeps what is committed: at once, or when a test says so with `answer`."""
+
+    def __init__(self, at_once: bool = True) -> None:
+        self.at_once = at_once
+        self.batches: list[Batch] = []
+        self.dones: list[Callable[[Exception | None], None]] = []
+
+    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        self.batches.append(batch)
+        self.dones.append(done)
+        if self.at_once:
+            self.answer()
+
+    def answer(self, error: Exception | None = None) -> None:
+        """Answer the oldest commit that has no answer."""
+        self.dones.pop(0)(error)
+
+    @property
+    def snapshot(self) -> Any:
+        """The latest snapshot, or None."""
+        found = [batch.snapshot for batch in self.batches if batch.snapshot is not None]
+        return json.loads(found[-1]) if found else None
+
+    @property
+    def values(self) -> list[Any]:
+        """The chunks of values."""
+        return [json.loads(batch.values) for batch in self.batches if batch.values is not None]
+
+    @property
+    def lines(self) -> list[str]:
+        """The text of the log."""
+        return "".join(batch.text for batch in self.batches).splitlines(keepends=True)
 
 
 class Reader:

@@ -16,6 +16,7 @@ from flux_ensemble.cli.local import run_locally
 from flux_ensemble.cli.views import Plain
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.cluster import Cluster
+from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.members.recovery import read_events, recover
 from flux_ensemble.members.statelog import States
 from flux_ensemble.spec.loading import load_text
@@ -99,7 +100,7 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> N
         assert (names[0], names[1], names[-1]) == ("load", "start", "finish")
         # The files of both runs together are those of one.
         again = Engine(load_text(DOCUMENT))
-        recover(again, read_events(directory / "state/test/events"), lambda _: None)
+        recover(again, Agenda(), read_events(directory / "state/test/events"), lambda _: None)
         again.check()
         assert again.state == "completed"
 

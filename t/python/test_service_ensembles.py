@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes import FakeCaller, FakeLoop, FakeMember, Reader
+from fakes import FakeCaller, FakeLoop, FakeMember, MemoryStore, Reader
 from play import document, on_start
 
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.base import Done
-from flux_ensemble.service.ensembles import KEPT_ENDED, KEPT_ERRORS, Ensemble, Ensembles
+from flux_ensemble.members.fold import KEPT_ERRORS
+from flux_ensemble.members.ledger import Ledger
+from flux_ensemble.service.ensembles import KEPT_ENDED, Ensemble, Ensembles
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.service.tracker import Tracker, job_name
 from flux_ensemble.spec.loading import load_mapping
@@ -59,6 +61,7 @@ class Bench:
             custom=lambda ensemble: FakeCaller(),
             log_error=self.log.append,
             changed=self.changes.append,
+            ahead=lambda ensemble: Ledger(MemoryStore(), FakeLoop(), ensemble, self.log.append),
         )
         self.ensembles.add(ensemble)
         ensemble.start()
@@ -245,7 +248,7 @@ def test_an_exception_in_what_runs_its_jobs_breaks_it_too() -> None:
     for _ in range(KEPT_ERRORS + 5):
         ensemble.broken(RuntimeError("again"))
     assert ensemble.state == "failed"
-    assert len(ensemble.errors) <= KEPT_ERRORS
+    assert len(ensemble.facts.errors) <= KEPT_ERRORS
 
 
 def test_what_breaks_after_the_end_does_not_change_how_it_ended() -> None:
@@ -257,7 +260,7 @@ def test_what_breaks_after_the_end_does_not_change_how_it_ended() -> None:
     ensemble.log.read(reader, follow=True)
     ensemble.fail("the job manager went away")
     assert ensemble.state == "completed"
-    assert ensemble.errors == ["the job manager went away"]
+    assert ensemble.facts.errors == ["the job manager went away"]
     assert reader.names.count("finish") == 1
     assert reader.names[-1] == "END"
     ensemble.ask("cancel", {}, bench.answers.append)

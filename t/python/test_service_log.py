@@ -6,20 +6,24 @@ from typing import Any
 
 from fakes import Reader
 
-from flux_ensemble.service.log import KEPT, Log
+from flux_ensemble.service.log import KEPT, Entry, Log
+
+
+def entry(t: float, name: str, context: dict[str, Any]) -> Entry:
+    return {"timestamp": t, "name": name, "context": context}
 
 
 def filled(*names: str) -> Log:
     log = Log()
     for t, name in enumerate(names):
-        log.append(float(t), name, {"t": t})
+        log.append(entry(float(t), name, {"t": t}))
     return log
 
 
 def test_a_reader_gets_what_there_is_and_the_end() -> None:
     log, reader = filled("load", "start"), Reader()
     log.read(reader, follow=False)
-    log.append(2.0, "fire", {})
+    log.append(entry(2.0, "fire", {}))
     assert reader.names == ["load", "start", "END"]
     assert reader.entries[1] == {"timestamp": 1.0, "name": "start", "context": {"t": 1}}
 
@@ -27,7 +31,7 @@ def test_a_reader_gets_what_there_is_and_the_end() -> None:
 def test_a_follower_gets_what_comes_until_the_log_closes() -> None:
     log, reader = filled("load"), Reader()
     log.read(reader, follow=True)
-    log.append(1.0, "start", {})
+    log.append(entry(1.0, "start", {}))
     assert reader.names == ["load", "start"]
     log.close()
     assert reader.names == ["load", "start", "END"]
@@ -46,7 +50,7 @@ def test_a_follower_that_has_left_gets_nothing_more() -> None:
     assert log.wants_events
     log.leave(reader)
     log.leave(reader)
-    log.append(1.0, "start", {})
+    log.append(entry(1.0, "start", {}))
     log.close()
     assert not reader.names
     assert not log.wants_events
@@ -81,5 +85,17 @@ def test_a_follower_that_leaves_while_it_is_sent_an_entry_harms_no_other() -> No
 
     log.read(Leaver(), follow=True)
     log.read(other, follow=True)
-    log.append(1.0, "start", {})
+    log.append(entry(1.0, "start", {}))
     assert other.names == ["start"]
+
+
+def test_a_reader_that_comes_back_skips_what_it_has() -> None:
+    log, reader = filled("load", "start", "fire"), Reader()
+    log.read(reader, follow=False, skip=2)
+    assert reader.names == ["fire", "END"]
+
+
+def test_what_was_dropped_counts_as_skipped() -> None:
+    log, reader = Log([entry(8.0, "fire", {}), entry(9.0, "outcome", {})], total=10), Reader()
+    log.read(reader, follow=False, skip=9)
+    assert reader.names == ["outcome", "END"]

@@ -55,7 +55,7 @@ def test_a_value_of_another_type_is_quoted_with_what_was_expected(method: str) -
     for key in TOPICS[method].fields:
         reason = refused(method, {**payload, key: None})
         assert f"ensemble.{method}: {key}: expected " in reason
-        assert reason.endswith("not None")
+        assert reason.endswith("not null")
 
 
 @pytest.mark.parametrize("payload", ["", "{", "[1, 2]", "7", '"text"'])
@@ -82,23 +82,23 @@ def load(**given: Any) -> dict[str, Any]:
 
 def unreadable(**given: Any) -> str:
     with pytest.raises(RequestError) as caught:
-        read_document({**load(), **given}, elastic=False)
+        read_document({**load(), **given}, {}, elastic=False)
     assert caught.value.errno == errno.EINVAL
     return str(caught.value)
 
 
 def test_a_document_is_read_relative_to_its_file() -> None:
-    spec = read_document(load(file="sub/hello.yaml"), elastic=False)
+    spec = read_document(load(file="sub/hello.yaml"), {}, elastic=False)
     assert (spec.name, spec.directory) == ("hello", "/w/sub")
 
 
 def test_the_name_in_the_request_wins() -> None:
-    assert read_document(load(name="other"), elastic=False).name == "other"
+    assert read_document(load(name="other"), {}, elastic=False).name == "other"
 
 
 def test_a_document_may_be_an_object() -> None:
     payload = {"spec": {"jobs": [{"name": "a", "command": "true"}]}, "name": "x"}
-    spec = read_document({**payload, "cwd": "/w", "environment": {}}, elastic=False)
+    spec = read_document({**payload, "cwd": "/w", "environment": {}}, {}, elastic=False)
     assert list(spec.groups) == ["a"]
 
 
@@ -112,7 +112,7 @@ def test_every_error_of_a_document_is_one_line() -> None:
 def test_a_document_is_given_as_text_or_as_an_object_and_not_both() -> None:
     assert "one of 'text' and 'spec'" in unreadable(spec={})
     with pytest.raises(RequestError, match="one of 'text' and 'spec'"):
-        read_document({"cwd": "/w", "environment": {}}, elastic=False)
+        read_document({"cwd": "/w", "environment": {}}, {}, elastic=False)
 
 
 def test_the_working_directory_is_absolute() -> None:
@@ -126,4 +126,4 @@ def test_the_environment_holds_strings() -> None:
 def test_what_the_member_cannot_do_is_refused() -> None:
     grows = TEXT + "rules:\n- {trigger: start, action: {name: grow}}\n"
     assert "grow" in unreadable(text=grows)
-    assert read_document(load(text=grows), elastic=True).rules
+    assert read_document(load(text=grows), {}, elastic=True).rules

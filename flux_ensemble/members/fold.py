@@ -1,0 +1,141 @@
+"""The state of an ensemble, out of its log: a snapshot, and the batches after it.
+
+    snapshot, values ──restore──► engine ◄──handle── events of the batches after it
+
+The commands that come out again have been performed, or will be by whoever goes on; the
+entries for people among them have to be those that are in the log. Where they differ the
+engine has changed since, and going on would do things twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.metrics import Values
+from flux_ensemble.engine.snapshot import restore
+from flux_ensemble.members.ledger import Agenda, Entry, Written, line, read_batches
+from flux_ensemble.spec.model import Spec
+
+#: Errors that are kept for each ensemble.
+KEPT_ERRORS = 20
+
+
+@dataclass(slots=True)
+class Facts:
+    """What happened to an ensemble outside of its engine, by the service's entries in its log.
+
+    Args:
+        epoch: of the service that wrote last.
+        t_shutdown: when the instance began to shut down, since that service began.
+        stopped: why its engine is not asked any more, and t_stopped since when.
+        errors: what went wrong on its account, oldest first.
+        violations: jobs with a tag that another job had.
+    """
+
+    epoch: int = 0
+    t_shutdown: float | None = None
+    stopped: str | None = None
+    t_stopped: float | None = None
+    errors: list[str] = field(default_factory=list)
+    violations: int = 0
+
+    def take(self, entry: Entry) -> None:
+        """Take an entry into account; those of the engine say nothing here."""
+        context = entry["context"]
+        match entry["name"]:
+            case "epoch":
+                self.epoch = context["epoch"]
+                self.t_shutdown = None
+            case "shutdown":
+                self.t_shutdown = entry["timestamp"]
+            case "error":
+                self.errors = [*self.errors, context["text"]][-KEPT_ERRORS:]
+            case "stopped" | "finish" if "stopped" in context:
+                self.stopped, self.t_stopped = context["reason"], entry["timestamp"]
+            case "violation":
+                self.violations += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a log comes to.
+
+    Args:
+        engine: stands where it stood after the last batch.
+        agenda: its timers.
+        facts: what happened to it outside of its engine.
+        number: of the last batch.
+        entries: those for people that are kept, oldest first.
+        total: how many there have been.
+    """
+
+    engine: Engine
+    agenda: Agenda
+    facts: Facts
+    number: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    total: int = 0
+
+
+def fold(
+    spec: Spec,
+    snapshot: Mapping[str, Any] | None,
+    values: Iterable[Values],
+    lines: Iterable[str],
+) -> Folded:
+    """Fold a log.
+
+    Args:
+        spec: the document.
+        snapshot: as a ledger made it, or None.
+        values: chunks that were put beside snapshots, oldest first.
+        lines: the text of the log; batches before the snapshot may be missing.
+
+    Raises:
+        ValueError: something is damaged or missing, or was written by another version.
+    """
+    if snapshot is None:
+        folded = Folded(Engine(spec), Agenda(), Facts())
+    else:
+        folded = Folded(
+            restore(spec, snapshot["engine"], values),
+            Agenda.from_json(snapshot["agenda"]),
+            Facts(**snapshot["facts"]),
+            snapshot["number"],
+            total=snapshot["entries"],
+        )
+    folded.engine.stats.keep_values()
+    start = folded.number
+    for batch in read_batches(lines, after=start):
+        folded.entries.extend(batch.entries)
+        if batch.number > start:
+            _replay(folded, batch)
+    return folded
+
+
+def _replay(folded: Folded, batch: Written) -> None:
+    rest = iter(batch.entries)
+    for event in batch.events:
+        commands = folded.engine.handle(event)
+        folded.agenda.take(event, commands)
+        for command in commands:
+            if type(command) is Record:
+                entry = json.loads(line(command.t, command.name, command.context))
+                if entry not in rest:
+                    raise ValueError(
+                        f"batch {batch.number} has no entry {entry['name']!r} where this version "
+                        "would write one; go on with the version that wrote it"
+                    )
+    for entry in batch.entries:
+        folded.facts.take(entry)
+    folded.total += len(batch.entries)
+    folded.number = batch.number

@@ -1,0 +1,410 @@
+"""The ledger of one ensemble: its events, durable before what they bring about is done.
+
+    event, commands ──► Ledger.write ──► batch ──► Store.commit ──► done ──► commands performed
+
+The engine is deterministic, so the events that it took in are its state. They are put
+down in batches, one commit at a time, and the commands of an event are performed when its
+batch is durable. While a commit is under way the next batch fills, so under load batches
+are large and commits few. Events that bring about nothing wait for the next batch, but
+not for long.
+
+The log is text, one RFC 18 entry a line. A batch begins with an entry of its own,
+
+    {"timestamp": t, "name": "batch", "context": {"number": n, "events": [...]}}
+
+and the entries for people follow: what the engine recorded, and what the service notes. A
+commit without an answer is repeated, so a batch can be in the log twice; it is known by
+its number. Now and then a batch carries a snapshot of the state after it, so that
+recovery has little to replay (`members.recovery`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_ensemble.engine.commands import Command, Finish, Record, StartTimer, StopTimer
+from flux_ensemble.engine.events import Event, JobEvent, Request, Tag, TimerFired
+from flux_ensemble.engine.metrics import Values
+from flux_ensemble.engine.record import event_from_json, to_json
+from flux_ensemble.members.base import Handle, Loop
+
+#: The entry that begins a batch.
+BATCH = "batch"
+
+#: Seconds, and number, that events which bring about nothing wait for a batch.
+LAZY_SECONDS = 1.0
+LAZY_EVENTS = 1000
+
+#: Events between two snapshots, at least; and as many as a snapshot has characters / this.
+SNAPSHOT_EVENTS = 5000
+SNAPSHOT_RATIO = 50
+
+#: Seconds until a commit that failed is repeated: the first time, and at most.
+RETRY_SECONDS = 0.1
+RETRY_LIMIT = 5.0
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit makes durable.
+
+    Args:
+        number: 1, 2, 3 ... in the life of an ensemble.
+        text: lines of RFC 18 entries, each with its newline.
+        entries: how many of the lines are for people.
+        snapshot: replaces the snapshot, if given: the state after this batch.
+        values: what streams took in since the snapshot before, as JSON.
+        sync: it is to survive a crash of the whole instance too.
+    """
+
+    number: int
+    text: str
+    entries: int
+    snapshot: str | None = None
+    values: str | None = None
+    sync: bool = False
+
+
+class Store(Protocol):
+    """Where batches become durable."""
+
+    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
+        """Make a batch durable; at most one is under way.
+
+        Args:
+            batch: the one after the latest, or that again where it failed.
+            done: called once with None, or with why it is unknown whether it is durable.
+        """
+        ...
+
+
+class Agenda:
+    """What is to be known besides the engine's state: timers, and marks in its events.
+
+    Attributes:
+        timers: those that run, with the time at which each comes due.
+        last_request: the greatest number of a request.
+        t_seen: the time of the latest job event.
+    """
+
+    def __init__(self) -> None:
+        self.timers: dict[str, tuple[float, StartTimer]] = {}
+        self.last_request = 0
+        self.t_seen = 0.0
+
+    def take(self, event: Event, commands: Iterable[Command]) -> None:
+        """Take in an event, and the commands that it brought about."""
+        if isinstance(event, JobEvent):
+            self.t_seen = max(self.t_seen, event.t)
+        elif isinstance(event, Request):
+            self.last_request = max(self.last_request, event.request)
+        elif isinstance(event, TimerFired) and event.key in self.timers:
+            _, timer = self.timers.pop(event.key)
+            if timer.every:
+                self.timers[event.key] = (event.t + timer.every, timer)
+        for command in commands:
+            if isinstance(command, StartTimer):
+                self.timers[command.key] = (event.t + command.after, command)
+            elif isinstance(command, StopTimer):
+                self.timers.pop(command.key, None)
+            elif isinstance(command, Finish):
+                self.timers.clear()
+
+    def due(self, now: float) -> Iterator[StartTimer]:
+        """The timers as they are to be started at time `now`; one that is late fires at once."""
+        for t, timer in self.timers.values():
+            yield StartTimer(timer.key, max(0.0, t - now), timer.every)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        timers = [[t, one.key, one.after, one.every] for t, one in self.timers.values()]
+        return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Agenda:
+        """The agenda of a snapshot."""
+        agenda = cls()
+        agenda.timers = {
+            key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]
+        }
+        agenda.last_request = value["last_request"]
+        agenda.t_seen = value["t_seen"]
+        return agenda
+
+
+class State(Protocol):
+    """What a ledger takes snapshots of."""
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Its state as JSON."""
+        ...
+
+    def take_values(self) -> Values:
+        """What its streams took in since the last call."""
+        ...
+
+
+class Ledger:
+    """Puts down the events of one ensemble; a `members.base.WriteAhead`.
+
+    Args:
+        store: where to.
+        loop: for timers and the time.
+        state: what snapshots are of.
+        complain: gets a sentence when commits begin to fail, and when they work again.
+        agenda: as it was recovered.
+        number: of the last batch that is durable.
+        entries: how many entries for people there are already.
+
+    Attributes:
+        agenda: what is to be known of the events put down.
+        t_waiting: since when a commit has been under way, or None.
+        commits: how many batches have become durable.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        loop: Loop,
+        state: State,
+        complain: Callable[[str], None],
+        *,
+        agenda: Agenda | None = None,
+        number: int = 0,
+        entries: int = 0,
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._state = state
+        self._complain = complain
+        self.agenda = agenda or Agenda()
+        self.t_waiting: float | None = None
+        self.commits = 0
+        self._number = number
+        self._entries = entries
+        self._events: list[Any] = []
+        self._lines: list[str] = []
+        self._then: list[Callable[[], None]] = []
+        self._sync = False
+        self._timer: Handle | None = None
+        self._since_snapshot = 0
+        self._snapshot_due = SNAPSHOT_EVENTS
+        self._failures = 0
+        self._closed = False
+
+    def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
+        """Put down an event.
+
+        Args:
+            event: the event.
+            commands: what it brings about.
+            then: called when it is durable, in the order of the events; not if there are
+                no commands.
+
+        Returns:
+            False: it is not durable yet.
+        """
+        self.agenda.take(event, commands)
+        self._events.append(compact(event))
+        self._since_snapshot += 1
+        for command in commands:
+            if type(command) is Record:
+                self._lines.append(line(command.t, command.name, command.context))
+        if commands:
+            self._then.append(then)
+            self._advance()
+        elif len(self._events) >= LAZY_EVENTS:
+            self._advance()
+        else:
+            self._wait(LAZY_SECONDS)
+        return False
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None] = lambda: None,
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Put down an entry for people that is not the engine's; `then` as for `write`."""
+        self._lines.append(line(t, name, context))
+        self._then.append(then)
+        self._sync = self._sync or sync
+        self._advance()
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """Call back when all that was put down is durable."""
+        self._then.append(then)
+        self._advance()
+
+    def checkpoint(self) -> None:
+        """Commit a snapshot, if there is anything new; nobody waits for it.
+
+        What follows a commit that is under way, and has no answer yet, does not need it.
+        """
+        if self._since_snapshot and not self._closed:
+            self._snapshot_due = 0
+            self.t_waiting = None
+            self._advance()
+
+    def close(self) -> None:
+        """Put down no more; nothing is called back any more."""
+        self._closed = True
+        self._stop_waiting()
+
+    def _wait(self, seconds: float) -> None:
+        if self._timer is None and self.t_waiting is None and not self._closed:
+            self._timer = self._loop.timer(seconds, self._waited)
+
+    def _waited(self) -> None:
+        self._timer = None
+        self._advance()
+
+    def _stop_waiting(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _advance(self) -> None:
+        """Begin a commit, if none is under way."""
+        if self.t_waiting is not None or self._closed:
+            return
+        self._stop_waiting()
+        self.t_waiting = self._loop.now()
+        self._number += 1
+        header = {"number": self._number, "events": self._events}
+        text = line(self.t_waiting, BATCH, header) + "".join(self._lines)
+        self._entries += len(self._lines)
+        snapshot = values = None
+        if self._since_snapshot >= self._snapshot_due:
+            self._since_snapshot = 0
+            state = {
+                "number": self._number,
+                "entries": self._entries,
+                "agenda": self.agenda.to_json(),
+                **self._state.snapshot(),
+            }
+            snapshot = _dumps(state)
+            values = _dumps(self._state.take_values())
+            self._snapshot_due = max(SNAPSHOT_EVENTS, len(snapshot) // SNAPSHOT_RATIO)
+        batch = Batch(self._number, text, len(self._lines), snapshot, values, self._sync)
+        then, self._then = self._then, []
+        self._events, self._lines, self._sync = [], [], False
+        self._commit(batch, then)
+
+    def _commit(self, batch: Batch, then: list[Callable[[], None]]) -> None:
+        if not self._closed:
+            self._store.commit(batch, lambda error: self._committed(batch, then, error))
+
+    def _committed(
+        self, batch: Batch, then: list[Callable[[], None]], error: Exception | None
+    ) -> None:
+        if self._closed:
+            return
+        if error is not None:
+            if not self._failures:
+                self._complain(f"cannot write its log: {error}; it waits, and tries again")
+            delay = min(RETRY_SECONDS * 2**self._failures, RETRY_LIMIT)
+            self._failures = min(self._failures + 1, 16)
+            self._loop.timer(delay, lambda: self._commit(batch, then))
+            return
+        if self._failures:
+            self._complain("its log can be written again")
+        self._failures = 0
+        self.commits += 1
+        self.t_waiting = None
+        if self._then or len(self._events) >= LAZY_EVENTS:
+            self._advance()
+        elif self._events:
+            self._wait(LAZY_SECONDS)
+        for call in then:
+            call()
+
+
+# -- the text of the log --------------------------------------------------------------
+
+
+def compact(event: Event) -> Any:
+    """An event as JSON: an array for the event of a job of the ensemble, else an object."""
+    if type(event) is not JobEvent or event.foreign:
+        return to_json(event)
+    if event.tag is not None:
+        return [event.t, event.job, event.name, event.context, event.tag]
+    if event.context:
+        return [event.t, event.job, event.name, event.context]
+    return [event.t, event.job, event.name]
+
+
+def expand(value: Any) -> Event:
+    """The event of such JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, Mapping):
+        return event_from_json(value)
+    try:
+        t, job, name, *rest = value
+        context = rest[0] if rest else {}
+        return JobEvent(t, job, name, context, Tag(*rest[1]) if len(rest) > 1 else None)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not a job event") from None
+
+
+def line(t: float, name: str, context: Mapping[str, Any]) -> str:
+    """An entry (RFC 18) as a line of text."""
+    return _dumps({"timestamp": t, "name": name, "context": context}) + "\n"
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A batch as it is read: its number, its events, and its entries for people."""
+
+    number: int
+    events: list[Event]
+    entries: list[Entry]
+
+
+def read_batches(lines: Iterable[str], after: int = 0) -> Iterator[Written]:
+    """The batches in a log, each once.
+
+    Args:
+        lines: its text; it may begin within a batch, which is left out.
+        after: batches up to this number are given with no events: their entries alone count.
+
+    Raises:
+        ValueError: a line is not of a log, or a batch is missing.
+    """
+    latest: int | None = None
+    current: Written | None = None
+    for text in lines:
+        entry = json.loads(text)
+        if entry["name"] != BATCH:
+            if current is not None:
+                current.entries.append(entry)
+            continue
+        if current is not None:
+            yield current
+            current = None
+        number = entry["context"]["number"]
+        if latest is not None and number <= latest:
+            continue  # committed twice
+        expected = max(after, latest or 0) + 1
+        if number > expected:
+            raise ValueError(f"batches {expected} to {number - 1} are missing")
+        latest = number
+        events = [] if number <= after else [expand(one) for one in entry["context"]["events"]]
+        current = Written(number, events, [])
+    if current is not None:
+        yield current

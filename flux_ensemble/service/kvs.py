@@ -1,0 +1,351 @@
+"""Where the service keeps its ensembles: Flux's KVS.
+
+    ensemble-service                 {"epoch": n}: how many services have begun here
+    ensemble.NAME.load               what the ensemble was loaded with: JSON
+    ensemble.NAME.snapshot           its state after one of its batches: JSON
+    ensemble.NAME.values.NNNNNNNN    what its streams took in before a snapshot: JSON
+    ensemble.NAME.log.NNNNNNNN       a segment of its log: RFC 18 entries, a line of JSON each
+
+`flux kvs get --raw KEY` shows each of them. A batch of the log (`members.ledger.Batch`) is one
+transaction: all of it is there or nothing is. The KVS makes transactions one after the
+other, those of one sender in the order they were sent.
+
+Segments: a batch is appended to the last segment, which is full after `APPENDS` appends
+or `SEGMENT_BYTES` of text. What was appended Flux holds as a list of pieces, and
+it writes the list anew at each append, so a full segment is rewritten as one value in the
+transaction of the batch after it. A snapshot ends a segment too, and so does the end of a
+service, which leaves its last one as it is.
+
+Pruning: once there is a snapshot, the segments before it are needed by people only. The
+oldest are dropped in the snapshot's transaction, as long as the rest hold `service.log.KEPT`
+entries for people (all lines but the headers of batches). Segments after the last snapshot
+are never dropped, nor are values. The whole directory is dropped by `KvsStore.remove`, and
+replaced when another ensemble of the name is created.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux.core.handle import Flux
+
+from flux_ensemble.members.flux import Guard
+from flux_ensemble.members.ledger import BATCH, Batch
+from flux_ensemble.service.kvs_io import Change, Done, Kvs, damaged, parse, parse_object
+from flux_ensemble.service.log import KEPT
+from flux_ensemble.spec.schema import ENSEMBLE_NAME, matches
+
+#: When a segment is full.
+APPENDS = 100
+SEGMENT_BYTES = 256 * 1024
+
+SERVICE = "ensemble-service"
+ROOT = "ensemble"
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """The segment that is appended to.
+
+    Attributes:
+        entries: how many of its lines are for people.
+        pieces: what was appended.
+        size: of the pieces, in characters, which are bytes but for rare ones.
+    """
+
+    number: int
+    entries: int = 0
+    pieces: tuple[str, ...] = ()
+    size: int = 0
+
+    def with_batch(self, batch: Batch) -> _Segment:
+        return _Segment(
+            self.number,
+            self.entries + batch.entries,
+            (*self.pieces, batch.text),
+            self.size + len(batch.text),
+        )
+
+    @property
+    def full(self) -> bool:
+        return len(self.pieces) >= APPENDS or self.size >= SEGMENT_BYTES
+
+
+class KvsStore:
+    """The durable log of one ensemble: a `members.ledger.Store`, made by `KvsStores`.
+
+    A commit that failed, or was not answered in time, is made again with the same batch: it
+    gives the same keys the same values, only the batch's text may be in its segment twice
+    until that is rewritten. When its ensemble has been removed, or replaced by another of
+    its name, a store keeps nothing more.
+    """
+
+    def __init__(self, stores: KvsStores, name: str, load: str | None = None) -> None:
+        self._stores = stores
+        self._name = name
+        # It goes with the first batch, so that there is never an ensemble without its
+        # log, or with the log of an earlier one of its name.
+        self._load = load
+        self._segment = _Segment(0)
+        # The segments before it with their entries, and the last of them while it is still
+        # to be rewritten.
+        self._older: list[tuple[int, int]] = []
+        self._rewrite: _Segment | None = None
+        self._chunks = 0
+
+    def commit(self, batch: Batch, done: Done) -> None:
+        """Make a batch durable.
+
+        Args:
+            batch: the batch.
+            done: gets a `StoreError` or None.
+        """
+        if not self._stores.has(self._name, self):
+            done(None)
+            return
+        change = Change()
+        if self._load is not None:
+            change.unlink(_key(self._name))
+            change.put(_key(self._name, "load"), self._load)
+        if self._rewrite is not None:
+            text = "".join(self._rewrite.pieces)
+            change.put(_key(self._name, "log", self._rewrite.number), text)
+        segment = self._segment.with_batch(batch)
+        change.append(_key(self._name, "log", segment.number), batch.text)
+        surplus = 0
+        if batch.snapshot is not None:
+            change.put(_key(self._name, "snapshot"), batch.snapshot)
+            if batch.values is not None:
+                change.put(_key(self._name, "values", self._chunks), batch.values)
+            surplus = self._surplus(segment.entries)
+            for number, _ in self._older[:surplus]:
+                change.unlink(_key(self._name, "log", number))
+
+        def answered(error: Exception | None) -> None:
+            if error is None:
+                self._advance(batch, segment, surplus)
+            done(error)
+
+        self._stores.send(self._name, change, answered, sync=batch.sync)
+
+    def remove(self, done: Done) -> None:
+        """Drop all of the ensemble, after the commit that is under way; it takes no more.
+
+        Args:
+            done: gets a `StoreError`, and then it can be removed once more, or None.
+        """
+        if not self._stores.has(self._name, self):
+            done(None)
+            return
+        change = Change()
+        change.unlink(_key(self._name))
+
+        def answered(error: Exception | None) -> None:
+            if error is None:
+                self._stores.forget(self._name, self)
+            done(error)
+
+        self._stores.send(self._name, change, answered)
+
+    def go_on(self, *, segment: int, chunk: int) -> None:
+        """Go on in a segment and with a chunk of values that are not there yet."""
+        self._segment = _Segment(segment)
+        self._chunks = chunk
+
+    def count(self, segment: int, entries: int) -> None:
+        """A segment of an earlier service has so many entries for people."""
+        self._older.append((segment, entries))
+
+    def _surplus(self, entries: int) -> int:
+        """How many of the older segments are dropped at a snapshot.
+
+        Args:
+            entries: those of the segment that ends at the snapshot.
+        """
+        held = entries + sum(entries for _, entries in self._older)
+        for index, (_, entries) in enumerate(self._older):
+            held -= entries
+            if held < KEPT:
+                return index
+        return len(self._older)
+
+    def _advance(self, batch: Batch, segment: _Segment, surplus: int) -> None:
+        """A batch is durable."""
+        self._load = self._rewrite = None
+        del self._older[:surplus]
+        if batch.values is not None:
+            self._chunks += 1
+        if segment.full or batch.snapshot is not None:
+            self._older.append((segment.number, segment.entries))
+            # What was appended once is one value already.
+            self._rewrite = segment if len(segment.pieces) > 1 else None
+            segment = _Segment(segment.number + 1)
+        self._segment = segment
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the KVS has of an ensemble; values and lines are read as they are asked for.
+
+    Attributes:
+        load: what it was loaded with.
+        snapshot: the last one, or None.
+        values: of its streams, a chunk for each snapshot, oldest first.
+        lines: of its log, oldest first. A batch that was committed twice is there twice.
+        store: goes on where the log ends; to be used when `lines` has been read.
+    """
+
+    load: dict[str, Any]
+    snapshot: dict[str, Any] | None
+    values: Iterator[Any]
+    lines: Iterator[str]
+    store: KvsStore
+
+
+class KvsStores:
+    """The ensembles in the KVS.
+
+    Args:
+        handle: Flux handle.
+        guard: wraps what is called from the reactor.
+    """
+
+    def __init__(self, handle: Flux, guard: Guard) -> None:
+        self._kvs = Kvs(handle, guard)
+        self._stores: dict[str, KvsStore] = {}
+
+    # -- when a service begins: these wait for the KVS -----------------------------
+
+    def begin(self) -> int:
+        """A service begins: count it, and wait until all that earlier ones sent is there.
+
+        Returns:
+            The epoch: 1 for the first service, and one more for each after it.
+
+        Raises:
+            StoreError: the KVS does not answer, or the count is damaged.
+        """
+        # An earlier service may have sent its own count at the last moment.
+        self._kvs.commit(Change(), SERVICE)
+        text = self._kvs.find(SERVICE)
+        epoch = 1
+        if text is not None:
+            last = parse_object(SERVICE, text).get("epoch")
+            if type(last) is not int:
+                raise damaged(SERVICE, 'expected {"epoch": NUMBER}', text)
+            epoch += last
+        change = Change()
+        change.put(SERVICE, json.dumps({"epoch": epoch}))
+        self._kvs.commit(change, SERVICE, sync=True)
+        return epoch
+
+    def names(self) -> list[str]:
+        """The ensembles there are, sorted.
+
+        Keys that are no directories, or have a name that no document can give, are not ours.
+
+        Raises:
+            StoreError: the KVS does not answer, or `ensemble` is no directory.
+        """
+        return [
+            name
+            for name, kind in self._kvs.keys(ROOT).items()
+            if kind in ("dir", "dirref") and matches(ENSEMBLE_NAME, name)
+        ]
+
+    def read(self, name: str) -> Stored:
+        """What there is of an ensemble.
+
+        Args:
+            name: one of `names`.
+
+        Raises:
+            StoreError: something cannot be read, or is damaged; the iterators raise it too.
+        """
+        load = parse_object(_key(name, "load"), self._kvs.text(_key(name, "load")))
+        snapshot = None
+        if "snapshot" in self._kvs.keys(_key(name)):
+            snapshot = parse_object(_key(name, "snapshot"), self._kvs.text(_key(name, "snapshot")))
+        chunks, segments = self._numbers(name, "values"), self._numbers(name, "log")
+        store = KvsStore(self, name)
+        store.go_on(segment=_next(segments), chunk=_next(chunks))
+        self._stores[name] = store
+        values = self._values(name, chunks)
+        return Stored(load, snapshot, values, self._lines(name, segments, store), store)
+
+    def _numbers(self, name: str, directory: str) -> list[int]:
+        """The numbered keys in a directory of an ensemble, in order."""
+        keys = self._kvs.keys(_key(name, directory))
+        return sorted(int(key) for key in keys if key.isdecimal())
+
+    def _values(self, name: str, chunks: Iterable[int]) -> Iterator[Any]:
+        for chunk in chunks:
+            key = _key(name, "values", chunk)
+            yield parse(key, self._kvs.text(key))
+
+    def _lines(self, name: str, segments: Iterable[int], store: KvsStore) -> Iterator[str]:
+        latest, again = 0, False
+        for segment in segments:
+            key = _key(name, "log", segment)
+            entries = 0
+            # Not splitlines, which knows more ends of lines than JSON does.
+            for line in io.StringIO(self._kvs.text(key)):
+                number = _batch_number(key, line)
+                if number is not None:
+                    again = number <= latest
+                    latest = max(latest, number)
+                elif not again:
+                    entries += 1
+                yield line
+            store.count(segment, entries)
+
+    # -- while it runs: nothing waits ----------------------------------------------
+
+    def create(self, name: str, load: Mapping[str, Any]) -> KvsStore:
+        """A new ensemble, which replaces what there is of its name.
+
+        The transaction of its first batch does that, so what is found under a name is always of
+        one ensemble, and no ensemble is found without its log.
+
+        Args:
+            name: as a document can give it (a dot would make directories).
+            load: what it was loaded with, as JSON.
+        """
+        store = KvsStore(self, name, json.dumps(load))
+        self._stores[name] = store
+        return store
+
+    def has(self, name: str, store: KvsStore) -> bool:
+        """The store is that of the ensemble of a name."""
+        return self._stores.get(name) is store
+
+    def forget(self, name: str, store: KvsStore) -> None:
+        """The ensemble of a store has been removed."""
+        if self.has(name, store):
+            del self._stores[name]
+
+    def send(self, name: str, change: Change, done: Done, *, sync: bool = False) -> None:
+        """Change something of an ensemble; `done` and `sync` as for `Kvs.send`."""
+        self._kvs.send(change, _key(name), done, sync=sync)
+
+
+def _key(name: str, what: str | None = None, number: int | None = None) -> str:
+    key = f"{ROOT}.{name}" if what is None else f"{ROOT}.{name}.{what}"
+    return key if number is None else f"{key}.{number:08}"
+
+
+def _next(numbers: list[int]) -> int:
+    return numbers[-1] + 1 if numbers else 0
+
+
+def _batch_number(key: str, line: str) -> int | None:
+    """The number of the batch that a line begins, or None."""
+    entry = parse_object(key, line)
+    try:
+        return int(entry["context"]["number"]) if entry["name"] == BATCH else None
+    except (KeyError, TypeError, ValueError):
+        raise damaged(key, "expected an entry of a log", line) from None

@@ -1,0 +1,230 @@
+"""Reading and writing Flux's KVS: text of keys, in transactions, with errors that help.
+
+`Kvs.send` is for a service that runs: it waits for nothing. The other methods of `Kvs` wait,
+and are for a service that begins. libkvs is called where `flux.kvs` lacks something: appending,
+time limits, and values as they are (`flux.kvs.get` gives JSON where it can).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from typing import Any
+
+from flux.constants import FLUX_KVS_SYNC
+from flux.core.handle import Flux
+from flux.core.inner import ffi, lib
+from flux.future import Future
+from flux.kvs import RAW, KVSTxn
+
+from flux_ensemble.members.flux import Guard, errno_name, sentence
+
+#: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
+PATIENCE = 10.0
+PATIENCE_AT_START = 60.0
+
+#: A private namespace, which FLUX_KVS_NAMESPACE may name, would not survive a restart.
+_NAMESPACE = "primary"
+
+#: Called with None when it is done, or with why it is unknown whether it is.
+Done = Callable[[Exception | None], None]
+
+
+class StoreError(Exception):
+    """The KVS does not do what is asked of it, or holds what is not ours; one sentence."""
+
+
+class Change:
+    """A transaction: all of it is done, in this order, or nothing."""
+
+    def __init__(self) -> None:
+        self._txn = KVSTxn()
+
+    def put(self, key: str, text: str, flags: int = 0) -> None:
+        """Give a key a value."""
+        data = text.encode()
+        RAW.flux_kvs_txn_put_raw(self._txn.txn, flags, key, data, len(data))
+
+    def append(self, key: str, text: str) -> None:
+        """Append to the value of a key."""
+        self.put(key, text, lib.FLUX_KVS_APPEND)
+
+    def unlink(self, key: str) -> None:
+        """Drop a key, or a directory and all in it; there need be none."""
+        self._txn.unlink(key)
+
+    def commit(self, handle: Flux, *, sync: bool) -> Future:
+        """Send it."""
+        flags = FLUX_KVS_SYNC if sync else 0
+        return Future(RAW.flux_kvs_commit(handle, _NAMESPACE, flags, self._txn.txn))
+
+
+class Kvs:
+    """The KVS.
+
+    Args:
+        handle: Flux handle.
+        guard: wraps what is called from the reactor.
+    """
+
+    def __init__(self, handle: Flux, guard: Guard) -> None:
+        self._handle = handle
+        self._guard = guard
+
+    def send(self, change: Change, key: str, done: Done, *, sync: bool = False) -> None:
+        """Make a change.
+
+        Args:
+            change: the change.
+            key: what it changes, for the error.
+            done: called once, with a `StoreError` or None.
+            sync: have it on disk, with a checkpoint, before that.
+        """
+
+        def answered(future: Future) -> None:
+            # A response that comes after the time limit would call back once more.
+            future.stop()
+            try:
+                future.get()
+            except OSError as error:
+                done(_not_written(key, error))
+            else:
+                done(None)
+
+        try:
+            future = change.commit(self._handle, sync=sync)
+        except OSError as error:
+            done(_not_written(key, error))
+            return
+        # The reactor's idea of now dates from the start of its present turn.
+        lib.flux_reactor_now_update(self._handle.get_reactor())
+        future.then(self._guard(answered), timeout=PATIENCE)
+
+    def commit(self, change: Change, key: str, *, sync: bool = False) -> None:
+        """Make a change, and wait for it; arguments as for `send`.
+
+        Raises:
+            StoreError: it is unknown whether it is made.
+        """
+        try:
+            change.commit(self._handle, sync=sync).wait_for(PATIENCE_AT_START).get()
+        except OSError as error:
+            raise _not_written(key, error) from None
+
+    def keys(self, directory: str) -> dict[str, str]:
+        """What is in a directory, sorted: names with their types (RFC 11).
+
+        Returns:
+            Nothing if there is no such directory.
+
+        Raises:
+            StoreError: it cannot be read, or is no directory.
+        """
+        text = self._lookup(directory, lib.FLUX_KVS_READDIR, _treeobj)
+        entries = {} if text is None else json.loads(text)["data"]
+        return {name: entries[name]["type"] for name in sorted(entries)}
+
+    def find(self, key: str) -> str | None:
+        """The value of a key, or None if there is none.
+
+        Raises:
+            StoreError: it cannot be read, or is not text.
+        """
+        data = self._lookup(key, 0, _raw)
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError:
+            raise damaged(key, "expected UTF-8 text") from None
+
+    def text(self, key: str) -> str:
+        """The value of a key that has to be there.
+
+        Raises:
+            StoreError: it is not, or cannot be read, or is not text.
+        """
+        text = self.find(key)
+        if text is None:
+            raise damaged(key, "there is no such key")
+        return text
+
+    def _lookup(self, key: str, flags: int, get: Callable[[Future], bytes]) -> bytes | None:
+        try:
+            future = Future(RAW.flux_kvs_lookup(self._handle, _NAMESPACE, flags, key))
+            future.wait_for(PATIENCE_AT_START).get()
+            return get(future)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return None
+            if error.errno in (errno.EISDIR, errno.ENOTDIR):
+                expected = "a directory" if flags else "a value"
+                raise damaged(key, f"expected {expected}") from None
+            raise StoreError(f"cannot read {key} in the KVS: {_why(error)}") from None
+
+
+def _raw(future: Future) -> bytes:
+    data, size = ffi.new("void *[1]"), ffi.new("size_t *")
+    RAW.flux_kvs_lookup_get_raw(future.pimpl, data, size)
+    return bytes(ffi.buffer(data[0], size[0])) if size[0] else b""
+
+
+def _treeobj(future: Future) -> bytes:
+    text = ffi.new("char *[1]")
+    RAW.flux_kvs_lookup_get_treeobj(future.pimpl, text)
+    return bytes(ffi.string(text[0]))
+
+
+def parse(key: str, text: str) -> Any:
+    """The JSON in a key's value, or in a line of it.
+
+    Raises:
+        StoreError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise damaged(key, "expected JSON", text) from None
+
+
+def parse_object(key: str, text: str) -> dict[str, Any]:
+    """As `parse`, for an object.
+
+    Raises:
+        StoreError: it is not a JSON object.
+    """
+    value = parse(key, text)
+    if not isinstance(value, dict):
+        raise damaged(key, "expected a JSON object", text)
+    return value
+
+
+def damaged(key: str, reason: str, text: str | None = None) -> StoreError:
+    """The error for what cannot be understood.
+
+    Args:
+        key: where it is.
+        reason: what was expected.
+        text: what is there instead.
+    """
+    if text is not None:
+        reason = f"{reason}, not {text if len(text) <= 40 else f'{text[:37]}...'!r}"
+    # All that is kept of an ensemble goes together.
+    whole = ".".join(key.split(".")[:2])
+    return StoreError(
+        f"{key} in the KVS is damaged: {reason}; 'flux kvs get --raw {key}' shows it, and "
+        f"'flux kvs unlink -R {whole}' drops it for good"
+    )
+
+
+def _not_written(key: str, error: OSError) -> StoreError:
+    return StoreError(f"cannot write {key} in the KVS: {_why(error)}")
+
+
+def _why(error: OSError) -> str:
+    reason = "no response" if error.errno == errno.ETIMEDOUT else sentence(error)
+    if error.errno == errno.ENOSYS:
+        # A synced commit needs the backing store of the module content, too.
+        hint = "; is the module kvs loaded, and content-sqlite? see 'flux module list'"
+    else:
+        hint = ""
+    return f"{reason} ({errno_name(error)}){hint}"

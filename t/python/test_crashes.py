@@ -1,0 +1,238 @@
+"""Nothing lost, nothing twice: services are killed at any time, in a world of virtual time.
+
+The checks are the same after each run: every job that a rule asked for is in the queue
+once, no rule fired twice for one cause, and counts and statistics are those of a fold of
+the whole log from scratch, and those of the queue itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from crashes import Luck, World
+
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.members import ledger
+from flux_ensemble.members.fold import fold
+from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.spec.model import OUTCOMES, RETRY_RULE
+
+UNLIMITED = {"repetitions": "unlimited"}
+
+
+def submits(label: str, **more: Any) -> dict[str, Any]:
+    return {"name": "submit", "label": label, **more}
+
+
+DOCUMENT: dict[str, Any] = {
+    "name": "test",
+    "jobs": [
+        {"name": "a", "command": "true", "count": 8, "retries": 2},
+        {"name": "b", "command": "true", "count": 3},
+        {"name": "c", "command": "true"},
+        {"name": "d", "command": "true"},
+        {"name": "m", "command": "true"},
+    ],
+    "rules": [
+        {"trigger": "start", "action": submits("a")},
+        {"trigger": "job-success", "group": "a", "action": submits("c", **UNLIMITED)},
+        {
+            "trigger": "metric",
+            "name": "count.a.finished",
+            "when": ">= 4",
+            "action": submits("b", repetitions=2, backoff=1),
+        },
+        {
+            "trigger": "timer",
+            "every": 0.4,
+            "action": {"name": "custom", "label": "d", "repetitions": 3},
+        },
+        {"trigger": "job-memo", "when": "x > 0.5", "action": submits("m", repetitions=3)},
+        {"trigger": "idle", "group": "b", "action": submits("c")},
+    ],
+    "custom": "def d(**_):\n    return Action({'name': 'submit', 'label': 'd'})\n",
+    "limits": {"active-jobs": 12},
+}
+
+BAD_LUCK = Luck(lost_request=0.02, lost_response=0.05, error=0.05, failing_commit=0.05)
+
+
+def run(world: World) -> World:
+    """Until the ensemble has ended, and its log is durable."""
+    world.begin_service()
+    for _ in range(200_000):
+        service = world.service
+        if service is not None and service.recovery.ready:
+            ensemble = next(iter(service.ensembles), None)
+            if ensemble is None:
+                # Who asked for it got no answer, and asks again.
+                service.load(DOCUMENT)
+            elif not ensemble.live:
+                return world
+        assert world.clock.step(), "nothing happens any more, and the ensemble has not ended"
+    raise AssertionError("no end")
+
+
+def verify(world: World) -> None:
+    """The checks."""
+    assert world.service is not None
+    (ensemble,) = world.service.ensembles
+    assert ensemble.state == "completed", ensemble.reason
+    assert not ensemble.facts.violations
+    tags = Counter(job.tag for job in world.jobs.values())
+    assert set(tags.values()) == {1}, "a tag is there twice"
+    # The log, from the beginning.
+    spec = load_mapping(DOCUMENT)
+    lines = "".join(world.texts["test"]).splitlines(keepends=True)
+    whole = fold(spec, None, (), lines)
+    while world.clock.step():  # what was written lazily
+        pass
+    lines = "".join(world.texts["test"]).splitlines(keepends=True)
+    whole = fold(spec, None, (), lines)
+    assert dump(whole.engine) == dump(ensemble.engine)
+    t = world.clock.t
+    assert whole.engine.metrics(t) == ensemble.engine.metrics(t)
+    # What it says was asked for is what the queue has.
+    fired = [entry["context"] for entry in whole.entries if entry["name"] == "fire"]
+    assert max(Counter((one["rule"], one["firing"]) for one in fired).values()) == 1
+    asked = {
+        (one["rule"], one["firing"], index)
+        for one in fired
+        if one["action"]["name"] == "submit"
+        for index in range(len(spec.groups[one["action"]["label"]].submission(None, None)))
+    }
+    again = [entry["context"] for entry in whole.entries if entry["name"] == "retry"]
+    asked |= {(RETRY_RULE, one["retry"], one["index"]) for one in again}
+    assert {(tag.rule, tag.firing, tag.index) for tag in tags} == asked
+    # Its counts are those of the queue, and so are its decisions.
+    counts = ensemble.engine.stats.counts
+    outcomes = Counter((job.tag.group, job.outcome) for job in world.jobs.values())
+    for group, outcome in itertools.product(spec.groups, OUTCOMES):
+        assert counts[group][outcome] == outcomes[group, outcome]
+    rules = Counter(one["rule"] for one in fired if one["action"]["name"] == "submit")
+    assert rules["rule-1"] == outcomes["a", "success"]
+    assert rules["rule-2"] == 2
+    assert rules["rule-3"] == 3
+    values = [
+        entry["context"]["x"]
+        for job in world.jobs.values()
+        for entry in job.entries
+        if entry["name"] == "memo"
+    ]
+    assert rules["rule-4"] == min(3, sum(value > 0.5 for value in values))
+
+
+def crashing(world: World, pause: Callable[[], float], crashes: int) -> World:
+    """Have services killed, again and again, some while they begin."""
+    left = crashes
+
+    def strike() -> None:
+        nonlocal left
+        if left and world.service is not None:
+            left -= 1
+            world.kill()
+        if left:
+            world.clock.after(pause(), strike)
+
+    world.clock.after(pause(), strike)
+    return world
+
+
+@pytest.fixture(autouse=True)
+def short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots, many in each run."""
+    monkeypatch.setattr(ledger, "SNAPSHOT_EVENTS", 40)
+    monkeypatch.setattr(ledger, "SNAPSHOT_RATIO", 10**9)
+
+
+def test_an_undisturbed_run_passes_the_checks() -> None:
+    verify(run(World(1, Luck())))
+
+
+def test_it_does_so_with_lost_requests_and_responses() -> None:
+    for seed in range(10):
+        verify(run(World(seed, BAD_LUCK)))
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_a_thousand_crashes_lose_nothing_and_do_nothing_twice(block: int) -> None:
+    crashes, seed = 0, 1000 * block
+    while crashes < 1000:
+        seed += 1
+        world = World(seed, BAD_LUCK if seed % 2 else Luck())
+        mean = world.random.choice((0.005, 0.05, 0.3))
+        number = world.random.randrange(1, 40)
+        crashing(world, lambda: world.random.expovariate(1 / mean), number)
+        try:
+            verify(run(world))
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+        crashes += world.epoch - 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["as it is applied", "a moment later"])
+def test_a_crash_at_every_commit_is_survived(after: bool) -> None:
+    commits = run(World(7, Luck())).commits
+    for number in range(1, commits + 1):
+        world = World(7, Luck())
+
+        def strike(world: World = world, number: int = number) -> None:
+            if world.commits == number and world.service is not None:
+                world.clock.after(0.0021 if after else 0.0, world.kill)
+
+        world.on_commit = strike
+        verify(run(world))
+        assert world.epoch >= 2
+
+
+def test_the_job_manager_may_go_and_come_back() -> None:
+    for seed in range(20):
+        world = World(seed, BAD_LUCK)
+        for _ in range(3):
+            world.clock.after(world.random.uniform(0.0, 2.0), world.reload_job_manager)
+        crashing(world, lambda: world.random.uniform(0.0, 1.0), 3)  # noqa: B023
+        verify(run(world))
+
+
+def test_purged_jobs_are_not_submitted_again() -> None:
+    for seed in range(20):
+        world = World(seed, Luck())
+        world.clock.after(world.random.uniform(0.02, 1.0), world.kill)
+        begin = world.begin_service
+
+        def purge_and_begin(world: World = world, begin: Callable[[], None] = begin) -> None:
+            for job in world.jobs.values():
+                if not job.over:
+                    world.clock.after(0.1, lambda: purge_and_begin(world, begin))  # noqa: B023
+                    return
+            for job in world.jobs.values():
+                job.purged = True
+            begin()
+
+        world.begin_service = lambda: (  # type: ignore[method-assign]
+            begin() if world.epoch == 0 else purge_and_begin()  # noqa: B023
+        )
+        run(world)
+        (ensemble,) = world.service.ensembles  # type: ignore[union-attr]
+        assert ensemble.state == "completed"
+        assert max(Counter(job.tag for job in world.jobs.values()).values()) == 1
+        assert ensemble.engine.stats.counts["a"]["finished"] >= 8
+
+
+def test_without_the_fence_jobs_are_submitted_twice() -> None:
+    """The negative control: the checks see what the fence prevents."""
+    twice = 0
+    for seed in range(40):
+        world = World(seed, Luck())
+        world.fenced = False
+        crashing(world, lambda: world.random.expovariate(20), 10)  # noqa: B023
+        try:
+            verify(run(world))
+        except AssertionError:
+            twice += max(Counter(job.tag for job in world.jobs.values()).values()) > 1
+    assert twice

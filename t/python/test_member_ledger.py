@@ -1,0 +1,280 @@
+"""The ledger: nothing is done before it is durable; and the fold of what it wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes import FakeLoop, MemoryStore
+from play import document, on_start
+
+from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFired
+from flux_ensemble.engine.record import encode
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.members import ledger as module
+from flux_ensemble.members.fold import Facts, Folded, fold
+from flux_ensemble.members.ledger import Agenda, Ledger, compact, expand, line, read_batches
+from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.spec.model import Spec
+
+MORE = {"name": "submit", "label": "b", "repetitions": "unlimited"}
+RULES = [on_start("a"), {"trigger": "timer", "every": 5, "action": MORE}]
+
+
+class Bench:
+    """An engine, and a ledger that puts down its events in memory."""
+
+    def __init__(self, at_once: bool = True, **given: Any) -> None:
+        self.spec: Spec = load_mapping(document(**{"rules": RULES, **given}))
+        self.engine = Engine(self.spec)
+        self.engine.stats.keep_values()
+        self.store = MemoryStore(at_once)
+        self.loop = FakeLoop()
+        self.complaints: list[str] = []
+        self.ledger = Ledger(self.store, self.loop, self, self.complaints.append)
+        self.performed: list[str] = []
+        self.job = 0
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"engine": dump(self.engine), "facts": Facts().to_json()}
+
+    def take_values(self) -> Any:
+        return self.engine.stats.take_values()
+
+    def post(self, event: Any) -> None:
+        commands = self.engine.handle(event)
+        mark = type(event).__name__
+        assert not self.ledger.write(event, commands, lambda: self.performed.append(mark))
+
+    def run(self, tag: Tag, t: float = 1001.0) -> None:
+        """A job from its submission to its end."""
+        self.job += 1
+        for name in ("submit", "validate", "start", "finish", "clean"):
+            context = {"status": 0} if name == "finish" else {}
+            t += 0.25
+            self.post(JobEvent(t, self.job, name, context, tag if name == "submit" else None))
+
+    def fold(self, **given: Any) -> Folded:
+        found = {
+            "snapshot": self.store.snapshot,
+            "values": self.store.values,
+            "lines": self.store.lines,
+            **given,
+        }
+        return fold(self.spec, **found)
+
+
+def test_commands_are_performed_when_their_event_is_durable_and_in_order() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    assert not bench.performed
+    bench.store.answer()
+    assert bench.performed == ["Started"]
+    bench.store.answer()
+    assert bench.performed == ["Started", "TimerFired"]
+
+
+def test_what_comes_while_a_commit_is_under_way_is_the_next_batch() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    for t in range(5):
+        bench.post(TimerFired(1005.0 + t, "rule:rule-1"))
+    assert len(bench.store.batches) == 1
+    bench.store.answer()
+    assert [batch.number for batch in bench.store.batches] == [1, 2]
+    bench.store.answer()
+    assert bench.performed == ["Started"] + 5 * ["TimerFired"]
+
+
+def test_events_that_bring_about_nothing_wait_for_company_but_not_for_long() -> None:
+    bench = Bench()
+    bench.post(Started(1000.0))
+    bench.run(Tag("a", "rule-0", 0, 0))
+    assert len(bench.store.batches) == 1
+    (timer,) = bench.loop.timers
+    assert timer.after == module.LAZY_SECONDS
+    timer.callback()
+    assert len(bench.store.batches) == 2
+    assert len(json.loads(bench.store.lines[-1])["context"]["events"]) == 5
+
+
+def test_many_of_them_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LAZY_EVENTS", 3)
+    bench = Bench()
+    bench.post(Started(1000.0))
+    bench.run(Tag("a", "rule-0", 0, 0))
+    assert len(bench.store.batches) == 2
+    assert bench.loop.timers[0].cancelled
+
+
+def test_a_commit_that_fails_is_repeated_and_said_once() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    for _ in range(3):
+        bench.store.answer(OSError("no"))
+        bench.loop.timers[-1].callback()
+    bench.store.answer()
+    assert bench.performed == ["Started"]
+    assert {batch.number for batch in bench.store.batches} == {1}
+    assert bench.complaints == [
+        "cannot write its log: no; it waits, and tries again",
+        "its log can be written again",
+    ]
+    assert [timer.after for timer in bench.loop.timers] == [0.1, 0.2, 0.4]
+
+
+def test_a_closed_ledger_calls_nobody_back() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    bench.ledger.close()
+    bench.store.answer()
+    assert not bench.performed
+
+
+def test_notes_and_barriers_are_called_back_when_what_was_before_is_durable() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    bench.ledger.note(1000.0, "epoch", {"epoch": 2}, lambda: bench.performed.append("note"))
+    bench.ledger.barrier(lambda: bench.performed.append("barrier"))
+    bench.store.answer()
+    assert bench.performed == ["Started"]
+    bench.store.answer()
+    assert bench.performed == ["Started", "note", "barrier"]
+    assert bench.store.lines[-1] == line(1000.0, "epoch", {"epoch": 2})
+
+
+def test_a_log_folds_to_the_engine_that_wrote_it() -> None:
+    bench = Bench()
+    bench.post(Started(1000.0))
+    bench.run(Tag("a", "rule-0", 0, 0))
+    bench.post(Request(1003.0, 7, "pause", {}))
+    folded = bench.fold()
+    assert dump(folded.engine) == dump(bench.engine)
+    assert folded.engine.metrics(1003.0) == bench.engine.metrics(1003.0)
+    assert folded.agenda.to_json() == bench.ledger.agenda.to_json()
+    assert folded.agenda.last_request == 7
+    assert [entry["name"] for entry in folded.entries] == ["start", "fire", "pause"]
+    assert folded.total == 3
+
+
+def test_a_snapshot_and_the_log_after_it_fold_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SNAPSHOT_EVENTS", 4)
+    monkeypatch.setattr(module, "SNAPSHOT_RATIO", 10**9)
+    bench = Bench()
+    bench.ledger._snapshot_due = 4
+    bench.post(Started(1000.0))
+    for index in range(2):
+        bench.run(Tag("a", "rule-0", 0, index))
+        bench.post(TimerFired(1005.0 + 5 * index, "rule:rule-1"))
+    bench.post(TimerFired(1015.0, "rule:rule-1"))
+    assert len(bench.store.values) == 2
+    whole = bench.fold(snapshot=None, values=[])
+    short = bench.fold()
+    assert short.number == whole.number
+    assert short.total == whole.total
+    assert dump(short.engine) == dump(whole.engine) == dump(bench.engine)
+    assert short.engine.metrics(1015.0) == whole.engine.metrics(1015.0)
+    assert short.agenda.to_json() == whole.agenda.to_json()
+
+
+def test_a_checkpoint_is_a_snapshot_whatever_is_under_way() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    bench.ledger.checkpoint()
+    bench.ledger.close()
+    assert bench.store.snapshot["number"] == 2
+    # The commit that was under way is not needed.
+    assert dump(bench.fold(lines=bench.store.lines[3:]).engine) == dump(bench.engine)
+
+
+def test_a_batch_that_was_committed_twice_counts_once() -> None:
+    bench = Bench()
+    bench.post(Started(1000.0))
+    twice = bench.store.lines * 2
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    lines = twice + bench.store.lines[len(twice) // 2 :]
+    folded = bench.fold(lines=lines)
+    assert dump(folded.engine) == dump(bench.engine)
+    assert [entry["name"] for entry in folded.entries] == ["start", "fire", "fire"]
+
+
+def test_a_missing_batch_is_an_error() -> None:
+    lines = [line(1.0, "batch", {"number": number, "events": []}) for number in (1, 2, 4)]
+    with pytest.raises(ValueError, match="batches 3 to 3 are missing"):
+        list(read_batches(lines))
+
+
+def test_batches_before_the_snapshot_may_be_missing() -> None:
+    lines = [line(1.0, "outcome", {})] + [
+        line(1.0, "batch", {"number": number, "events": []}) for number in (4, 5, 6)
+    ]
+    assert [batch.number for batch in read_batches(lines, after=5)] == [4, 5, 6]
+
+
+def test_a_log_that_says_something_else_than_the_engine_is_refused() -> None:
+    bench = Bench()
+    bench.post(Started(1000.0))
+    lines = [text.replace('"firing":0', '"firing":1') for text in bench.store.lines]
+    with pytest.raises(ValueError, match="batch 1 has no entry 'fire'"):
+        bench.fold(lines=lines)
+
+
+def test_what_the_service_noted_is_known_again() -> None:
+    bench = Bench()
+    for name, context in (
+        ("error", {"text": "Traceback"}),
+        ("violation", {"id": 3}),
+        ("shutdown", {}),
+        ("finish", {"state": "failed", "reason": "no", "stopped": True}),
+    ):
+        bench.ledger.note(1000.0, name, context)
+    facts = bench.fold().facts
+    assert facts == Facts(0, 1000.0, "no", 1000.0, ["Traceback"], 1)
+    assert Facts(**facts.to_json()) == facts
+    bench.ledger.note(1001.0, "epoch", {"epoch": 3})
+    assert bench.fold().facts.t_shutdown is None
+
+
+def test_timers_go_on_where_they_were() -> None:
+    agenda = Agenda()
+    bench = Bench()
+    event = Started(1000.0)
+    agenda.take(event, bench.engine.handle(event))
+    assert [(one.key, one.after, one.every) for one in agenda.due(1002.0)] == [
+        ("rule:rule-1", 3.0, 5.0)
+    ]
+    agenda.take(TimerFired(1005.5, "rule:rule-1"), [])
+    assert [one.after for one in agenda.due(1006.0)] == [4.5]
+    assert [one.after for one in agenda.due(2000.0)] == [0.0]
+    assert Agenda.from_json(json.loads(json.dumps(agenda.to_json()))).timers == agenda.timers
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        JobEvent(1.5, 7, "submit", {"userid": 1}, Tag("a", "r", 2, 3)),
+        JobEvent(1.5, 7, "finish", {"status": 0}),
+        JobEvent(1.5, 7, "clean"),
+        JobEvent(1.5, 7, "clean", foreign=True, job_name="x"),
+        TimerFired(2.5, "heartbeat"),
+    ],
+)
+def test_events_are_the_same_after_the_log(event: Any) -> None:
+    assert encode(expand(json.loads(json.dumps(compact(event))))) == encode(event)
+
+
+@pytest.mark.parametrize("value", [[], [1.0], [1.0, 2, "submit", {}, ["a"]], 3, {"type": "x"}])
+def test_what_is_no_event_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"not a job event|no event or command"):
+        expand(value)
+
+
+def test_records_are_for_people() -> None:
+    bench = Bench()
+    bench.ledger.write(Started(1.0), [Record(1.0, "start")], lambda: None)
+    assert bench.store.batches[0].entries == 1
