@@ -1,0 +1,141 @@
+"""The contract of a back end for scaling, and the arithmetic of sizes that all of them share.
+
+A back end blocks, may be called from several threads at once, and keeps no state that
+outlives it: the size of a member is what the back end reads. All sizes are in nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class BackendError(Exception):
+    """A back end did not do what it was asked; the text is one sentence."""
+
+
+class Refused(BackendError):
+    """The size cannot be changed that way; asking again changes nothing."""
+
+
+class BadSize(BackendError):
+    """The size or change that was asked for makes no sense for any member."""
+
+
+class UnknownMember(BackendError):
+    """The back end knows no member of that name."""
+
+
+class Unavailable(BackendError):
+    """What the back end relies on does not answer; whether a change was made is unknown."""
+
+
+class Contended(BackendError):
+    """Others kept changing the member at the same time; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many nodes a member is to have, and the bounds of that."""
+
+    nodes: int
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A change of size that was granted: `size` is within the bounds, and maybe not all."""
+
+    before: int
+    size: int
+
+
+class Backend(Protocol):
+    """What changes the size of members."""
+
+    #: What it is called on the command line.
+    name: str
+
+    #: Whether it knows members by itself; the service then needs no list of them.
+    discovers: bool
+
+    def canonical(self, member: str) -> str:
+        """The full name of a member: two names mean the same one if this is equal."""
+        ...
+
+    def size(self, member: str, deadline: float) -> Size:
+        """The size that a member is to have.
+
+        Args:
+            member: a canonical name.
+            deadline: when to give up, on the clock of `time.monotonic`.
+
+        Raises:
+            BackendError: UnknownMember, Unavailable or Refused (bounds that make no sense).
+        """
+        ...
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        """Changes the size of a member, within its bounds.
+
+        Args:
+            member: a canonical name.
+            deadline: when to give up, on the clock of `time.monotonic`.
+            to: the size to change to, or
+            by: the change, not 0; negative shrinks.
+
+        Raises:
+            BackendError: nothing was changed, except that this is unknown after Unavailable.
+        """
+        ...
+
+
+def check_bounds(member: str, minimum: int, maximum: int) -> None:
+    """Checks the bounds of a member.
+
+    Raises:
+        Refused: the minimum is below 1, or above the maximum.
+    """
+    if minimum < 1:
+        raise Refused(f"member {member!r} has a minimum size of {minimum}: expected 1 or more")
+    if minimum > maximum:
+        raise Refused(
+            f"member {member!r} has a minimum size of {minimum}, above its maximum of {maximum}"
+        )
+
+
+def target(member: str, now: Size, *, to: int | None = None, by: int | None = None) -> int:
+    """The size to change to: what was asked for, clamped to the bounds.
+
+    Args:
+        member: its name, for messages.
+        now: its size and bounds, as checked by `check_bounds`.
+        to: the size asked for, or
+        by: the change asked for.
+
+    Raises:
+        BadSize: `to` is below 1, or `by` is 0.
+        Refused: the bounds leave no change in the direction that was asked for.
+    """
+    if to is not None:
+        if to < 1:
+            raise BadSize(f"a size must be 1 or more, not {to}")
+        wanted = to
+    elif by:
+        wanted = now.nodes + by
+    else:
+        raise BadSize("a change of size must not be 0")
+    clamped = min(max(wanted, now.minimum), now.maximum)
+    # The bounds may lie on the other side of the size, after somebody has changed them: a
+    # wish to grow must then not shrink the member, nor the other way round.
+    change, granted = wanted - now.nodes, clamped - now.nodes
+    if change and change * granted <= 0:
+        side, bound = ("maximum", now.maximum) if change > 0 else ("minimum", now.minimum)
+        verb = "grow" if change > 0 else "shrink"
+        raise Refused(
+            f"member {member!r} cannot {verb}: its size is {now.nodes}, and its {side} is {bound}"
+        )
+    return clamped

@@ -1,0 +1,138 @@
+"""A gRPC server of ours in a thread of the test, and back ends that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from flux_ensemble.rpc.backends.base import Backend, Grant, Size
+from flux_ensemble.rpc.gate import Limits
+from flux_ensemble.rpc.members import Member, Members
+from flux_ensemble.rpc.server import serve
+
+#: Nothing in these tests takes nearly as long, in seconds.
+PATIENCE = 60
+
+
+def table(names: Sequence[str], backend: Backend | None = None) -> Members:
+    """Members without Flux instances."""
+    members = [Member(name, has_flux=False) for name in names]
+    return Members(members, backend.canonical if backend else str, discovered=False)
+
+
+@contextmanager
+def serving(
+    backend: Backend | None,
+    members: Members | Sequence[str] = ("alpha",),
+    *,
+    host: str = "localhost",
+    port: int = 0,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Iterator[str]:
+    """Runs a server; gives HOST:PORT.
+
+    Args:
+        backend: what changes sizes.
+        members: the table of members, or names of members without Flux.
+        host: where to listen.
+        port: 0 chooses a free one.
+        limits: bounds of the requests.
+        options: more arguments of `serve`.
+    """
+    known = members if isinstance(members, Members) else table(members, backend)
+    started = threading.Event()
+    state: dict[str, Any] = {}
+
+    async def main() -> None:
+        state["stop"], state["loop"] = asyncio.Event(), asyncio.get_running_loop()
+
+        def ready(bound: int) -> None:
+            state["port"] = bound
+            started.set()
+
+        await serve(
+            known,
+            backend,
+            host=host,
+            port=port,
+            ready=ready,
+            stop=state["stop"],
+            limits=limits,
+            **options,
+        )
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except Exception as exc:
+            state["error"] = exc
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert started.wait(PATIENCE)
+    try:
+        if "error" in state:
+            raise state["error"]
+        yield f"localhost:{state['port']}"
+    finally:
+        if "error" not in state:
+            state["loop"].call_soon_threadsafe(state["stop"].set)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+class Held:
+    """A back end whose calls wait until `release` is set; `entered` counts them."""
+
+    name = "held"
+    discovers = False
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.entered = threading.Semaphore(0)
+
+    def canonical(self, member: str) -> str:
+        return member
+
+    def size(self, member: str, deadline: float) -> Size:
+        self.entered.release()
+        assert self.release.wait(PATIENCE)
+        return Size(1, 1, 9)
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        self.size(member, deadline)
+        return Grant(1, 2)
+
+
+class Failing:
+    """A back end that raises the given exceptions, one in each call, and then works."""
+
+    name = "failing"
+    discovers = False
+
+    def __init__(self, *exceptions: Exception) -> None:
+        self.exceptions = list(exceptions)
+        self.nodes = 1
+
+    def canonical(self, member: str) -> str:
+        return member
+
+    def size(self, member: str, deadline: float) -> Size:
+        if self.exceptions:
+            raise self.exceptions.pop(0)
+        return Size(self.nodes, 1, 9)
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        before = self.size(member, deadline).nodes
+        self.nodes = to if to is not None else before + (by or 0)
+        return Grant(before, self.nodes)

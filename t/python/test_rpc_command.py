@@ -1,0 +1,136 @@
+"""`flux ensemble grpc start`: what it refuses, each in one sentence."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from certificates import DAY, Authority
+from rpc_servers import serving
+
+from flux_ensemble.cli.grpc import start
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.rpc.backends.dry_run import DryRun
+
+REFUSED = {
+    "plaintext for others": (["--host", "0.0.0.0"], "can be reached from other machines"),
+    "half of TLS": (["--tls-cert", "a.pem"], "all three of --tls-cert, --tls-key and --tls-ca"),
+    "bounds without dry run": (["--max-size", "3"], "bounds of --backend dry-run only"),
+    "minimum below 1": (["--backend", "dry-run", "--min-size", "0"], "minimum size of 0"),
+    "minimum above maximum": (
+        ["--backend", "dry-run", "--min-size", "4", "--max-size", "3"],
+        "of 4, above its maximum of 3",
+    ),
+    "bad member": (["--member", "a b"], "'a b' is not a member's name"),
+    "member twice": (["--member", "a", "--member", "a"], "member 'a' is given twice"),
+    "unknown back end": (["--backend", "slurm"], "is not one of 'dry-run', 'kubernetes'"),
+    "port": (["--port", "70000"], "not in the range 0<=x<=65535"),
+    "host of others": (["--host", "192.0.2.1", "--insecure"], "the host is not this machine's"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_arguments_that_cannot_work_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert run_command(["grpc", "start", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "flux-ensemble: ERROR: " in error
+
+
+def test_insecure_with_certificates_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--tls-cert", "a", "--tls-key", "b", "--tls-ca", "c"]
+    assert run_command(["grpc", "start", "--insecure", *files]) == 2
+    assert "--insecure is plaintext" in capsys.readouterr().err
+
+
+def test_an_expired_certificate_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    files = Authority(tmp_path).issue("old", starts=now - 2 * DAY, ends=now - DAY)
+    options = ["--tls-cert", files.cert, "--tls-key", files.key, "--tls-ca", files.ca]
+    assert run_command(["grpc", "start", *map(str, options)]) == 2
+    assert "has expired at" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(DryRun()) as target:
+        assert run_command(["grpc", "start", "--port", target.rpartition(":")[2]]) == 2
+    assert f"cannot listen at {target}" in capsys.readouterr().err
+
+
+def test_without_a_cluster_the_kubernetes_back_end_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert run_command(["grpc", "start", "--backend", "kubernetes"]) == 2
+    assert "there is no Kubernetes cluster to talk to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "backend", "extra"),
+    [("grpc", "dry-run", "grpc"), ("lightkube", "kubernetes", "kubernetes")],
+)
+def test_a_package_that_is_missing_is_named_with_the_extra(
+    module: str, backend: str, extra: str
+) -> None:
+    script = (
+        "import sys\n"
+        f"sys.modules[{module!r}] = None\n"
+        "from flux_ensemble.cli.main import main\n"
+        f"main(['grpc', 'start', '--backend', {backend!r}])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"`pip install 'flux-ensemble[{extra}]'` brings it" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_command_line_loads_no_grpc() -> None:
+    script = (
+        "import sys, flux_ensemble.cli.main\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in "
+        "('grpc', 'google', 'cryptography', 'lightkube')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def deployment() -> dict[str, dict[str, object]]:
+    """The objects of etc/kubernetes/grpc.yaml by kind."""
+    text = (ROOT / "etc" / "kubernetes" / "grpc.yaml").read_text()
+    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+
+
+def test_the_deployments_command_is_one_that_the_command_line_takes(deployment: dict) -> None:
+    (container,) = deployment["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][:3] == ["flux-ensemble", "grpc", "start"]
+    context = click.Context(start)
+    start.parse_args(context, container["command"][3:])
+    assert context.params["backend"] == "kubernetes"
+    (mount,) = container["volumeMounts"]
+    for option in ("tls_cert", "tls_key", "tls_ca"):
+        assert str(context.params[option].parent) == mount["mountPath"]
+
+
+def test_the_deployments_role_is_what_the_back_end_needs(deployment: dict) -> None:
+    rules = {rule["resources"][0]: rule["verbs"] for rule in deployment["Role"]["rules"]}
+    assert rules == {"miniclusters": ["get"], "miniclusters/scale": ["get", "update"]}
+    assert all(rule["apiGroups"] == ["flux-framework.org"] for rule in deployment["Role"]["rules"])
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "grpc.md").read_text()
+    for parameter in start.params:
+        assert parameter.opts[-1] in page

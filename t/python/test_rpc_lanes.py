@@ -1,0 +1,124 @@
+"""Lanes and the table of members."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import grpc
+import pytest
+
+from flux_ensemble.rpc.lanes import Lane, LaneFull
+from flux_ensemble.rpc.members import Member, Members, parse_member
+from flux_ensemble.rpc.problems import Problem
+
+#: Nothing here takes nearly as long, in seconds.
+PATIENCE = 60
+
+
+def test_a_lane_gives_the_result_of_a_call_or_what_it_raises() -> None:
+    async def main() -> None:
+        lane = Lane("test", threads=1, waiting=0)
+        assert await lane.run(lambda: 3) == 3
+        with pytest.raises(ZeroDivisionError):
+            await lane.run(lambda: 1 // 0)
+        assert await lane.run(lambda: 4) == 4
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_a_lane_runs_no_more_calls_at_once_than_it_has_threads() -> None:
+    async def main() -> None:
+        lane = Lane("test", threads=2, waiting=8)
+        running = threading.Semaphore(2)
+
+        def call() -> str:
+            assert running.acquire(blocking=False)
+            running.release()
+            return threading.current_thread().name
+
+        assert await asyncio.gather(*(lane.run(call) for _ in range(10))) == ["test"] * 10
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_a_lane_that_is_full_refuses_a_call_until_one_is_done() -> None:
+    async def main() -> None:
+        lane = Lane("test", threads=1, waiting=1)
+        release = threading.Event()
+        calls = [asyncio.create_task(lane.run(lambda: release.wait(PATIENCE))) for _ in range(2)]
+        await asyncio.sleep(0)  # lets both begin
+        with pytest.raises(LaneFull, match="test has 2 requests open already"):
+            await lane.run(lambda: 1)
+        release.set()
+        await asyncio.gather(*calls)
+        assert await lane.run(lambda: 1) == 1
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_not_made() -> None:
+    async def main() -> None:
+        lane = Lane("test", threads=1, waiting=8)
+        release, made = threading.Event(), []
+        first = asyncio.create_task(lane.run(lambda: release.wait(PATIENCE)))
+        second = asyncio.create_task(lane.run(lambda: made.append(2)))
+        third = asyncio.create_task(lane.run(lambda: made.append(3)))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait([second])
+        release.set()
+        await asyncio.gather(first, third)
+        assert made == [3]
+        lane.close()
+
+    asyncio.run(main())
+
+
+def members(*names: str, discovered: bool = False) -> Members:
+    def canonical(name: str) -> str:
+        return name if "/" in name else f"default/{name}"
+
+    return Members([parse_member(name) for name in names], canonical, discovered=discovered)
+
+
+def test_a_member_is_a_name_and_maybe_a_uri() -> None:
+    assert parse_member("a") == Member("a")
+    assert parse_member("ns/a.b-c=local:///x=y") == Member("ns/a.b-c", uri="local:///x=y")
+
+
+@pytest.mark.parametrize("text", ["", "=local:///x", "a b", "a/", "/a", "a/b/c", "../a", "ä"])
+def test_a_member_without_a_proper_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a member's name: expected NAME"):
+        parse_member(text)
+
+
+def test_an_empty_uri_is_refused() -> None:
+    with pytest.raises(ValueError, match="member 'a' has an empty URI"):
+        parse_member("a=")
+
+
+def test_two_names_of_one_member_are_refused() -> None:
+    with pytest.raises(ValueError, match="member 'default/a' is given twice"):
+        members("a", "default/a")
+
+
+def test_members_are_found_by_any_of_their_names() -> None:
+    table = members("a", "b")
+    assert table.name("a") == table.name("default/a") == "default/a"
+    assert table.find("default/a").name == "default/a"
+
+
+def test_a_member_that_is_not_listed_is_unknown_unless_the_back_end_discovers_it() -> None:
+    with pytest.raises(Problem, match=r"no member is named 'default/c' \(members: default/a\)"):
+        members("a").find("default/c")
+    assert members(discovered=True).find("default/c") == Member("default/c", has_flux=False)
+
+
+def test_an_empty_name_is_refused_where_members_are_discovered() -> None:
+    with pytest.raises(Problem, match="members: the MiniClusters of the cluster") as caught:
+        members(discovered=True).name("")
+    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT

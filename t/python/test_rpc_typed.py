@@ -1,0 +1,268 @@
+"""The typed service and what surrounds it: bounds, health, reflection, where it may listen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from rpc_servers import PATIENCE, Failing, Held, serving
+
+from flux_ensemble.rpc.backends.base import Backend, Refused, Unavailable
+from flux_ensemble.rpc.backends.dry_run import DryRun
+from flux_ensemble.rpc.gate import Limits
+from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
+from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.rpc.server import SERVICES, ServerError, is_loopback
+
+
+@pytest.fixture
+def stub() -> Iterator[api.EnsembleServiceStub]:
+    """A stub of a dry run with the members alpha and beta, of 1 to 5 nodes."""
+    with (
+        serving(DryRun(1, 5), ("alpha", "beta")) as target,
+        grpc.insecure_channel(target) as channel,
+    ):
+        yield api.EnsembleServiceStub(channel)
+
+
+def scale(**size: int) -> pb.ActionRequest:
+    return pb.ActionRequest(member="alpha", scale=pb.Scale(**size))
+
+
+def failure(method: Any, request: Any, timeout: float | None = PATIENCE) -> tuple[Any, str]:
+    """The status code and the details of a request that must fail."""
+
+    def ask() -> None:
+        # A stream fails when it is read.
+        for _ in method(request, timeout=timeout):
+            pass
+
+    with pytest.raises(grpc.RpcError) as caught:
+        ask()
+    return caught.value.code(), caught.value.details()
+
+
+def test_a_size_is_changed_to_a_number_and_by_a_number(stub: Any) -> None:
+    assert stub.Action(scale(to=3)).scaled == pb.Scaled(before=1, size=3)
+    assert stub.Action(scale(by=1)).scaled == pb.Scaled(before=3, size=4)
+    assert stub.Action(scale(by=-2)).scaled == pb.Scaled(before=4, size=2)
+    assert stub.Action(scale(to=2)).scaled == pb.Scaled(before=2, size=2)
+
+
+def test_what_is_granted_is_clamped_to_the_bounds(stub: Any) -> None:
+    assert stub.Action(scale(to=99)).scaled.size == 5
+    assert stub.Action(scale(by=-99)).scaled.size == 1
+
+
+BAD: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
+    "size below 1": (
+        "Action", scale(to=0), grpc.StatusCode.INVALID_ARGUMENT, "a size must be 1 or more, not 0",
+    ),
+    "change of 0": (
+        "Action", scale(by=0), grpc.StatusCode.INVALID_ARGUMENT, "change of size must not be 0",
+    ),
+    "beyond the bounds": (
+        "Action", scale(by=-1), grpc.StatusCode.FAILED_PRECONDITION, "its minimum is 1",
+    ),
+    "no size": ("Action", scale(), grpc.StatusCode.INVALID_ARGUMENT, "scale.to or scale.by"),
+    "no action": (
+        "Action", pb.ActionRequest(member="alpha"), grpc.StatusCode.INVALID_ARGUMENT,
+        "the request has no scale or ensemble",
+    ),
+    "action that is no JSON": (
+        "Action",
+        pb.ActionRequest(member="alpha", ensemble=pb.EnsembleAction(name="a", action="{")),
+        grpc.StatusCode.INVALID_ARGUMENT, "action is not JSON",
+    ),
+    "params that are no object": (
+        "Submit", pb.SubmitRequest(member="alpha", ensemble="a", group="b", params="[1]"),
+        grpc.StatusCode.INVALID_ARGUMENT, "params must be a JSON object, not '[1]'",
+    ),
+    "no group": (
+        "Submit", pb.SubmitRequest(member="alpha", ensemble="a"),
+        grpc.StatusCode.INVALID_ARGUMENT, "the request has no group",
+    ),
+    "no ensemble": (
+        "Log", pb.LogRequest(member="alpha"), grpc.StatusCode.INVALID_ARGUMENT, "no ensemble",
+    ),
+    "unknown member": (
+        "Status", pb.StatusRequest(member="nobody"), grpc.StatusCode.NOT_FOUND,
+        "no member is named 'nobody' (members: alpha, beta)",
+    ),
+    "no member": (
+        "Status", pb.StatusRequest(), grpc.StatusCode.INVALID_ARGUMENT, "names no member",
+    ),
+    "no Flux": (
+        "Submit", pb.SubmitRequest(member="alpha", ensemble="a", group="b"),
+        grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+    ),
+    "no Flux to log": (
+        "Log", pb.LogRequest(member="alpha", ensemble="a"),
+        grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+    ),
+    "large message": (
+        "Status", pb.StatusRequest(member="a" * (5 << 20)),
+        grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "request_", "code", "sentence"), BAD.values(), ids=BAD)
+def test_bad_input_has_its_code_and_sentence(
+    stub: Any, method: str, request_: Any, code: grpc.StatusCode, sentence: str
+) -> None:
+    given, details = failure(getattr(stub, method), request_)
+    assert (given, sentence in details) == (code, True), details
+
+
+def test_an_empty_name_is_the_only_member() -> None:
+    with serving(DryRun(), ("alpha",)) as target, grpc.insecure_channel(target) as channel:
+        assert api.EnsembleServiceStub(channel).Status(pb.StatusRequest()).member == "alpha"
+
+
+def test_a_size_that_is_out_of_reach_is_left_out_of_status_with_the_reason() -> None:
+    members = ("alpha",)
+    for fault in (Unavailable("it is down"), Refused("minimum above maximum")):
+        with (
+            serving(Failing(fault), members) as target,
+            grpc.insecure_channel(target) as channel,
+        ):
+            # Nothing else is known of this member: it has no Flux instance either.
+            code, details = failure(
+                api.EnsembleServiceStub(channel).Status, pb.StatusRequest(member="alpha")
+            )
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert str(fault) in details
+
+
+@pytest.mark.parametrize("method", ["Status", "Action"])
+def test_a_request_ends_at_the_clients_deadline_though_the_back_end_hangs(method: str) -> None:
+    held = Held()
+    with serving(held) as target, grpc.insecure_channel(target) as channel:
+        stub = api.EnsembleServiceStub(channel)
+        request = scale(by=1) if method == "Action" else pb.StatusRequest(size_only=True)
+        code, _ = failure(getattr(stub, method), request, timeout=0.3)
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        held.release.set()
+
+
+def test_a_request_without_a_deadline_gets_one() -> None:
+    held = Held()
+    limits = Limits(default_seconds=0.3)
+    with serving(held, limits=limits) as target, grpc.insecure_channel(target) as channel:
+        stub = api.EnsembleServiceStub(channel)
+        code, details = failure(stub.Action, scale(by=1), timeout=None)
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "in time" in details or "not done within 0.3 seconds" in details
+        held.release.set()
+
+
+def test_a_deadline_that_is_too_far_is_drawn_nearer() -> None:
+    held = Held()
+    with (
+        serving(held, limits=Limits(most_seconds=0.3)) as target,
+        grpc.insecure_channel(target) as channel,
+    ):
+        code, _ = failure(api.EnsembleServiceStub(channel).Action, scale(by=1))
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        held.release.set()
+
+
+def test_more_requests_than_allowed_are_refused_and_health_still_answers() -> None:
+    held = Held()
+    with (
+        serving(held, limits=Limits(requests=2)) as target,
+        grpc.insecure_channel(target) as channel,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        stub = api.EnsembleServiceStub(channel)
+        open_ = [pool.submit(stub.Action, scale(by=1), timeout=PATIENCE) for _ in range(2)]
+        for _ in open_:
+            assert held.entered.acquire(timeout=PATIENCE)
+        code, details = failure(stub.Action, scale(by=1))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "has 2 requests open, which is all it takes" in details
+        health = health_pb2_grpc.HealthStub(channel)
+        assert health.Check(health_pb2.HealthCheckRequest()).status == 1
+        held.release.set()
+        assert [one.result(PATIENCE).scaled.size for one in open_] == [2, 2]
+        assert stub.Action(scale(by=1)).scaled.size == 2
+
+
+def test_the_server_stops_though_a_call_of_the_back_end_hangs() -> None:
+    held = Held()
+    with serving(held) as target, grpc.insecure_channel(target) as channel:
+        stub = api.EnsembleServiceStub(channel)
+        call = stub.Action.future(scale(by=1), timeout=PATIENCE)
+        assert held.entered.acquire(timeout=PATIENCE)
+        call.cancel()
+    # `serving` has waited for its end.
+    assert any(thread.name == "the back end" for thread in threading.enumerate())
+    held.release.set()
+
+
+def test_health_knows_both_services(stub: Any) -> None:
+    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for name in ("", *SERVICES):
+            assert health.Check(health_pb2.HealthCheckRequest(service=name)).status == 1
+        code, _ = failure(health.Check, health_pb2.HealthCheckRequest(service="other"))
+        assert code is grpc.StatusCode.NOT_FOUND
+
+
+def test_reflection_lists_the_services_and_their_files() -> None:
+    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        listed = next(reflection.ServerReflectionInfo(iter([request])))
+        names = {service.name for service in listed.list_services_response.service}
+        assert {*SERVICES, "grpc.health.v1.Health"} <= names
+        for name in SERVICES:
+            request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
+            found = next(reflection.ServerReflectionInfo(iter([request])))
+            assert found.file_descriptor_response.file_descriptor_proto
+
+
+def test_plaintext_for_other_machines_has_to_be_written_out() -> None:
+    with (
+        pytest.raises(ServerError, match="can be reached from other machines"),
+        serving_at("0.0.0.0"),
+    ):
+        pass
+    with serving_at("0.0.0.0", insecure=True):
+        pass
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with serving(DryRun()) as target:
+        port = int(target.rpartition(":")[2])
+        with pytest.raises(ServerError, match=f"cannot listen at localhost:{port}"):
+            serving(DryRun(), port=port).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("localhost.example.org", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_loopback_is_what_other_machines_cannot_reach(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+def serving_at(host: str, *, backend: Backend | None = None, insecure: bool = False) -> Any:
+    return serving(backend, host=host, insecure=insecure)
