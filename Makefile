@@ -1,6 +1,7 @@
 # make demo     run an example ensemble: on a Flux instance of four brokers, or without
 #               Flux on this machine itself
 # make check    run every test
+# make chaos    kill the service 300 times and break Flux under it; takes half an hour
 # make bench    measure the simulator and the local queue
 # make lint     formatting, lint, types and the direction of imports
 #
@@ -16,7 +17,7 @@ PYTHON ?= $(shell \
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo bench check lint format clean
+.PHONY: demo bench chaos check lint format clean
 
 demo: $(VENV)/installed
 	@if command -v flux >/dev/null; \
@@ -26,6 +27,9 @@ demo: $(VENV)/installed
 bench: $(VENV)/installed
 	@for file in t/bench/*.py; do $(BIN)/python $$file || exit 1; done
 
+chaos: $(VENV)/installed
+	@$(BIN)/python t/fault/chaos.py --long --kills 300
+
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
 
@@ -33,14 +37,17 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault
 	$(BIN)/lint-imports
 
 format: $(VENV)/installed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-$(VENV)/installed: pyproject.toml
+# The protocols are compiled when the package is installed.
+PROTOCOL := $(wildcard flux_ensemble/rpc/protocol/*.proto)
+
+$(VENV)/installed: pyproject.toml hatch_build.py $(PROTOCOL)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "flux-ensemble needs Python 3.11 or newer and '$(PYTHON)' is not: name another," \
 	           "as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }

@@ -1,0 +1,149 @@
+"""A private Flux instance of one broker that a test may stop, crash and start again.
+
+It has many more cores than the machine, so that thousands of jobs run at once; their
+jobspecs ask for mock execution (`workloads.MOCK`), which runs no process. The initial
+program ends with its standard input, so the instance ends with whoever started it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+#: Seconds in which an instance is up, or a command of Flux is done.
+PATIENCE = 60
+
+_CONFIG = """
+[resource]
+noverify = true
+[[resource.config]]
+hosts = "{host}"
+cores = "0-{last}"
+"""
+
+_CORES = 4096
+
+_PROGRAM = 'echo "$FLUX_URI" && flux getattr broker.pid && exec cat'
+
+#: What a shell of the user or another instance around this one must not change.
+_KEPT = ("FLUX_EXEC_PATH", "FLUX_PYTHONPATH_ORG")
+
+
+class Instance:
+    """An instance.
+
+    Args:
+        directory: where its files go.
+        statedir: it keeps its state there, and starts again with it.
+        config: more TOML for the broker.
+
+    Attributes:
+        uri: where it is to be reached.
+    """
+
+    def __init__(self, directory: Path, *, statedir: bool = False, config: str = "") -> None:
+        self.directory = directory
+        self._statedir = directory / "state" if statedir else None
+        self._log = directory / "broker.log"
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("FLUX_") or name in _KEPT
+        } | {"TMPDIR": str(directory)}
+        conf = directory / "conf"
+        conf.mkdir()
+        text = _CONFIG.format(host=socket.gethostname(), last=_CORES - 1) + config
+        (conf / "fault.toml").write_text(text)
+        if self._statedir is not None:
+            self._statedir.mkdir()
+        self._process: subprocess.Popen[str] | None = None
+        self._broker = 0
+        self.uri = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of commands that are to reach it."""
+        return self._environment | {"FLUX_URI": self.uri}
+
+    def start(self, options: Sequence[str] = (), *, keep_jobs: bool = False) -> None:
+        """Start it.
+
+        Args:
+            options: more options of `flux start`.
+            keep_jobs: a stop does not cancel the jobs that run.
+
+        Raises:
+            RuntimeError: it does not come up.
+        """
+        state = [] if self._statedir is None else [f"-Sstatedir={self._statedir}"]
+        environment = dict(self._environment)
+        if keep_jobs:
+            environment["FLUX_DISABLE_JOB_CLEANUP"] = "t"
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                ["flux", "start", "--test-size=1", f"--config-path={self.directory / 'conf'}",
+                 *state, *options, "sh", "-c", _PROGRAM],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                text=True, env=environment, cwd=self.directory,
+            )  # fmt: skip
+        assert self._process.stdout is not None
+        self.uri = self._process.stdout.readline().strip()
+        pid = self._process.stdout.readline().strip()
+        if not pid:
+            raise RuntimeError(f"the Flux instance does not start:\n{self._end()}")
+        self._broker = int(pid)
+
+    def stop(self) -> int:
+        """End it as a user would; returns its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            return process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.kill(self._broker, signal.SIGKILL)
+            process.wait(PATIENCE)
+            raise RuntimeError(f"the Flux instance does not end:\n{self._end()}") from None
+        finally:
+            process.stdout.close()
+
+    def crash(self) -> None:
+        """Kill the broker."""
+        os.kill(self._broker, signal.SIGKILL)
+        process, self._process = self._process, None
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.wait(PATIENCE)
+        process.stdin.close()
+        process.stdout.close()
+
+    def flux(self, *arguments: str) -> str:
+        """What a command of Flux prints.
+
+        Raises:
+            RuntimeError: it fails.
+        """
+        done = subprocess.run(
+            ["flux", *arguments],
+            env=self.environment, cwd=self.directory, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+        if done.returncode:
+            command = " ".join(["flux", *arguments])
+            raise RuntimeError(f"{command} exits with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def said(self) -> list[str]:
+        """The lines that brokers wrote to standard error; errors that were logged are there."""
+        return self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+
+    def _end(self) -> str:
+        return "\n".join(self.said()[-20:])

@@ -1,0 +1,159 @@
+"""Scenarios in which the service is killed, or stopped for a while, and nothing else happens."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from points import POINTS, over
+from scenario import Context
+from scene import Scene, scene
+from workloads import Workload, burst, mixed
+
+#: What a run may take, in seconds: in any case, for each job, and for each kill.
+_SECONDS, _SECONDS_A_JOB, _SECONDS_A_KILL = 60.0, 0.05, 10.0
+
+
+def patience(workload: Workload, kills: int = 0) -> float:
+    """Seconds in which an ensemble has to end."""
+    return _SECONDS + _SECONDS_A_JOB * workload.expected.jobs + _SECONDS_A_KILL * kills
+
+
+def undisturbed(context: Context) -> None:
+    """Nothing happens: the verification itself is right."""
+    with scene(context, kind="command") as stage:
+        for workload in (mixed("mixed", 200, stage.calls), burst("burst", 300)):
+            stage.load(workload)
+            stage.await_end(workload.name, patience(workload))
+            stage.verify(workload)
+
+
+def _kill_at_random(context: Context, jobs: int, seconds: float, pause: float) -> None:
+    """Runs of an ensemble, killed again and again, until all kills are made.
+
+    Args:
+        jobs: in flight.
+        seconds: how long they run.
+        pause: a kill comes so many seconds at most after the service answers.
+    """
+    while context.row.kills < context.kills and context.row.ok:
+        warm = context.random.random() < 0.8
+        with scene(context, kind="warm" if warm else "command") as stage:
+            workload = mixed("mixed", jobs, stage.calls, seconds=seconds)
+            stage.load(workload)
+            made = 0
+            while context.row.kills < context.kills and not over(stage, workload):
+                time.sleep(context.random.uniform(0, pause))
+                stage.kill()
+                made += 1
+                # One time in four it is killed again before it answers.
+                if context.random.random() < 0.25 and context.row.kills < context.kills:
+                    time.sleep(context.random.uniform(0, 0.3))
+                    stage.kill()
+                    made += 1
+                stage.service.await_answer(stage.handle)
+            stage.await_end(workload.name, patience(workload, made))
+            stage.verify(workload)
+
+
+def kill_200(context: Context) -> None:
+    """kill -9 at random times with 200 jobs in flight."""
+    _kill_at_random(context, 200, 0.3, 1.0)
+
+
+def kill_2000(context: Context) -> None:
+    """kill -9 at random times with 2,000 jobs in flight."""
+    _kill_at_random(context, 2000 if context.long else 600, 3.0, 2.0)
+
+
+def kill_points(context: Context) -> None:
+    """kill -9 at each named point of the protocol, in its order."""
+    reached = context.row.reached
+    reached.update(dict.fromkeys(POINTS, 0))
+    while context.row.kills < context.kills and context.row.ok:
+        with scene(context, options=("--snapshot-events=150",)) as stage:
+            workload = mixed("mixed", 200, stage.calls)
+            before = context.row.kills
+            # The response is not awaited: it is lost if the first kill comes at once.
+            response = stage.begin_load(workload)
+            for name, wait in POINTS.items():
+                if context.row.kills >= context.kills:
+                    break
+                if name != "end" and over(stage, workload):
+                    continue
+                reached[name] += wait(stage, workload)
+                stage.kill()
+                stage.service.await_answer(stage.handle)
+            del response
+            stage.await_end(workload.name, patience(workload, context.row.kills - before))
+            stage.verify(workload)
+
+
+def kill_module(context: Context) -> None:
+    """kill -9 of the broker module, with broker.module-nopanic=1, at random times."""
+    with scene(context, kind="module") as stage:
+        workload = mixed("mixed", 200, stage.calls)
+        stage.load(workload)
+        for _ in range(context.kills):
+            time.sleep(context.random.uniform(0, 1.0))
+            stage.kill()
+            stage.service.await_answer(stage.handle)
+        stage.await_end(workload.name, patience(workload, context.kills))
+        stage.verify(workload)
+
+
+def stopped(context: Context) -> None:
+    """SIGSTOP of the service for 30 s (3 s in short runs), in mid-burst, then SIGCONT."""
+    with scene(context) as stage:
+        workload = mixed("mixed", 200, stage.calls)
+        stage.load(workload)
+        stage.witness.wait_seen("mixed", "submit", 50)
+        stage.service.signal(signal.SIGSTOP)
+        time.sleep(30 if context.long else 3)
+        stage.service.signal(signal.SIGCONT)
+        stage.await_end(workload.name, patience(workload))
+        stage.verify(workload)
+
+
+def _slow_ingest() -> str:
+    validator = Path(__file__).with_name("validator.py")
+    return f'[ingest.validator]\nplugins = ["{validator}"]\n'
+
+
+def _kill_in_burst(stage: Scene, workload: Workload) -> None:
+    """Load an ensemble, and kill the service while hundreds of submissions are on their way."""
+    name, jobs = workload.name, workload.expected.jobs
+    many = stage.random.randrange(jobs // 20, jobs // 2)
+    stage.load(workload)
+    stage.witness.wait_seen(name, "submit", many)
+    stage.kill()
+
+
+def kill_slow_ingest(context: Context) -> None:
+    """kill -9 in the middle of bursts, where job-ingest holds hundreds of submissions."""
+    with scene(context, config=_slow_ingest()) as stage:
+        for number in range(context.kills):
+            workload = burst(f"burst-{number}", 600)
+            _kill_in_burst(stage, workload)
+            stage.service.await_answer(stage.handle)
+            stage.await_end(workload.name, patience(workload, 1))
+            stage.verify(workload)
+
+
+def negative_control(context: Context) -> None:
+    """The same with the fence switched off: duplicates are made, and this harness sees them."""
+    context.row.control = True
+    with scene(context, options=("--no-fence",), config=_slow_ingest()) as stage:
+        for number in range(context.kills):
+            workload = burst(f"burst-{number}", 2000)
+            name = workload.name
+            _kill_in_burst(stage, workload)
+            stage.service.await_answer(stage.handle)
+            stage.await_end(name, patience(workload, 1))
+            context.row.jobs += len(stage.witness.of(name))
+            context.row.duplicates += stage.duplicates(name)
+            if context.row.duplicates and not context.long:
+                return
+        if not context.row.duplicates:
+            context.row.problems.append("no duplicates without a fence: the test is blind")

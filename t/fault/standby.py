@@ -1,0 +1,97 @@
+"""Starts the service without the time that it takes to import it: `standby.py [OPTION ...]`.
+
+Each line on standard input is the URI of an instance; a process that serves it, as
+`flux ensemble serve` does, is forked, and its id is printed. So a service that was killed is
+back before the queue has come to rest, which is when duplicates would be made.
+
+--no-fence              recovery does not wait for what the dead service sent: the negative
+                        control, which must fail
+--raise NAME            the engine of ensemble NAME raises an exception at its 30th event
+--snapshot-events N     a snapshot after N events instead of thousands
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import Any
+
+from flux_ensemble.bindings import require_flux
+
+require_flux()
+
+import flux  # noqa: E402
+
+from flux_ensemble.engine.engine import Engine  # noqa: E402
+from flux_ensemble.members import flux as member  # noqa: E402
+from flux_ensemble.members import ledger  # noqa: E402
+from flux_ensemble.service.serve import serve  # noqa: E402
+
+#: At which event the engine of --raise raises.
+_UNLUCKY = 30
+
+
+def no_fence() -> None:
+    """Have every fence back at once."""
+    member.FluxQueue.fence = lambda self, done: done(None)  # type: ignore[method-assign]
+
+
+def raise_in(name: str) -> None:
+    """Have the engine of an ensemble raise an exception, also when it is replayed."""
+    handle = Engine.handle
+    events: dict[Engine, int] = {}
+
+    def unlucky(engine: Engine, event: Any) -> Any:
+        if engine.spec.name == name:
+            events[engine] = events.get(engine, 0) + 1
+            if events[engine] >= _UNLUCKY:
+                raise RuntimeError("no such luck")
+        return handle(engine, event)
+
+    Engine.handle = unlucky  # type: ignore[assignment, method-assign]
+
+
+def child(uri: str) -> None:
+    """Serve an instance to its end, or to ours."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.environ["FLUX_URI"] = uri
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    code = 1
+    try:
+        serve(flux.Flux(uri))
+        code = 0
+    except BaseException as error:
+        print(f"serve: {error!r}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    """Fork a service for each line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--no-fence", action="store_true")
+    parser.add_argument("--raise", dest="unlucky")
+    parser.add_argument("--snapshot-events", type=int)
+    options = parser.parse_args()
+    if options.no_fence:
+        no_fence()
+    if options.unlucky:
+        raise_in(options.unlucky)
+    if options.snapshot_events:
+        ledger.SNAPSHOT_EVENTS = options.snapshot_events
+    # Children that are killed are reaped by the kernel.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            child(line.strip())
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    main()

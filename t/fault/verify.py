@@ -1,0 +1,199 @@
+"""Holds what an ensemble did against what was expected, by what the queue says of its jobs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from witness import Job
+from workloads import Expected, Tag
+
+OUTCOMES = ("success", "failed", "canceled", "timeout")
+
+#: How far sums that were added in another order may be apart.
+_TOLERANCE = 1e-6
+
+
+@dataclass
+class Findings:
+    """What is wrong.
+
+    Args:
+        duplicates: jobs with a tag that an earlier job has.
+        missing: jobs that were expected and are not there.
+        problems: a sentence for each thing that is wrong.
+    """
+
+    duplicates: int = 0
+    missing: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def expect(self, wanted: Any, found: Any, what: str) -> None:
+        """Note a problem unless the two are equal."""
+        if wanted != found:
+            self.problems.append(f"{what}: expected {wanted!r}, found {found!r}")
+
+
+def check_tags(
+    expected: Expected, jobs: Iterable[Job], findings: Findings, *, purged: bool = False
+) -> None:
+    """Every expected job is there, and none twice.
+
+    Args:
+        purged: jobs may not have been sent that might have been there and were purged.
+    """
+    tags: Counter[Tag] = Counter()
+    retried: Counter[Tag] = Counter()
+    runs = set()
+    for job in jobs:
+        assert job.tag is not None
+        runs.add(job.tag["run"])
+        tag = (job.tag["group"], job.tag["rule"], job.tag["firing"], job.tag["index"])
+        (retried if tag[1] == "retry" else tags)[tag] += 1
+    if len(runs) > 1:
+        findings.problems.append(f"jobs of {len(runs)} runs: {sorted(runs)}")
+    twice = {tag: count for tag, count in (tags + retried).items() if count > 1}
+    findings.duplicates += sum(twice.values()) - len(twice)
+    _list(findings, twice, "tags twice")
+    wanted = expected.tags()
+    groups, indices = expected.retried()
+    numbers = {(group, number) for group in groups for number in range(groups[group])}
+    found = {(tag[0], tag[2]) for tag in retried}
+    missing = [*sorted(wanted - tags.keys()), *sorted(numbers - found)]
+    if not purged:
+        findings.missing += len(missing)
+        _list(findings, missing, "missing tags")
+    _list(findings, [*sorted(tags.keys() - wanted), *sorted(found - numbers)], "unexpected tags")
+    if not missing:
+        again = Counter((tag[0], tag[3]) for tag in retried)
+        findings.expect(dict(indices), dict(again), "retries by index")
+
+
+def _list(findings: Findings, tags: Iterable[Any], what: str) -> None:
+    found = list(tags)
+    if found:
+        shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        findings.problems.append(f"{len(found)} {what}: {shown}")
+
+
+def check_log(expected: Expected, entries: Sequence[Mapping[str, Any]], findings: Findings) -> None:
+    """No intent is there twice, every firing is, and the log begins and ends once."""
+    fires = [one["context"] for one in entries if one["name"] == "fire"]
+    intents = Counter((one["rule"], one["firing"]) for one in fires)
+    _list(findings, [key for key, count in intents.items() if count > 1], "intents twice")
+    by_rule = Counter(rule for rule, _ in intents)
+    findings.expect(expected.fires(), dict(by_rule), "firings by rule")
+    outcomes = Counter(
+        (one["context"]["rule"], one["context"]["firing"])
+        for one in entries
+        if one["name"] in ("outcome", "custom-error")
+    )
+    _list(findings, [key for key, count in outcomes.items() if count > 1], "outcomes twice")
+    _list(findings, intents.keys() - outcomes.keys(), "firings without an outcome")
+    names = Counter(one["name"] for one in entries)
+    for name in ("load", "start", "finish"):
+        findings.expect(1, names[name], f"entries {name!r}")
+    violations = names["violation"]
+    findings.expect(0, violations, "violations in the log")
+
+
+def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[str, list[float]]]]:
+    """Counts by group, and the values of its streams, out of the events of its jobs."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for job in jobs:
+        assert job.tag is not None
+        group = job.tag["group"]
+        counts[group]["submitted"] += 1
+        submit, start, finish = (job.first(name) for name in ("submit", "start", "finish"))
+        if submit and start:
+            values[group]["pending"].append(max(0.0, start[0] - submit[0]))
+        if start and finish:
+            values[group]["duration"].append(max(0.0, finish[0] - start[0]))
+        if finish or job.first("clean"):
+            counts[group]["finished"] += 1
+            counts[group][_outcome(job, finish)] += 1
+    return counts, values
+
+
+def _outcome(job: Job, finish: tuple[float, Mapping[str, Any]] | None) -> str:
+    if finish is not None and finish[1].get("status") == 0:
+        return "success"
+    end = math.inf if finish is None else finish[0]
+    kinds = {
+        context.get("type") for name, t, context in job.events if name == "exception" and t <= end
+    }
+    return "timeout" if "timeout" in kinds else "canceled" if "cancel" in kinds else "failed"
+
+
+def check_metrics(jobs: list[Job], metrics: Mapping[str, Any], findings: Findings) -> None:
+    """Counts and statistics are those of a fold over the jobs from scratch."""
+    counts, values = fold(jobs)
+    for group, told in metrics["count"].items():
+        ours = counts[group]
+        for counter, number in told.items():
+            findings.expect(ours[counter], number, f"count.{group}.{counter}")
+        for variable, stream in values[group].items():
+            ours_by_name = {
+                "mean": math.fsum(stream) / len(stream),
+                "max": max(stream),
+                "min": min(stream),
+                "variance": _variance(stream),
+            }
+            for statistic, value in ours_by_name.items():
+                path = f"{group}-{variable}"
+                told_value = metrics[statistic].get(path)
+                if told_value is None or not math.isclose(
+                    value, told_value, rel_tol=_TOLERANCE, abs_tol=1e-9
+                ):
+                    findings.expect(value, told_value, f"{statistic}.{path}")
+
+
+def _variance(values: list[float]) -> float:
+    """As River has it: of a sample, and 0 of one value."""
+    if len(values) < 2:
+        return 0.0
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def check_sums(
+    expected: Expected, jobs: list[Job], metrics: Mapping[str, Any], findings: Findings
+) -> None:
+    """Where jobs were lost by the fault: every job is counted, and has exactly one outcome."""
+    wanted = Counter(tag[0] for tag in expected.tags()) + expected.retried()[0]
+    counts, _ = fold(jobs)
+    for group, told in metrics["count"].items():
+        ours = counts[group]
+        findings.expect(wanted[group], told["submitted"], f"count.{group}.submitted")
+        findings.expect(wanted[group], told["finished"], f"count.{group}.finished")
+        outcomes = sum(told[outcome] for outcome in OUTCOMES)
+        findings.expect(told["finished"], outcomes, f"outcomes of group {group}")
+        if told["success"] > ours["success"]:
+            findings.problems.append(
+                f"count.{group}.success is {told['success']}, and {ours['success']} succeeded"
+            )
+
+
+def check_outcomes(expected: Expected, metrics: Mapping[str, Any], findings: Findings) -> None:
+    """Each group's jobs ended as they had to."""
+    for group, outcomes in (expected.outcomes or {}).items():
+        told = metrics["count"][group]
+        found = {outcome: told[outcome] for outcome in OUTCOMES if told[outcome]}
+        findings.expect(dict(outcomes), found, f"outcomes of group {group}")
+
+
+def check_calls(expected: Expected, file: Path, findings: Findings) -> None:
+    """Custom functions were called at least as often as they had to be."""
+    words = Counter(
+        line.split()[0] for line in (file.read_text().splitlines() if file.exists() else [])
+    )
+    for word, least in expected.calls.items():
+        if words[word] < least:
+            findings.problems.append(
+                f"function {word!r} was called {words[word]} times, and {least} at least is right"
+            )

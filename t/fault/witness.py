@@ -1,0 +1,157 @@
+"""Watches the jobs of an instance on its own, to hold them against what the service says.
+
+A thread reads the job manager's journal in full from the start, so it has seen jobs that
+are purged later, and it tells when a moment has come: so many jobs submitted, the first one
+finished, a job that is nobody's (a fence).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: The events that say what became of a job.
+_EVENTS = ("submit", "validate", "invalidate", "start", "finish", "exception", "clean")
+
+#: Seconds between attempts to open the journal.
+_RETRY_SECONDS = 0.02
+
+
+class Job:
+    """A job: its id, its tag or None, and its events as (name, time, context)."""
+
+    __slots__ = ("_known", "events", "id", "tag")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.tag: dict[str, Any] | None = None
+        self.events: list[tuple[str, float, Mapping[str, Any]]] = []
+        self._known: set[tuple[str, float]] = set()
+
+    def take(self, event: Mapping[str, Any]) -> bool:
+        """Take in an event; False where it is known already."""
+        key = event["name"], event["timestamp"]
+        if key in self._known:
+            return False
+        self._known.add(key)
+        self.events.append((*key, event.get("context") or {}))
+        return True
+
+    def first(self, name: str) -> tuple[float, Mapping[str, Any]] | None:
+        """Time and context of the first event of a name."""
+        found = next((one for one in self.events if one[0] == name), None)
+        return None if found is None else (found[1], found[2])
+
+    @property
+    def counts(self) -> bool:
+        """The queue accepted it."""
+        return any(name == "validate" for name, _, _ in self.events)
+
+
+class Witness:
+    """Watches one instance, from now until `close` or the end of the instance.
+
+    Attributes:
+        jobs: all jobs seen, by id.
+        seen: how often (ensemble or "", event) was seen; "" is for jobs without a tag.
+        sentinel: it has caught up with the journal.
+        error: why it watches no more, where that is a fault of its own.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._changed = threading.Condition()
+        self._closed = False
+        self.jobs: dict[int, Job] = {}
+        self.seen: Counter[tuple[str, str]] = Counter()
+        self.sentinel = False
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
+        self._thread.start()
+        if not self.wait(lambda: self.sentinel, 60):
+            raise RuntimeError("the job manager does not answer")
+
+    def wait(self, until: Callable[[], bool], seconds: float) -> bool:
+        """Wait until something holds; False where it still does not after so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(until, seconds)
+
+    def wait_seen(self, ensemble: str, event: str, many: int, seconds: float = 60) -> bool:
+        """Wait until so many jobs of an ensemble have had an event; False if they have not."""
+        return self.wait(lambda: self.seen[ensemble, event] >= many, seconds)
+
+    def check(self) -> None:
+        """Raise what went wrong in watching."""
+        if self.error is not None:
+            raise RuntimeError(f"the witness has failed: {self.error!r}")
+
+    def of(self, ensemble: str) -> list[Job]:
+        """The jobs of an ensemble that the queue accepted, oldest first."""
+        with self._changed:
+            found = [
+                job
+                for job in self.jobs.values()
+                if job.tag is not None and job.tag["name"] == ensemble and job.counts
+            ]
+        return sorted(found, key=lambda job: job.id)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed = True
+        self._thread.join(10)
+
+    def _watch(self) -> None:
+        # Not needed by those who only fold the events of jobs.
+        import flux
+
+        try:
+            handle = flux.Flux(self._uri)
+        except OSError:
+            return
+        while not self._closed:
+            try:
+                self._follow(handle)
+            except BrokenPipeError:
+                return  # the instance is gone
+            except OSError:
+                self.sentinel = False
+                time.sleep(_RETRY_SECONDS)
+            except Exception as error:
+                self.error = error
+                return
+
+    def _follow(self, handle: Any) -> None:
+        from flux.constants import FLUX_RPC_STREAMING
+
+        request = {"full": True, "allow": dict.fromkeys(_EVENTS, 1)}
+        topic = "job-manager.events-journal"
+        stream = handle.rpc(topic, request, flags=FLUX_RPC_STREAMING)
+        while not self._closed:
+            try:
+                stream.wait_for(0.2)
+            except TimeoutError:
+                continue
+            message = json.loads(stream.get_str())
+            with self._changed:
+                self._take(message)
+                self._changed.notify_all()
+            stream.reset()
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if message["id"] == -1:
+            self.sentinel = True
+            return
+        job = self.jobs.setdefault(message["id"], Job(message["id"]))
+        if job.tag is None and message.get("jobspec"):
+            user = message["jobspec"]["attributes"].get("user") or {}
+            tag = user.get("ensemble") or {}
+            # A fence is nobody's job.
+            job.tag = tag if "name" in tag else None
+        whose = "" if job.tag is None else job.tag["name"]
+        for event in message["events"]:
+            if job.take(event):
+                self.seen[whose, event["name"]] += 1

@@ -1,0 +1,23 @@
+#!/bin/sh
+test_description='kill -9 of the service: no job is lost, none is there twice'
+. "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/chaos.sh"
+
+test_expect_success FLUX 'killed at each named point of the protocol' '
+	chaos --kills 11 kill-points
+'
+
+test_expect_success FLUX 'killed at random times with hundreds of jobs in flight' '
+	chaos --kills 4 kill-200 &&
+	chaos --kills 1 kill-2000
+'
+
+test_expect_success FLUX 'the broker module is killed' '
+	chaos --kills 1 kill-module
+'
+
+test_expect_success FLUX 'the service is stopped for a while and goes on' '
+	chaos stopped
+'
+
+test_done

@@ -1,0 +1,10 @@
+#!/bin/sh
+test_description='Parts of Flux go away under an ensemble and come back'
+. "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/chaos.sh"
+
+for scenario in module-reload ingest-reload job-manager-reload purge; do
+	test_expect_success FLUX "$scenario: no job is lost, none is there twice" "chaos $scenario"
+done
+
+test_done
