@@ -1,7 +1,7 @@
 # make demo     run an example ensemble: on a Flux instance of four brokers, or without
 #               Flux on this machine itself
 # make check    run every test
-# make chaos    kill the service 300 times and break Flux under it; takes half an hour
+# make chaos    kill the service 300 times and break Flux under it; takes ten minutes
 # make bench    measure the simulator and the local queue
 # make lint     formatting, lint, types and the direction of imports
 #

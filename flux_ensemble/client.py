@@ -8,19 +8,31 @@
     print(client.wait(name)["state"])
 
 Every failure, of the service and of the connection alike, is an `EnsembleError` with an
-errno and one sentence. The payloads are described in docs/rpc.md; a script that wants no
-dependency but Flux can send them itself (examples/raw_rpc.py).
+errno and one sentence. Whoever follows a log (`log`, `wait`) waits for a service that goes
+away meanwhile to come back, for up to a minute, and goes on after it.
+
+The payloads are described in docs/rpc.md; a script that wants no dependency but Flux can
+send them itself (examples/raw_rpc.py).
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
 from flux_ensemble.bindings import require_flux
+from flux_ensemble.outage import (
+    AWAY,
+    LOOK_INTERVAL,
+    LOOK_TIMEOUT,
+    PATIENCE,
+    Outage,
+    Received,
+)
 
 SERVICE = "ensemble"
 
@@ -146,22 +158,23 @@ class Client:
     """The ensemble service of one Flux instance.
 
     Args:
-        handle: an open `flux.Flux`; None opens the enclosing instance's.
+        handle: an open `flux.Flux`; None opens one.
+        uri: the instance to open it to; None is the enclosing instance.
 
     Raises:
         BindingsError: Flux's Python bindings are not usable.
         EnsembleError: there is no Flux instance to connect to.
     """
 
-    def __init__(self, handle: Any = None) -> None:
+    def __init__(self, handle: Any = None, *, uri: str | None = None) -> None:
         require_flux()
         if handle is None:
             import flux
 
             try:
-                handle = flux.Flux()
+                handle = flux.Flux() if uri is None else flux.Flux(uri)
             except OSError as exc:
-                raise EnsembleError(exc.errno or errno.ENOENT, _no_instance(exc)) from exc
+                raise EnsembleError(exc.errno or errno.ENOENT, _no_instance(exc, uri)) from exc
         self.handle = handle
 
     def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
@@ -318,21 +331,87 @@ class Client:
     def _log(
         self, name: str, follow: bool, events: bool, deadline: float | None
     ) -> Iterator[Entry]:
-        payload = {"name": name, "follow": follow, "events": events}
-        future = self.send("log", payload, stream=True)
+        received = Received()
         while True:
             try:
-                if deadline is not None:
-                    future.wait_for(max(0.0, deadline - time.monotonic()))
+                for entry in self._stream(name, follow, events, deadline, received.count):
+                    if received.take(entry):
+                        yield entry
+                return
+            except EnsembleError as exc:
+                if not (follow and received.waits_after(exc)):
+                    raise log_failure(exc, name, received) from exc
+            self._wait_for_service(name, deadline)
+            received.begin_again()
+
+    def _stream(
+        self, name: str, follow: bool, events: bool, deadline: float | None, skip: int
+    ) -> Iterator[Entry]:
+        payload = {"name": name, "follow": follow, "events": events, "skip": skip or None}
+        future = self.send("log", payload, stream=True)
+        t_start = self._same_service(name, None) if follow else None
+        while True:
+            try:
+                while follow and not self._comes(future, name, deadline):
+                    t_start = self._same_service(name, t_start)
                 entry: Entry = future.get()
+            except (EnsembleError, TimeoutError):
+                raise
             except OSError as exc:
                 if exc.errno == errno.ENODATA:
                     return
-                if exc.errno == errno.ETIMEDOUT:
-                    raise TimeoutError(f"ensemble {name!r} has not ended in time") from exc
                 raise failure(exc, "log") from exc
             yield entry
             future.reset()
+
+    @staticmethod
+    def _comes(future: Any, name: str, deadline: float | None) -> bool:
+        """Waits for a response, but not for long; whether there is one."""
+        left = math.inf if deadline is None else deadline - time.monotonic()
+        try:
+            future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
+        except OSError as exc:
+            if exc.errno != errno.ETIMEDOUT:
+                raise
+            if left <= LOOK_INTERVAL:
+                raise _too_late(name) from exc
+            return False
+        return True
+
+    def _same_service(self, name: str, before: float | None) -> float | None:
+        """When the service began, which was `before` when it was asked last.
+
+        Raises:
+            EnsembleError: EHOSTUNREACH, it is another one: nobody knows of the requests that
+                were made of the last one.
+        """
+        future = self.send("status", {"name": name})
+        try:
+            future.wait_for(LOOK_TIMEOUT)
+            t_start: float | None = future.get()["service"].get("t_start")
+        except OSError as exc:
+            raise failure(exc, "status") from exc
+        if before not in (None, t_start):
+            raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
+        return t_start
+
+    def _wait_for_service(self, name: str, deadline: float | None) -> None:
+        outage = Outage()
+        while True:
+            pause = outage.next_pause()
+            if pause is None:
+                raise given_up(name)
+            if deadline is not None and time.monotonic() + pause >= deadline:
+                raise _too_late(name)
+            time.sleep(pause)
+            future = self.send("list", {})
+            try:
+                future.wait_for(LOOK_TIMEOUT)
+                future.get()
+                return
+            except OSError as exc:
+                if exc.errno not in AWAY:
+                    raise failure(exc, "list") from exc
 
 
 def user_context(
@@ -365,7 +444,32 @@ def failure(exc: OSError, op: str) -> EnsembleError:
     return EnsembleError(number, text)
 
 
-def _no_instance(exc: OSError) -> str:
+def given_up(*names: str) -> EnsembleError:
+    """The error of a service that did not come back while ensembles were followed."""
+    return EnsembleError(
+        errno.EHOSTUNREACH,
+        f"the ensemble service did not come back within {PATIENCE:.0f} s, and "
+        f"{' and '.join(map(repr, names))} had not ended: `flux ensemble doctor` may tell why",
+    )
+
+
+def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
+    """The error of a request for the log of `name`, of which so much was received before."""
+    error = exc if isinstance(exc, EnsembleError) else failure(exc, "log")
+    if error.errno == errno.ENOENT and received.count:
+        error = EnsembleError(
+            errno.ENOENT, f"the ensemble service came back without ensemble {name!r}"
+        )
+    return error
+
+
+def _too_late(name: str) -> TimeoutError:
+    return TimeoutError(f"ensemble {name!r} has not ended in time")
+
+
+def _no_instance(exc: OSError, uri: str | None) -> str:
+    if uri is not None:
+        return f"there is no Flux instance at {uri!r}: {exc.strerror}"
     uri = os.environ.get("FLUX_URI")
     if uri is not None:
         return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"

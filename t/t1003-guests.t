@@ -50,7 +50,7 @@ test_expect_success 'a site may open list and status' '
 	allow-guest-status = true
 	EOD
 	load_module &&
-	flux ensemble load idle.yaml &&
+	wait_entry idle epoch &&
 	as_guest rpc list >out &&
 	is idle "$(json ensembles.0.name <out)" &&
 	as_guest rpc status name=idle >out &&

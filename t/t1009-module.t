@@ -26,6 +26,7 @@ test_expect_success 'the module can be removed while its ensemble is busy' '
 	flux ensemble log --follow busy >followed 2>&1 & pid=$! &&
 	flux module remove ensemble &&
 	test_must_fail flux module stats ensemble &&
+	kill -INT $pid &&
 	test_might_fail wait $pid &&
 	test_must_fail grep Traceback followed
 '

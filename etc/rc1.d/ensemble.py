@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from flux.importer import import_path
 from flux.modprobe import task
 
 #: The folder of which this file is `etc/rc1.d/ensemble.py`.
@@ -56,5 +57,19 @@ def load_ensemble(context):
             module.module = path
             context.setopt("ensemble", " ".join(args))
             module.runtask(context)
+            supervise(context, path, args)
     except Exception as error:
         print(f"the ensemble service is not loaded: {error}", file=sys.stderr)
+
+
+def supervise(context, path, args):
+    """Have the module loaded again after a crash, where the site wants that."""
+    configured = context.conf_get("ensemble", {})
+    if not isinstance(configured, dict) or configured.get("supervise") is not True:
+        return
+    try:
+        # The package's file, which needs nothing but Flux's Python.
+        supervision = import_path(str(Path(path).resolve().parents[1] / "supervision.py"))
+        supervision.supervise(context.handle, path, args)
+    except Exception as error:
+        print(f"the ensemble service is not supervised: {error}", file=sys.stderr)

@@ -7,6 +7,9 @@ log's "finish" entry.
 `run` owns its ensemble: a signal or `--timeout` ends it and cancels its jobs, and the
 reactor goes on until they have ended; a second signal leaves at once. `watch` does not:
 the first signal leaves.
+
+When the service goes away, the command waits for it to come back, and goes on with what it
+has not printed yet.
 """
 
 from __future__ import annotations
@@ -19,17 +22,24 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from flux_ensemble.cli.absence import Absence
 from flux_ensemble.cli.common import (
     EXIT_CODES,
     INTERRUPTED,
     TIMED_OUT,
     Failure,
+    complain,
     job_id,
     run_reactor,
+    signals,
 )
 from flux_ensemble.cli.views import View, summarize
 from flux_ensemble.cli.words import Line, Span, announce, job_event
-from flux_ensemble.client import Client, failure
+from flux_ensemble.client import Client, EnsembleError, failure, given_up, log_failure
+from flux_ensemble.outage import AWAY, LOOK_TIMEOUT, Received
+
+#: What ends the command, and where it owns its ensemble that too.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Follower:
@@ -63,6 +73,9 @@ class Follower:
         self._done = False
         self._forced: int | None = None
         self._asking = False
+        self._log = 0
+        self._received = Received()
+        self._absence = Absence(client, back=self._on_back, given_up=self._on_given_up)
 
     def load(self, request: Mapping[str, Any]) -> int:
         """Loads a document by the request's payload and follows the ensemble to its end.
@@ -86,12 +99,21 @@ class Follower:
 
     def _begin(self, name: str) -> None:
         self._name = name
-        request = {"name": name, "follow": True, "events": self._events}
-        self._then("log", request, self._on_entry, stream=True)
+        request = {
+            "name": name,
+            "follow": True,
+            "events": self._events,
+            "skip": self._received.count or None,
+        }
+        self._log += 1
+        number = self._log
+        self._then("log", request, lambda future: self._on_entry(future, number), stream=True)
+        self._ask()  # at once, so that it is known which service this is
 
     def _run(self) -> int:
         with ExitStack() as stack:
             stack.callback(self._view.close)
+            stack.callback(self._absence.end)
             stack.enter_context(
                 self._handle.timer_watcher_create(
                     self._view.interval, self._ask, self._view.interval
@@ -101,7 +123,7 @@ class Follower:
                 stack.enter_context(
                     self._handle.timer_watcher_create(self._timeout, self._on_timeout)
                 )
-            self._watch_signals(stack)
+            stack.enter_context(signals(self._handle, SIGNALS, self._on_signal))
             while not self._done:
                 try:
                     run_reactor(self._handle)
@@ -109,37 +131,27 @@ class Follower:
                     self._on_signal()
         return self._close()
 
-    def _watch_signals(self, stack: ExitStack) -> None:
-        """Calls `_on_signal` from the reactor.
-
-        Through a pipe, and not with Flux's signal watchers: those block a signal in this
-        thread only, and a document with statistics brings in numpy, which has threads that
-        would get it. SIGINT reaches us either this way or as a KeyboardInterrupt.
-        """
-        read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        stack.callback(os.close, read)
-        stack.callback(os.close, write)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            stack.callback(signal.signal, number, signal.signal(number, lambda *_: None))
-        stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(write))
-
-        def drain(*_: Any) -> None:
-            os.read(read, 64)
-            self._on_signal()
-
-        stack.enter_context(self._handle.fd_watcher_create(read, drain))
-
     def _close(self) -> int:
         if self._name is not None and self._state is not None:
-            status = self._client.status(self._name)["ensembles"][0]
-            metrics = self._client.metrics(self._name)
-            try:
-                summarize(self._view, status, metrics)
-            except OSError:
-                _drop_output()
+            self._summarize(self._name)
         if self._forced is not None:
             return self._forced
         return EXIT_CODES[self._state or "failed"]
+
+    def _summarize(self, name: str) -> None:
+        try:
+            status = self._client.status(name)["ensembles"][0]
+            metrics = self._client.metrics(name)
+        except EnsembleError as exc:
+            # It has ended, so nothing is at stake any more.
+            if exc.errno not in AWAY:
+                raise
+            complain(f"{exc}: there is no table of the jobs of {name!r}")
+            return
+        try:
+            summarize(self._view, status, metrics)
+        except OSError:
+            _drop_output()
 
     def _then(
         self,
@@ -170,18 +182,28 @@ class Follower:
         try:
             name = future.get()["name"]
         except OSError as exc:
-            raise failure(exc, "load") from exc
+            error = failure(exc, "load")
+            if error.errno == errno.EHOSTUNREACH:
+                raise Failure(
+                    f"{error} while it loaded the document: `flux ensemble list` tells "
+                    "whether it did"
+                ) from exc
+            raise error from exc
         self._begin(name)
         if self._forced is not None:
             self._cancel()
 
-    def _on_entry(self, future: Any) -> None:
+    def _on_entry(self, future: Any, number: int) -> None:
+        if number != self._log:
+            return  # of a log that has been asked for once more
         try:
             entry = future.get()
         except OSError as exc:
             self._on_log_end(exc)
             return
         future.reset()
+        if not self._received.take(entry):
+            return
         if entry["name"] == "job-event":
             self._line(job_event(entry, job_id))
         elif not (entry["name"] == "request" and self._forced is not None):
@@ -194,30 +216,53 @@ class Follower:
     def _on_log_end(self, exc: OSError) -> None:
         if exc.errno == errno.ENODATA:
             raise Failure(f"ensemble {self._name!r} was unloaded before it ended") from exc
-        error = failure(exc, "log")
+        if self._received.waits_after(exc):
+            self._absence.begin()
+            return
+        assert self._name is not None
+        error = log_failure(exc, self._name, self._received)
         if error.errno in (errno.EHOSTUNREACH, errno.ESHUTDOWN):
             raise Failure(f"{error}, and ensemble {self._name!r} had not ended") from exc
         raise error from exc
+
+    def _on_back(self) -> None:
+        assert self._name is not None
+        self._received.begin_again()
+        self._begin(self._name)
+        if self._forced is not None:
+            self._cancel()
+
+    def _on_given_up(self, error: EnsembleError | None) -> None:
+        assert self._name is not None
+        error = error or given_up(self._name)
+        if self._forced is None:
+            raise error
+        complain(f"{error}; its jobs are not cancelled")
+        self._stop()
 
     def _ask(self, *_: Any) -> None:
         # One question at a time: a service that is busy is not asked faster than it answers.
         if self._asking or self._name is None:
             return
         self._asking = True
-        self._then("status", {"name": self._name}, self._on_status)
+        future = self._client.send("status", {"name": self._name})
+        future.then(self._on_status, timeout=LOOK_TIMEOUT)
 
     def _on_status(self, future: Any) -> None:
         self._asking = False
         try:
             status = future.get()
-        except OSError:
-            return  # the log says what happened
+        except OSError as exc:
+            if self._received.waits_after(exc) and not self._done:
+                self._absence.begin()
+            return  # for anything else the log says what happened
         if not self._done:
+            self._absence.heard(status["service"])
             self._output(self._view.progress, status["ensembles"][0])
 
     def _on_timeout(self, *_: Any) -> None:
         if self._forced is None:
-            self._end(TIMED_OUT, "the time is up: cancelling its jobs")
+            self._end(TIMED_OUT, "the time is up", "")
 
     def _on_signal(self, *_: Any) -> None:
         if not self._owner or self._forced is not None:
@@ -226,12 +271,14 @@ class Follower:
             self._forced = INTERRUPTED
             self._stop()
         else:
-            self._end(INTERRUPTED, "interrupted: cancelling its jobs (again to leave at once)")
+            self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
 
-    def _end(self, code: int, text: str) -> None:
+    def _end(self, code: int, why: str, hint: str) -> None:
         self._forced = code
-        self._line((Span(f"   {text}", "warn"),))
-        if self._name is not None:
+        when = "its jobs are cancelled when the service is back"
+        what = when if self._absence.lasts else "cancelling its jobs"
+        self._line((Span(f"   {why}: {what}{hint}", "warn"),))
+        if self._name is not None and not self._absence.lasts:
             self._cancel()
 
     def _cancel(self) -> None:
@@ -241,7 +288,9 @@ class Follower:
         try:
             future.get()
         except OSError as exc:
-            raise failure(exc, "cancel") from exc
+            if not self._received.waits_after(exc):
+                raise failure(exc, "cancel") from exc
+            # Its log ends too, and it is cancelled when the service is back.
 
 
 def _drop_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import click
 
+from flux_ensemble.cli.absence import Absence
 from flux_ensemble.cli.common import (
     CANCELED,
     FAILED,
@@ -22,12 +24,14 @@ from flux_ensemble.cli.common import (
     job_id,
     naming,
     run_reactor,
+    signals,
 )
 from flux_ensemble.cli.members import LocalStates, member_options, reach
 from flux_ensemble.cli.tables import print_json
 from flux_ensemble.cli.views import make_lines
 from flux_ensemble.cli.words import STATE_STYLES, Span, explain
-from flux_ensemble.client import Client, Ended, Entry, failure
+from flux_ensemble.client import Client, Ended, EnsembleError, Entry, given_up, log_failure
+from flux_ensemble.outage import LOOK_INTERVAL, LOOK_TIMEOUT, Received
 
 
 @click.command(short_help="Print what an ensemble did, and why.")
@@ -124,36 +128,94 @@ def stream_logs(
         KeyboardInterrupt: the user does not want to wait any longer.
     """
     handle = client.handle
-    reading = set(names)
+    reading = dict.fromkeys(names)
+    received = {name: Received() for name in names}
+    numbers = dict.fromkeys(names, 0)
+    looking = interrupted = False
+    refused: list[tuple[str, OSError]] = []
 
-    def take(future: Any, name: str) -> None:
+    def look(*_: Any) -> None:
+        nonlocal looking
+        if not looking and not absence.lasts:
+            looking = True
+            future = client.send("status", {"name": next(iter(reading))})
+            future.then(looked, timeout=LOOK_TIMEOUT)
+
+    def looked(future: Any) -> None:
+        nonlocal looking
+        looking = False
+        try:
+            service = future.get()["service"]
+        except OSError as exc:
+            if reading and all(received[name].waits_after(exc) for name in reading):
+                absence.begin()
+        else:
+            absence.heard(service)
+
+    def begin(name: str) -> None:
+        numbers[name] += 1
+        request = {"name": name, "follow": follow, "skip": received[name].count or None}
+        client.send("log", request, stream=True).then(take, name, numbers[name])
+
+    def take(future: Any, name: str, number: int) -> None:
+        if number != numbers[name]:
+            return  # of a log that has been asked for once more
         try:
             entry = future.get()
         except OSError as exc:
+            if follow and name in reading and received[name].waits_after(exc):
+                absence.begin()
+                return
             if exc.errno != errno.ENODATA:
                 refused.append((name, exc))
-            reading.discard(name)
+            reading.pop(name, None)
         else:
             # Also of a log of which no more is wanted: it would come again otherwise.
             future.reset()
-            if name in reading and on_entry(name, entry):
-                reading.discard(name)
+            if name in reading and received[name].take(entry) and on_entry(name, entry):
+                del reading[name]
+        stop_if_done()
+
+    def stop_if_done() -> None:
         if refused or not reading:
             handle.reactor_stop()
 
-    refused: list[tuple[str, OSError]] = []
+    def back() -> None:
+        for name in reading:
+            received[name].begin_again()
+            begin(name)
+
+    def give_up(error: EnsembleError | None) -> None:
+        refused.append((next(iter(reading)), error or given_up(*reading)))
+        stop_if_done()
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        handle.reactor_stop()
+
+    absence = Absence(client, back=back, given_up=give_up)
     with ExitStack() as stack:
+        stack.enter_context(signals(handle, (signal.SIGINT,), interrupt))
+        stack.callback(absence.end)
         if timeout:
             stack.enter_context(
                 handle.timer_watcher_create(timeout, lambda *_: handle.reactor_stop())
             )
         for name in names:
-            request = {"name": name, "follow": follow}
-            client.send("log", request, stream=True).then(take, name)
+            begin(name)
+        if follow:
+            stack.enter_context(handle.timer_watcher_create(LOOK_INTERVAL, look, LOOK_INTERVAL))
+            look()
         run_reactor(handle)
+    if interrupted:
+        raise KeyboardInterrupt
     for name, exc in refused:
+        error = log_failure(exc, name, received[name])
+        if received[name].count:
+            raise error from exc
         with naming(client, name):
-            raise failure(exc, "log") from exc
+            raise error from exc
     return not reading
 
 

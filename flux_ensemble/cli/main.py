@@ -14,7 +14,20 @@ import click
 
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli import control, document, logs, memo, replay, run, serve, show, simulate
+from flux_ensemble.cli import (
+    control,
+    doctor,
+    document,
+    grpc,
+    logs,
+    memo,
+    replay,
+    run,
+    serve,
+    show,
+    simulate,
+    supervise,
+)
 from flux_ensemble.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -24,7 +37,20 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.client import EnsembleError
 
-FAMILIES = (run, show, logs, control, document, memo, simulate, replay, serve)
+FAMILIES = (
+    run,
+    show,
+    logs,
+    control,
+    document,
+    memo,
+    simulate,
+    replay,
+    serve,
+    supervise,
+    doctor,
+    grpc,
+)
 
 
 class Commands(click.Group):

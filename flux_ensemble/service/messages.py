@@ -7,18 +7,21 @@ broker module and the client that `flux ensemble serve` runs.
 from __future__ import annotations
 
 import errno
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.handle import Flux
-from flux.core.inner import lib
+from flux.core.inner import ffi, lib
 from flux.message import Message
 
 from flux_ensemble.members.flux import Guard
+from flux_ensemble.service.bounds import Bounds, check_followers
 from flux_ensemble.service.log import Entry, Log
-from flux_ensemble.service.requests import TOPICS
+from flux_ensemble.service.requests import TOPICS, RequestError
 
 
 def is_owner(message: Message) -> bool:
@@ -74,14 +77,49 @@ def listen(
 
 
 class Responder:
-    """Sends responses; a requester who cannot be reached is logged and is no error."""
+    """Takes requests on and sends responses.
+
+    A requester who cannot be reached is logged and is no error.
+    """
 
     def __init__(self, handle: Flux, log_error: Callable[[str], None]) -> None:
         self._handle = handle
         self._log_error = log_error
+        self._bounds = Bounds(time.monotonic)
+        # Weak, so that a request that nobody holds any more does not count for ever.
+        self._waiting: weakref.WeakSet[Message] = weakref.WeakSet()
+
+    def admit(self, method: str, message: Message) -> str | None:
+        """Take on a request, if that is within bounds.
+
+        Args:
+            method: a key of `TOPICS`.
+            message: the request.
+
+        Returns:
+            Its payload.
+
+        Raises:
+            RequestError: it is out of bounds (`service.bounds`), or its payload is no text.
+        """
+        size, waiting = _payload_size(message), len(self._waiting) - (message in self._waiting)
+        if is_owner(message):
+            self._bounds.owner(method, size, waiting)
+        else:
+            self._bounds.guest(method, size, waiting, message.userid)
+        try:
+            text: str | None = message.payload_str
+        except (OSError, ValueError):
+            raise RequestError(
+                errno.EPROTO, f"ensemble.{method}: the payload is not JSON text"
+            ) from None
+        if not TOPICS[method].streaming:
+            self._waiting.add(message)
+        return text
 
     def respond(self, message: Message, payload: Mapping[str, Any]) -> None:
         """Send a response."""
+        self._waiting.discard(message)
         try:
             self._handle.respond(message, payload)
         except OSError as error:
@@ -89,10 +127,20 @@ class Responder:
 
     def refuse(self, message: Message, number: int, reason: str) -> None:
         """Send an error response; it ends a stream."""
+        self._waiting.discard(message)
         try:
             self._handle.respond_error(message, number, reason)
         except OSError as error:
             self._log_error(f"cannot respond to {message.topic}: {error}")
+
+
+def _payload_size(message: Message) -> int:
+    """How many bytes the payload of a message has."""
+    if not message.pimpl.has_payload():
+        return 0
+    size = ffi.new("size_t [1]")
+    message.pimpl.get_payload(ffi.new("const void *[1]"), size)
+    return int(size[0])
 
 
 class Stream:
@@ -137,11 +185,18 @@ class Streams:
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._open))
 
-    def open(self, message: Message, log: Log, *, follow: bool, events: bool) -> None:
-        """Send the entries of a log, and with `follow` those to come."""
+    def open(
+        self, message: Message, log: Log, *, follow: bool, events: bool, skip: int = 0
+    ) -> None:
+        """Send the entries of a log after the first `skip`, and with `follow` those to come.
+
+        Raises:
+            RequestError: EAGAIN; too many are followed already.
+        """
+        check_followers(len(self._open))
         stream = Stream(self._responder, message, log, events, self._open.remove)
         self._open.append(stream)
-        log.read(stream, follow=follow)
+        log.read(stream, follow=follow, skip=skip)
 
     def gone(self, message: Message) -> None:
         """A client has disconnected, or cancels a stream: see `listen`."""

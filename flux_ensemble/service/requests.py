@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.spec.problems import shown
+
 
 class RequestError(Exception):
     """A request that is refused: an errno and a sentence."""
@@ -86,7 +88,15 @@ TOPICS: Mapping[str, Topic] = {
         }
     ),
     "metrics": Topic({"name": _NAME}),
-    "log": Topic({"name": _NAME, "follow": _FLAG, "events": _FLAG}, streaming=True),
+    "log": Topic(
+        {
+            "name": _NAME,
+            "follow": _FLAG,
+            "events": _FLAG,
+            "skip": Field(int, "a number of entries, 0 or more", minimum=0),
+        },
+        streaming=True,
+    ),
     "pause": Topic({"name": _NAME}),
     "resume": Topic({"name": _NAME}),
     "terminate": Topic({"name": _NAME, "cancel": _FLAG}),
@@ -101,6 +111,9 @@ TOPICS: Mapping[str, Topic] = {
     ),
     "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
 }
+
+#: Those that change nothing.
+READING = frozenset(("list", "status", "metrics", "log"))
 
 
 def parse(method: str, text: str | None) -> dict[str, Any]:
@@ -121,15 +134,17 @@ def parse(method: str, text: str | None) -> dict[str, Any]:
         payload = json.loads(text) if text is not None else {}
     except ValueError as error:
         raise _invalid(method, f"the payload is not JSON ({error})") from None
+    except RecursionError:
+        raise _invalid(method, "the payload nests too deep") from None
     if not isinstance(payload, dict):
-        raise _invalid(method, f"expected an object, not {payload!r}")
+        raise _invalid(method, f"expected an object, not {shown(payload)}")
     fields = TOPICS[method].fields
     for key, value in payload.items():
         if key not in fields:
             known = ", ".join(fields) or "none"
-            raise _invalid(method, f"unknown key {key!r} (keys: {known})")
+            raise _invalid(method, f"unknown key {shown(key)} (keys: {known})")
         if not fields[key].accepts(value):
-            raise _invalid(method, f"{key}: expected {fields[key].expected}, not {value!r}")
+            raise _invalid(method, f"{key}: expected {fields[key].expected}, not {shown(value)}")
     for key, one in fields.items():
         if one.required and key not in payload:
             raise _invalid(method, f"key {key!r} is missing: expected {one.expected}")

@@ -17,6 +17,7 @@ ensemble (`members.base.Driver`), what goes wrong elsewhere is logged.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import platform
 import syslog
@@ -31,14 +32,13 @@ from flux.message import Message
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.commands import CancelJobs
-from flux_ensemble.members.base import Caller
 from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
-from flux_ensemble.members.ledger import Agenda, Ledger
-from flux_ensemble.members.recording import Recorder
 from flux_ensemble.members.stream import Stream
 from flux_ensemble.service import resources
+from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.bounds import check_ensembles
 from flux_ensemble.service.documents import open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
@@ -46,15 +46,27 @@ from flux_ensemble.service.kvs_io import StoreError
 from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
 from flux_ensemble.service.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.requests import READING, RequestError, parse
+from flux_ensemble.service.settings import kept_directory, read_settings
 from flux_ensemble.service.shutdown import Shutdown
 from flux_ensemble.service.tracker import Tracker
-from flux_ensemble.service.workers import Worker
 from flux_ensemble.spec.model import JOB_EVENTS, Spec
 
 Payload = Mapping[str, Any]
 
 #: What guests see of an ensemble where a site lets them.
 GUEST_KEYS = ("name", "state", "t_start", "t_end")
+
+
+def calm_collector() -> None:
+    """Keep Python's garbage collector from stopping the service for long.
+
+    What is there now is there to stay and is not looked at again. A collection of all the
+    rest takes 50 ms with some thousand jobs, so it becomes rare; what refers to itself, such
+    as futures, is short-lived and found by the young collections.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 1000)
 
 
 class Service:
@@ -80,17 +92,17 @@ class Service:
         self._log = log
         self._t_start = time.time()
         self._guard = guard(self.unexpected)
-        self._uri = handle.attr_get("local-uri")
-        self._guests = self._guests_may_look()
+        settings = read_settings(handle.conf_get("ensemble", default={}), self._error)
+        self._guests = settings["allow-guest-status"]
         self._ensembles = Ensembles()
         self._queue_wide: list[Ensemble] = []
         self._starting: dict[Ensemble, Message] = {}
-        self._held: list[tuple[str, Message]] = []
-        self._kept: dict[Ensemble, tuple[KvsStore, Ledger]] = {}
+        self._held: list[tuple[str, Message, Payload]] = []
         self._past = {"commands": 0, "firings": 0}
         self._responder = Responder(handle, self._error)
         self._streams = Streams(self._responder)
         self._queue = FluxQueue(handle, self.unexpected)
+        self._assembly = Assembly(handle, self._queue, log, self._changed)
         self._tracker = Tracker(
             int(handle.attr_get("security.owner")),
             self._ensembles.find,
@@ -144,19 +156,15 @@ class Service:
             syslog.LOG_INFO,
             f"flux-ensemble {__version__} begins epoch {self._recovery.epoch}",
         )
-        if not self._has_statedir():
+        if kept_directory(self._handle.attr_get) is None:
             self._log(
                 syslog.LOG_WARNING,
                 "this instance has no statedir: ensembles survive a crash of this service, but "
                 "not the end of the instance (see 'flux ensemble doctor')",
             )
+        calm_collector()
+        self._count_queue_wide()
         self._recovery.catch_up(self._ready)
-
-    def _has_statedir(self) -> bool:
-        try:
-            return bool(self._handle.attr_get("statedir"))
-        except OSError:
-            return False
 
     def _ready(self) -> None:
         """The journal is read: start what was loaded, and do what was asked, meanwhile."""
@@ -164,8 +172,8 @@ class Service:
         for ensemble in list(self._starting):
             self._start(ensemble)
         held, self._held = self._held, []
-        for method, message in held:
-            self.dispatch(method, message)
+        for one in held:
+            self._handle_now(*one)
         for ensemble in self._ensembles:
             self._changed(ensemble)
 
@@ -173,10 +181,10 @@ class Service:
         """Take everything down: workers end, whoever waits gets an error; jobs go on."""
         reason = "the ensemble service is shutting down"
         self._streams.close(errno.ESHUTDOWN, reason)
-        for message in (*self._starting.values(), *(message for _, message in self._held)):
+        for message in (*self._starting.values(), *(held[1] for held in self._held)):
             self._responder.refuse(message, errno.ESHUTDOWN, reason)
         for ensemble in self._ensembles:
-            self._kept[ensemble][1].checkpoint()
+            self._assembly.checkpoint(ensemble)
             ensemble.close(errno.ESHUTDOWN, reason)
         self._journal.stop()
         self._shutdown.stop()
@@ -190,19 +198,6 @@ class Service:
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()
-
-    def _guests_may_look(self) -> bool:
-        """What the site's configuration says; anything but a plain `true` says no."""
-        configured = self._handle.conf_get("ensemble", default={})
-        allowed = False
-        for key, value in configured.items() if isinstance(configured, dict) else ():
-            if key != "allow-guest-status":
-                self._error(f"[ensemble] {key}: unknown key (keys: allow-guest-status)")
-            elif type(value) is not bool:
-                self._error(f"[ensemble] {key}: expected true or false, not {value!r}")
-            else:
-                allowed = value
-        return allowed
 
     # -- guard ----------------------------------------------------------------------
 
@@ -230,12 +225,20 @@ class Service:
                     "guests may not see the owner's ensembles here "
                     "(a site can allow it: allow-guest-status in [ensemble])",
                 )
-            payload = parse(method, message.payload_str)
+            payload = parse(method, self._responder.admit(method, message))
+        except RequestError as refused:
+            self._responder.refuse(message, refused.errno, str(refused))
+            return
+        # Nothing can be read before the KVS was, and nothing be changed before the journal.
+        if self._recovery.ready or (self._recovery.epoch and method in READING):
+            self._handle_now(method, message, payload)
+        else:
+            self._held.append((method, message, payload))
+
+    def _handle_now(self, method: str, message: Message, payload: Payload) -> None:
+        try:
             if method not in READING and self._shutdown.begun:
                 raise RequestError(errno.EAGAIN, "the Flux instance is shutting down")
-            if method not in READING and not self._recovery.ready:
-                self._held.append((method, message))
-                return
             self._methods[method](message, payload)
         except RequestError as refused:
             self._responder.refuse(message, refused.errno, str(refused))
@@ -287,12 +290,21 @@ class Service:
             "pid": os.getpid(),
             "t_start": self._t_start,
             "python": platform.python_version(),
+            "epoch": self._recovery.epoch,
+            "state": self._state,
+            "unreadable": self._recovery.unreadable,
             "events": self._tracker.events,
             **{
                 key: past + sum(getattr(ensemble, key) for ensemble in self._ensembles)
                 for key, past in self._past.items()
             },
         }
+
+    @property
+    def _state(self) -> str:
+        if self._shutdown.begun:
+            return "shutting down"
+        return "ready" if self._recovery.ready else "recovering"
 
     def _metrics(self, message: Message, payload: Payload) -> None:
         ensemble = self._ensembles.get(payload["name"])
@@ -304,7 +316,8 @@ class Service:
         ensemble = self._ensembles.get(payload["name"])
         events = payload.get("events", False)
         follow = payload.get("follow", False)
-        self._streams.open(message, ensemble.log, follow=follow, events=events)
+        skip = payload.get("skip", 0)
+        self._streams.open(message, ensemble.log, follow=follow, events=events, skip=skip)
         if ensemble.log.wants_events and ensemble.live:
             self._watch(ensemble)
 
@@ -355,13 +368,15 @@ class Service:
             raise RequestError(
                 errno.EEXIST, f"an ensemble named {spec.name!r} is {found.state} already"
             )
+        check_ensembles(sum(not one.ended for one in self._ensembles))
         document = payload.get("text", payload.get("spec"))
         recorder = open_recorder(payload.get("record"), spec, document)
         if found is not None:
             self._drop(found)
         given = {key: value for key, value in payload.items() if key != "record"}
         load = {**given, "run": int(time.time() * 1e6), "files": files}
-        ensemble = self._make(spec, load, self._stores.create(spec.name, load), recorder)
+        store = self._stores.create(spec.name, load)
+        ensemble = self._assembly.make(spec, load, store, recorder=recorder)
         self._ensembles.add(ensemble)
         ensemble.note("load", {"document": document})
         self._starting[ensemble] = message
@@ -369,62 +384,7 @@ class Service:
 
     def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
         spec = read_document(load, load["files"], elastic=FluxMember.elastic)
-        return self._make(spec, load, store, None, read(spec))
-
-    def _make(
-        self,
-        spec: Spec,
-        load: Payload,
-        store: KvsStore,
-        recorder: Recorder | None,
-        folded: Folded | None = None,
-    ) -> Ensemble:
-        environment, cwd, run = load["environment"], load["cwd"], load["run"]
-        loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
-
-        def start_worker(ensemble: Ensemble) -> Caller:
-            return Worker(
-                loop,
-                source=spec.custom,
-                plugins=spec.plugins,
-                environment=environment,
-                cwd=cwd,
-                uri=self._uri,
-                info={"name": spec.name, "directory": spec.directory},
-                log=lambda level, text: self._log(
-                    getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),
-                    f"{spec.name}: {text}",
-                ),
-            )
-
-        def put_down(ensemble: Ensemble) -> Ledger:
-            ensemble.engine.stats.keep_values()
-            ledger = Ledger(
-                store,
-                loop,
-                ensemble,
-                lambda text: self._error(f"{spec.name}: {text}"),
-                agenda=Agenda() if folded is None else folded.agenda,
-                number=0 if folded is None else folded.number,
-                entries=0 if folded is None else folded.total,
-            )
-            self._kept[ensemble] = store, ledger
-            return ledger
-
-        ensemble = Ensemble(
-            spec,
-            run=run,
-            cwd=cwd,
-            member=FluxMember(self._queue, spec, run=run, environment=environment, cwd=cwd),
-            loop=loop,
-            custom=start_worker,
-            log_error=self._error,
-            changed=self._changed,
-            ahead=put_down,
-            recorder=recorder,
-            folded=folded,
-        )
-        return ensemble
+        return self._assembly.make(spec, load, store, folded=read(spec))
 
     def _start(self, ensemble: Ensemble) -> None:
         message = self._starting.pop(ensemble, None)
@@ -440,7 +400,7 @@ class Service:
 
     def _unload(self, message: Message, payload: Payload) -> None:
         if self._recovery.unreadable.pop(payload["name"], None) is not None:
-            self._stores.create(payload["name"], {}).remove(self._removed)
+            self._stores.create(payload["name"], {}).remove(self._assembly.removed)
             self._responder.respond(message, {"state": "unreadable"})
             return
         ensemble = self._ensembles.get(payload["name"])
@@ -461,13 +421,9 @@ class Service:
         self._tracker.forget(ensemble)
         was_live = ensemble.live
         ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")
-        self._kept.pop(ensemble)[0].remove(self._removed)
+        self._assembly.discard(ensemble)
         if was_live:
             self._changed(ensemble)
-
-    def _removed(self, error: Exception | None) -> None:
-        if error is not None:
-            self._error(str(error))
 
     # -- the journal ----------------------------------------------------------------
 
@@ -482,7 +438,7 @@ class Service:
 
     def _changed(self, ensemble: Ensemble) -> None:
         """An ensemble needs other job events, or none any more."""
-        self._queue_wide = [one for one in self._ensembles if one.live and one.needs[1]]
+        self._count_queue_wide()
         if ensemble.live:
             self._watch(ensemble)
         elif not any(one.live for one in self._ensembles):
@@ -490,6 +446,9 @@ class Service:
             self._tracker.stop_learning()
         for one in self._ensembles.surplus():
             self._drop(one)
+
+    def _count_queue_wide(self) -> None:
+        self._queue_wide = [one for one in self._ensembles if one.live and one.needs[1]]
 
     def _lost_journal(self, reason: str) -> None:
         self._error(reason)

@@ -20,7 +20,7 @@ from typing import Any
 
 from fakes import Result
 
-from flux_ensemble.engine.commands import CancelJobs, UpdateJobs
+from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.members.base import Done
 from flux_ensemble.members.fold import Folded
@@ -391,6 +391,9 @@ class Member(Submitter):
         world.clock.after(world.random.uniform(0.0, 0.01), arrive)
 
     def update(self, command: UpdateJobs, done: Done) -> None:
+        raise NotImplementedError
+
+    def scale(self, command: Scale, done: Done) -> None:
         raise NotImplementedError
 
     def revoke(self) -> None:

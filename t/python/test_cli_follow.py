@@ -15,17 +15,20 @@ from typing import Any
 import pytest
 
 from flux_ensemble import client as client_module
+from flux_ensemble import outage
 from flux_ensemble.cli import follow, logs
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.follow import Follower
 from flux_ensemble.cli.logs import stream_logs
 from flux_ensemble.cli.words import Line, plain
 from flux_ensemble.client import Client, EnsembleError, Entry
+from flux_ensemble.outage import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
 
 COUNTS = dict.fromkeys(
     ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled"), 0
 )
 STATUS = {"name": "a", "state": "running", "groups": {"g": {**COUNTS, "timeout": 0}}}
+ANSWER = {"service": {"t_start": 1.0}, "ensembles": [STATUS]}
 
 
 class Future:
@@ -37,7 +40,7 @@ class Future:
         self._callback: Callable[..., None] | None = None
         self._response: Any = None
 
-    def then(self, callback: Callable[..., None], *args: Any) -> None:
+    def then(self, callback: Callable[..., None], *args: Any, timeout: float = -1.0) -> None:
         self._callback = lambda future: callback(future, *args)
         self._handle.waiting[self._op].append(self)
 
@@ -56,13 +59,29 @@ class Future:
         return response
 
 
+class Timer:
+    """A timer of the handle, as a context manager or not."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
 class Handle:
     """A Flux handle whose reactor runs given steps, and fails a test that would hang."""
 
     def __init__(self, *steps: Callable[[Handle], None]) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
         self.waiting: defaultdict[str, deque[Future]] = defaultdict(deque)
-        self.answers: dict[str, Any] = {"status": {"ensembles": [STATUS]}, "metrics": {}}
+        self.answers: dict[str, Any] = {"status": ANSWER, "metrics": {}}
         self.timers: dict[float, Callable[..., None]] = {}
         self.readers: list[Callable[..., None]] = []
         self._steps = deque(steps)
@@ -83,12 +102,11 @@ class Handle:
     def reactor_stop(self) -> None:
         self._running = False
 
-    @contextmanager
     def timer_watcher_create(
         self, after: float, callback: Callable[..., None], repeat: float = 0.0
-    ) -> Iterator[None]:
+    ) -> Timer:
         self.timers[after] = callback
-        yield
+        return Timer()
 
     @contextmanager
     def fd_watcher_create(self, fd: int, callback: Callable[..., None]) -> Iterator[None]:
@@ -174,14 +192,20 @@ def follower(*steps: Step, owner: bool = True, **options: Any) -> tuple[Follower
 def test_the_state_in_which_the_ensemble_ends_is_the_exit_code(state: str, code: int) -> None:
     runs, handle, view = follower(LOADED, entry("start"), finish(state))
     assert runs.load(REQUEST) == code
-    assert handle.ops() == ["load", "log", "status", "metrics"]
+    assert handle.ops() == ["load", "log", "status", "status", "metrics"]
     assert view.closed
 
 
 def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
     tick = timer(0.2)
     runs, handle, view = follower(
-        tick, LOADED, tick, tick, answer("status", {"ensembles": [STATUS]}), tick, finish("failed")
+        tick,
+        LOADED,
+        tick,
+        tick,
+        answer("status", ANSWER),
+        tick,
+        finish("failed"),
     )
     runs.load(REQUEST)
     assert handle.ops() == ["load", "log", "status", "status", "status", "metrics"]
@@ -222,13 +246,13 @@ def test_a_signal_cancels_the_ensemble_that_is_run_and_waits_for_its_end(stop: S
 def test_a_signal_before_the_load_is_answered_cancels_what_it_loads() -> None:
     runs, handle, _ = follower(interrupt, LOADED, finish("canceled"))
     assert runs.load(REQUEST) == 130
-    assert handle.ops()[:3] == ["load", "log", "cancel"]
+    assert handle.ops()[:4] == ["load", "log", "status", "cancel"]
 
 
 def test_a_second_signal_leaves_at_once() -> None:
     runs, handle, view = follower(LOADED, interrupt, interrupt)
     assert runs.load(REQUEST) == 130
-    assert handle.ops() == ["load", "log", "cancel"]
+    assert handle.ops() == ["load", "log", "status", "cancel"]
     assert view.lines[-1] == "   left 'a' to the service"
 
 
@@ -249,7 +273,7 @@ def test_signals_have_their_handlers_back_afterwards() -> None:
 def test_watch_leaves_the_ensemble_to_the_service_at_a_signal() -> None:
     watches, handle, view = follower(entry("start"), interrupt, owner=False)
     assert watches.follow("a") == 130
-    assert handle.ops() == ["log"]
+    assert handle.ops() == ["log", "status"]
     assert view.lines == ["   left 'a' to the service"]
 
 
@@ -264,6 +288,134 @@ def test_watch_leaves_the_ensemble_to_the_service_at_a_signal() -> None:
 def test_a_service_that_goes_away_is_an_error(error: OSError, sentence: str) -> None:
     runs, _, _ = follower(LOADED, answer("log", error))
     with pytest.raises(Failure, match=sentence):
+        runs.load(REQUEST)
+
+
+DIED = answer("log", OSError(errno.EHOSTUNREACH, "No route to host"))
+LOOK = timer(FIRST_PAUSE)
+ABSENT = answer("list", OSError(errno.ENOSYS, "No service matching ensemble.list is registered"))
+BACK = answer("list", {"ensembles": []})
+
+
+def test_a_service_that_comes_back_is_followed_on_with_what_is_new(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    again = timer(FIRST_PAUSE * GROWTH)
+    runs, handle, view = follower(
+        LOADED,
+        entry("start"),
+        entry("pause"),
+        DIED,
+        LOOK,
+        ABSENT,
+        again,
+        BACK,
+        entry("pause"),  # its log had been cut short before it was read
+        entry("resume"),
+        finish("completed"),
+    )
+    assert runs.load(REQUEST) == 0
+    logs = [payload.get("skip") for op, payload in handle.sent if op == "log"]
+    assert logs == [None, 2]
+    assert [line.strip() for line in view.lines] == ["paused", "resumed"]
+    assert capsys.readouterr().err.splitlines() == [
+        "flux-ensemble: the ensemble service went away; waiting for it to come back",
+        "flux-ensemble: the ensemble service is back",
+    ]
+
+
+def status(t_start: float) -> Step:
+    return answer("status", {"service": {"t_start": t_start}, "ensembles": [STATUS]})
+
+
+def test_another_service_than_before_is_asked_for_the_log_once_more() -> None:
+    tick = timer(0.2)
+    late = answer("log", OSError(errno.EHOSTUNREACH, "No route to host"))
+    old_and_new = (late, finish("completed"))
+    runs, handle, _ = follower(
+        *(LOADED, entry("start"), tick, status(1.0), tick, status(2.0)), LOOK, BACK, *old_and_new
+    )
+    assert runs.load(REQUEST) == 0
+    assert handle.ops().count("log") == 2
+
+
+def test_another_service_than_before_is_asked_for_each_log_once_more() -> None:
+    tick = timer(LOOK_INTERVAL)
+    handle = Handle(
+        *(entry("start"), status(1.0), tick, status(2.0)),
+        *(LOOK, BACK, answer("log", OSError(errno.EHOSTUNREACH, "late")), entry("b")),
+    )
+    assert read(handle, "a", want=2) == (True, [("a", "start"), ("a", "b")])
+
+
+def test_a_service_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "PATIENCE", 0.0)
+    runs, _, view = follower(LOADED, entry("start"), DIED)
+    with pytest.raises(EnsembleError, match=r"did not come back within .* 'a' had not ended"):
+        runs.load(REQUEST)
+    assert view.closed
+
+
+def test_a_service_that_comes_back_without_the_ensemble_is_an_error() -> None:
+    unknown = answer("log", OSError(errno.ENOENT, "no ensemble named 'a'"))
+    runs, _, _ = follower(LOADED, entry("start"), DIED, LOOK, BACK, unknown)
+    with pytest.raises(EnsembleError, match="the ensemble service came back without ensemble 'a'"):
+        runs.load(REQUEST)
+
+
+def test_a_signal_to_watch_leaves_a_service_that_is_away() -> None:
+    watches, _, _ = follower(entry("start"), DIED, interrupt, owner=False)
+    assert watches.follow("a") == 130
+
+
+def test_a_signal_to_run_cancels_the_ensemble_when_the_service_is_back() -> None:
+    runs, handle, view = follower(
+        LOADED, entry("start"), DIED, interrupt, LOOK, BACK, finish("canceled")
+    )
+    assert runs.load(REQUEST) == 130
+    assert handle.ops() == ["load", "log", "status", "list", "log", "cancel", "status", "metrics"]
+    assert view.lines == [
+        "   interrupted: its jobs are cancelled when the service is back (again to leave at once)"
+    ]
+
+
+def test_a_cancel_that_the_service_died_of_is_sent_again() -> None:
+    died = answer("cancel", OSError(errno.EHOSTUNREACH, "No route to host"))
+    runs, handle, _ = follower(
+        LOADED, entry("start"), interrupt, died, DIED, LOOK, BACK, finish("canceled")
+    )
+    assert runs.load(REQUEST) == 130
+    assert handle.ops().count("cancel") == 2
+
+
+def test_a_second_signal_leaves_a_service_that_is_away() -> None:
+    runs, handle, _ = follower(LOADED, entry("start"), DIED, interrupt, interrupt)
+    assert runs.load(REQUEST) == 130
+    assert "cancel" not in handle.ops()
+
+
+def test_a_signal_is_the_exit_code_where_the_service_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    died = answer("cancel", OSError(errno.EHOSTUNREACH, "No route to host"))
+    monkeypatch.setattr(outage, "PATIENCE", 0.0)
+    runs, _, _ = follower(LOADED, entry("start"), interrupt, died, DIED)
+    assert runs.load(REQUEST) == 130
+    assert "its jobs are not cancelled" in capsys.readouterr().err
+
+
+def test_a_service_that_dies_at_the_end_costs_the_table_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs, handle, _ = follower(LOADED, entry("start"), finish("completed"))
+    handle.answers["metrics"] = OSError(errno.EHOSTUNREACH, "No route to host")
+    assert runs.load(REQUEST) == 0
+    assert "there is no table of the jobs of 'a'" in capsys.readouterr().err
+
+
+def test_a_service_that_dies_while_it_loads_is_an_error_that_says_what_to_look_at() -> None:
+    runs, _, _ = follower(answer("load", OSError(errno.EHOSTUNREACH, "No route to host")))
+    with pytest.raises(Failure, match=r"went away while it loaded .* `flux ensemble list`"):
         runs.load(REQUEST)
 
 
@@ -333,9 +485,35 @@ def test_what_follows_the_wanted_entry_of_a_log_is_left_out() -> None:
     assert seen == [("a", "finish"), ("b", "start"), ("b", "finish")]
 
 
+def test_logs_are_read_on_when_the_service_is_back() -> None:
+    died = answer("log", OSError(errno.ESHUTDOWN, "shutting down"))
+    ends = [finish("completed"), finish("failed")]
+    handle = Handle(entry("start"), entry("start"), died, died, LOOK, BACK, *ends)
+    seen: list[tuple[str, str]] = []
+
+    def note(name: str, one: Entry) -> bool:
+        seen.append((name, one["name"]))
+        return one["name"] == "finish"
+
+    assert stream_logs(Client(handle), ["a", "b"], note, follow=True)
+    assert seen == [("a", "start"), ("b", "start"), ("a", "finish"), ("b", "finish")]
+    assert handle.ops() == ["log", "log", "status", "list", "log", "log"]
+
+
+def test_a_service_that_was_not_there_is_not_waited_for() -> None:
+    handle = Handle(answer("log", OSError(errno.ENOSYS, "No service matching ensemble.log")))
+    with pytest.raises(EnsembleError, match="not loaded"):
+        read(handle, "a")
+
+
+def test_the_time_goes_on_while_the_service_is_away() -> None:
+    handle = Handle(entry("start"), DIED, timer(7.0))
+    assert read(handle, "a", timeout=7.0) == (False, [("a", "start")])
+
+
 def test_reading_a_log_ends_when_the_time_is_up() -> None:
-    handle = Handle(entry("start"), timer(5.0))
-    assert read(handle, "a", timeout=5.0) == (False, [("a", "start")])
+    handle = Handle(entry("start"), timer(7.0))
+    assert read(handle, "a", timeout=7.0) == (False, [("a", "start")])
 
 
 def test_a_log_that_is_refused_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from flux_ensemble import client as module
+from flux_ensemble import outage
 from flux_ensemble.client import Client, EnsembleError, failure, user_context
+from flux_ensemble.outage import FIRST_PAUSE, GROWTH
 
 
 class Future:
@@ -39,8 +41,13 @@ class Handle:
     def __init__(self, *responses: Any) -> None:
         self.sent: list[tuple[str, Any, int]] = []
         self._responses = list(responses)
+        self.following = False
+        self.t_start = 1.0
 
     def rpc(self, topic: str, payload: Any, flags: int = 0) -> Future:
+        if topic == "ensemble.status" and self.following:
+            return Future([{"service": {"t_start": self.t_start}}])
+        self.following = topic == "ensemble.log"
         self.sent.append((topic, payload, flags))
         response = self._responses.pop(0)
         return Future(response if isinstance(response, list) else [response])
@@ -133,6 +140,46 @@ def test_log_yields_entries_until_there_are_no_more() -> None:
 def test_wait_ends_at_the_end_of_the_ensemble() -> None:
     client = Client(Handle([START, finish("failed"), NO_MORE]))
     assert client.wait("a") == {"name": "a", "state": "failed", "reason": "because"}
+
+
+DIED = OSError(errno.EHOSTUNREACH, "No route to host")
+ABSENT = OSError(errno.ENOSYS, "No service matching ensemble.list is registered")
+
+
+def test_a_log_is_followed_on_when_the_service_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    handle = Handle([START, DIED], ABSENT, {"ensembles": []}, [START, finish("completed"), NO_MORE])
+    names = [entry["name"] for entry in Client(handle).log("a", follow=True)]
+    assert names == ["start", "finish"]
+    assert [payload.get("skip") for topic, payload, _ in handle.sent if "log" in topic] == [None, 1]
+    assert slept == [FIRST_PAUSE, FIRST_PAUSE * GROWTH]
+
+
+def test_wait_raises_when_the_service_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "PATIENCE", 0.0)
+    with pytest.raises(EnsembleError, match=r"did not come back .* 'a' had not ended"):
+        Client(Handle([START, DIED])).wait("a")
+
+
+def test_wait_raises_when_the_time_is_up_while_the_service_is_away() -> None:
+    with pytest.raises(TimeoutError, match="'a' has not ended in time"):
+        Client(Handle([START, DIED])).wait("a", timeout=0.0)
+
+
+def test_a_service_that_comes_back_without_the_ensemble_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    unknown = OSError(errno.ENOENT, "no ensemble named 'a'")
+    client = Client(Handle([START, DIED], {"ensembles": []}, unknown))
+    with pytest.raises(EnsembleError, match="came back without ensemble 'a'"):
+        client.wait("a")
+
+
+def test_a_log_that_is_not_followed_is_an_error_when_the_service_dies() -> None:
+    with pytest.raises(EnsembleError, match="the ensemble service went away"):
+        list(Client(Handle([START, DIED])).log("a"))
 
 
 def test_wait_raises_when_the_time_is_up() -> None:

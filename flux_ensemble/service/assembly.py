@@ -1,0 +1,128 @@
+"""Puts an ensemble together: its member, its worker process, its ledger in the KVS.
+
+load request, or what the KVS holds of one ──► Assembly.make ──► Ensemble
+"""
+
+from __future__ import annotations
+
+import syslog
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux.core.handle import Flux
+
+from flux_ensemble.members.base import Caller
+from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
+from flux_ensemble.members.fold import Folded
+from flux_ensemble.members.ledger import Agenda, Ledger
+from flux_ensemble.members.recording import Recorder
+from flux_ensemble.service.ensembles import Ensemble
+from flux_ensemble.service.kvs import KvsStore
+from flux_ensemble.service.workers import Worker
+from flux_ensemble.spec.model import Spec
+
+
+class Assembly:
+    """Makes ensembles, and knows where each is kept.
+
+    Args:
+        handle: Flux handle.
+        queue: where the jobs go.
+        log: writes a line to the service's log: syslog level, text.
+        changed: called when an ensemble may have ended, or may need other job events.
+    """
+
+    def __init__(
+        self,
+        handle: Flux,
+        queue: FluxQueue,
+        log: Callable[[int, str], None],
+        changed: Callable[[Ensemble], None],
+    ) -> None:
+        self._handle = handle
+        self._queue = queue
+        self._log = log
+        self._changed = changed
+        self._uri = handle.attr_get("local-uri")
+        self._kept: dict[Ensemble, tuple[KvsStore, Ledger]] = {}
+
+    def make(
+        self,
+        spec: Spec,
+        load: Mapping[str, Any],
+        store: KvsStore,
+        *,
+        recorder: Recorder | None = None,
+        folded: Folded | None = None,
+    ) -> Ensemble:
+        """Make an ensemble.
+
+        Args:
+            spec: its document.
+            load: what it was loaded with: `environment`, `cwd` and `run` are looked at.
+            store: where its log is.
+            recorder: takes down a recording, if given.
+            folded: what its log came to, if there is one.
+        """
+        loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
+        where = {"environment": load["environment"], "cwd": load["cwd"]}
+
+        def start_worker(ensemble: Ensemble) -> Caller:
+            return Worker(
+                loop,
+                source=spec.custom,
+                plugins=spec.plugins,
+                **where,
+                uri=self._uri,
+                info={"name": spec.name, "directory": spec.directory},
+                log=lambda level, text: self._log(
+                    getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),
+                    f"{spec.name}: {text}",
+                ),
+            )
+
+        def put_down(ensemble: Ensemble) -> Ledger:
+            ensemble.engine.stats.keep_values()
+            ledger = Ledger(
+                store,
+                loop,
+                ensemble,
+                lambda text: self._error(f"{spec.name}: {text}"),
+                agenda=Agenda() if folded is None else folded.agenda,
+                number=0 if folded is None else folded.number,
+                entries=0 if folded is None else folded.total,
+            )
+            self._kept[ensemble] = store, ledger
+            return ledger
+
+        ensemble = Ensemble(
+            spec,
+            run=load["run"],
+            cwd=load["cwd"],
+            member=FluxMember(self._queue, spec, run=load["run"], **where),
+            loop=loop,
+            custom=start_worker,
+            log_error=self._error,
+            changed=self._changed,
+            ahead=put_down,
+            recorder=recorder,
+            folded=folded,
+        )
+        return ensemble
+
+    def checkpoint(self, ensemble: Ensemble) -> None:
+        """Put down the state of an ensemble as it is; nobody waits for it."""
+        self._kept[ensemble][1].checkpoint()
+
+    def discard(self, ensemble: Ensemble) -> None:
+        """Remove what the KVS holds of an ensemble that has been closed."""
+        store, _ = self._kept.pop(ensemble)
+        store.remove(self.removed)
+
+    def removed(self, error: Exception | None) -> None:
+        """Something was removed from the KVS, or not."""
+        if error is not None:
+            self._error(str(error))
+
+    def _error(self, text: str) -> None:
+        self._log(syslog.LOG_ERR, text)

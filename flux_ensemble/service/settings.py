@@ -1,0 +1,55 @@
+"""What a site configures: the table [ensemble] of the broker's TOML, and where state goes.
+
+[ensemble]
+allow-guest-status = true    # guests may ask for list and status
+supervise = true             # etc/rc1.d starts the service again after a crash
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+#: The keys of [ensemble].
+KEYS = ("allow-guest-status", "supervise")
+
+
+def read_settings(configured: Any, complain: Callable[[str], None]) -> dict[str, bool]:
+    """The values of `KEYS`: false unless the configuration has a plain `true`.
+
+    Args:
+        configured: the table [ensemble], or whatever is there in its place.
+        complain: called with a sentence for each thing that is wrong with it.
+    """
+    settings = dict.fromkeys(KEYS, False)
+    if not isinstance(configured, dict):
+        complain(f"[ensemble]: expected a table, not {configured!r}")
+        return settings
+    for key, value in configured.items():
+        if key not in KEYS:
+            complain(f"[ensemble] {key}: unknown key (keys: {', '.join(KEYS)})")
+        elif type(value) is not bool:
+            complain(f"[ensemble] {key}: expected true or false, not {value!r}")
+        else:
+            settings[key] = value
+    return settings
+
+
+def kept_directory(attr_get: Callable[[str], Any]) -> str | None:
+    """The directory in which the KVS of this instance outlives it; None if nothing does.
+
+    Flux 0.88 gives each instance a `statedir`, and removes it at the end unless the user
+    named it; earlier ones have the attribute only where the user named it.
+
+    Args:
+        attr_get: `flux.Flux.attr_get`, of a handle of rank 0.
+    """
+
+    def get(name: str) -> str | None:
+        try:
+            value = attr_get(name)
+        except OSError:
+            return None
+        return str(value) if value else None
+
+    return None if get("statedir-cleanup") == "1" else get("statedir")
