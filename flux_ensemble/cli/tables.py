@@ -25,6 +25,7 @@ import click
 
 from flux_ensemble.cli.words import STATE_STYLES
 from flux_ensemble.client import EnsembleStatus, RuleStatus, Summary
+from flux_ensemble.spec.model import MEMBER_METRICS
 
 #: ANSI codes of the styles that tables use.
 ANSI = {"action": "\033[36m", "good": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}
@@ -256,7 +257,7 @@ def colour_off() -> str:
 
 def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """The table of an ensemble's metrics: a column for each of its statistics."""
-    statistics = [name for name in metrics if name != "count"]
+    statistics = _statistics(metrics)
     columns = " ".join(f"{{{name}:>10}}" for name in statistics)
     return Table(
         "metrics",
@@ -277,7 +278,7 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
 def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of `metrics_table`: one for each stream, in the order of the groups."""
     groups = list(metrics["count"])
-    statistics = [name for name in metrics if name != "count"]
+    statistics = _statistics(metrics)
     streams: dict[tuple[str, str], dict[str, Any]] = {}
     for name in statistics:
         for path, value in metrics[name].items():
@@ -291,6 +292,11 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
             streams.items(), key=lambda item: order.get(item[0][0], len(order))
         )
     ]
+
+
+def _statistics(metrics: Mapping[str, Any]) -> list[str]:
+    """The statistics in an ensemble's metrics, which has counts and the member's besides."""
+    return [name for name in metrics if name not in ("count", *MEMBER_METRICS)]
 
 
 def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -16,6 +16,7 @@ from flux_ensemble.engine.commands import (
     CancelJobs,
     Effect,
     Reply,
+    Scale,
     StartTimer,
     StopTimer,
     SubmitJobs,
@@ -127,8 +128,8 @@ class Actions:
             case "enable" | "disable":
                 self._outcome(origin)
                 self._switch(engine.rules.states[groups[0]], action, origin)
-            case name:
-                self._failed(origin, f"action {name!r} needs a member that can change its size")
+            case "grow" | "shrink":
+                engine.scaling.ask(action, origin)
 
     def _switch(self, state: RuleState, action: Action, origin: Origin) -> None:
         was = state.enabled
@@ -257,6 +258,19 @@ class Actions:
         command = UpdateJobs(self._next_id(), jobs, action.urgency, action.duration)
         self._send(Pending(origin, command), command.id)
 
+    # -- the member's size --------------------------------------------------------
+
+    def scale(self, origin: Origin, member: str, by: int, to: int) -> Pending:
+        """Ask a member for another size."""
+        command = Scale(self._next_id(), member, by, to)
+        pending = Pending(origin, command)
+        self._send(pending, command.id)
+        return pending
+
+    def forget(self, id: int) -> None:
+        """The outcome of a command is waited for no more."""
+        del self._pending[id]
+
     # -- custom functions ---------------------------------------------------------
 
     def _call(self, origin: Origin, call: Call) -> None:
@@ -318,6 +332,7 @@ class Actions:
         """A command succeeded."""
         pending = self._pending.pop(event.command, None)
         if pending is None:
+            self._engine.scaling.on_late(event)
             return
         origin = pending.origin
         if pending.firing is not None:
@@ -331,6 +346,8 @@ class Actions:
             returned = list(event.result.get("returned", ()))
             if returned:
                 self._perform_or_hold(Held(origin, returned))
+        elif isinstance(pending.command, Scale):
+            self._engine.scaling.on_done(pending, event)
         else:
             self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
 
@@ -338,6 +355,7 @@ class Actions:
         """A command failed."""
         pending = self._pending.pop(event.command, None)
         if pending is None:
+            self._engine.scaling.on_late(event)
             return
         origin = pending.origin
         if pending.firing is not None:
@@ -352,6 +370,8 @@ class Actions:
                 return
             group = pending.firing.group
             self._engine.fail(f"the queue refused jobs of group {group!r}: {event.reason}")
+        elif isinstance(pending.command, Scale):
+            self._engine.scaling.on_failed(pending, event)
         else:
             self._failed(origin, event.reason, event.detail, pending.call)
 
@@ -390,7 +410,7 @@ class Actions:
             self._engine.emit(StopTimer(key))
         self._retries.clear()
         for id in [id for id, pending in self._pending.items() if pending.call is not None]:
-            del self._pending[id]
+            self.forget(id)
 
     # -- helpers ------------------------------------------------------------------
 

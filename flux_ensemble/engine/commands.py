@@ -63,6 +63,19 @@ class CallCustom:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """Change the size of the member by `by` nodes, to `to` nodes; `by` < 0 shrinks it.
+
+    Safe to repeat, because of `to`: after a crash it comes again with the same id.
+    """
+
+    id: int
+    member: str
+    by: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartTimer:
     """Send `TimerFired(key)` after `after` seconds, then each `every` seconds if not 0."""
 
@@ -107,13 +120,6 @@ class Finish:
 
 
 #: The commands that have an outcome.
-Effect = SubmitJobs | CancelJobs | UpdateJobs | CallCustom
+Effect = SubmitJobs | CancelJobs | UpdateJobs | CallCustom | Scale
 
-Command = (
-    Effect
-    | StartTimer
-    | StopTimer
-    | Record
-    | Reply
-    | Finish
-)
+Command = Effect | StartTimer | StopTimer | Record | Reply | Finish

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
 from flux_ensemble.engine.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.spec.model import MEMBER_METRICS
 
 #: Longest expression that is accepted, in characters.
 MAX_LENGTH = 4096
@@ -258,12 +259,14 @@ class _References(ast.NodeTransformer):
 
     def _reference(self, keys: list[str]) -> ast.Name:
         head = keys[0]
-        if head == COUNT or head in self._statistics:
+        # A memo may well have a key `nodes`.
+        of_member = head in MEMBER_METRICS and (len(keys) > 1 or self._subject != "memo")
+        if head == COUNT or head in self._statistics or of_member:
             variable: MetricPath | str = self._metric(keys)
         elif self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             variable = keys[-1]
         else:
-            known = ", ".join(sorted({*self._statistics, COUNT}))
+            known = ", ".join(sorted({*self._statistics, COUNT, *MEMBER_METRICS}))
             raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
         name = f"v{len(self.variables)}"
         self.variables[name] = variable
@@ -274,10 +277,12 @@ class _References(ast.NodeTransformer):
         try:
             return parse_path(".".join(keys), self._groups, self._statistics)
         except ValueError as error:
-            if head != COUNT and len(keys) == 2 and "-" not in keys[1]:
+            # Of the metrics of the member, only those of the queue have a hyphen.
+            if head not in (COUNT, "nodes") and len(keys) == 2 and "-" not in keys[1]:
+                example = MEMBER_METRICS.get(head, ("GROUP-duration",))[0]
                 raise ValueError(
                     f"{error}; in an expression a name with a hyphen is written in brackets: "
-                    f"{head}['GROUP-duration']"
+                    f"{head}['{example}']"
                 ) from None
             raise
 

@@ -7,12 +7,14 @@ time. The same events give the same commands, whoever drives it.
 
 One event is handled in three steps. First it changes the state: the job's phase, the
 counts and streams. Then the rules that it triggers are evaluated in document order, and
-those whose turn it is fire. Last the engine settles: `idle` rules for what has run
-empty, jobs that may be sent now, and the end of the ensemble.
+those whose turn it is fire. Last the engine settles: rules for what has run empty and
+for what became of requests for scaling, jobs that may be sent now, and the end of the
+ensemble.
 
 The parts: `workload` (jobs), `rules` (rule counters and their index), `metrics`,
-`observer` (what job events do), `actions` (what firing does), `requests` (what users
-ask for). Only `handle` is called from outside; the parts call back into the engine.
+`observer` (what job events do), `actions` (what firing does), `scaling` (the member's
+size), `requests` (what users ask for). Only `handle` is called from outside; the parts call
+back into the engine.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from flux_ensemble.engine.events import (
     Event,
     Interrupted,
     JobEvent,
+    MemberChanged,
     Request,
     Started,
     Tag,
@@ -40,9 +43,12 @@ from flux_ensemble.engine.observer import Cause, Observer
 from flux_ensemble.engine.report import report
 from flux_ensemble.engine.requests import answer
 from flux_ensemble.engine.rules import RuleIndex, RuleState
+from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.spec.model import (
     OUTCOME_TRIGGERS,
+    SCALE_ACTIONS,
+    Action,
     Rule,
     Spec,
 )
@@ -84,12 +90,14 @@ class Engine:
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
         self.actions = Actions(self)
         self.observer = Observer(self)
+        self.scaling = Scaling(self)
         self._final: tuple[str, str] | None = None
         self._out: list[Command] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             Started: self._on_started,
             JobEvent: self.observer.on_job_event,
             Interrupted: self.observer.on_interrupted,
+            MemberChanged: self.scaling.on_changed,
             TimerFired: self._on_timer,
             CommandDone: self.actions.on_done,
             CommandFailed: self.actions.on_failed,
@@ -133,6 +141,11 @@ class Engine:
         return self.acting and self.rules.wants_foreign
 
     @property
+    def wants_nodes(self) -> frozenset[str]:
+        """Which of the metrics `nodes.*` ("size", "up", "free") its rules read; may grow."""
+        return self.rules.wants_nodes
+
+    @property
     def acting(self) -> bool:
         """Rules can fire; while paused what they do waits."""
         return self.state in ("running", "paused")
@@ -163,6 +176,10 @@ class Engine:
         self.workload.check()
         limits = self.spec.limits
         assert self.workload.total <= limits.jobs
+        self.scaling.check(self.pending)
+        jobs = self.workload.jobs.values()
+        assert self.stats.pending_nodes == sum(job.nodes for job in jobs)
+        assert all((job.nodes > 0) == (job.phase < Phase.RUNNING) for job in jobs)
         for group, counts in self.stats.counts.items():
             outcomes = sum(counts[outcome] for outcome in OUTCOME_TRIGGERS.values())
             assert counts["finished"] == outcomes
@@ -274,6 +291,7 @@ class Engine:
         for rule in self.rules.states.values():
             self._stop_timer(rule)
         self.actions.abandon()
+        self.scaling.abandon()
         if cancel:
             self.actions.cancel_jobs(list(self.spec.groups), reason)
         else:
@@ -293,6 +311,7 @@ class Engine:
             self._arm(state)
         for state in self.rules.plain("start"):
             self.evaluate(state, Cause({"trigger": "start"}))
+        self.scaling.begin()
 
     def _arm(self, state: RuleState) -> None:
         rule = state.rule
@@ -309,7 +328,9 @@ class Engine:
             self.emit(StopTimer(f"rule:{state.rule.id}"))
 
     def _on_timer(self, event: TimerFired) -> None:
-        if self.actions.on_timer(event.key) or self.state != "running":
+        if self.actions.on_timer(event.key) or self.scaling.on_timer(event.key):
+            return
+        if self.state != "running":
             return
         if event.key == HEARTBEAT:
             self._on_heartbeat()
@@ -336,8 +357,8 @@ class Engine:
 
     def _settle(self) -> None:
         workload = self.workload
-        if workload.drained:
-            self._fire_idle_rules()
+        if workload.drained or self.scaling.told:
+            self._follow_up()
         if workload.sendable:
             self.actions.send_jobs()
         if workload.busy() or self.actions.busy:
@@ -352,10 +373,23 @@ class Engine:
         ):
             self.end("completed", "nothing is active and no rule can fire any more")
 
-    def _fire_idle_rules(self) -> None:
-        drained = self.workload.drained
+    def _follow_up(self) -> None:
+        """Evaluate the rules for what has run empty, and for what requests have come to.
+
+        Those that fire can bring about more of both, so all that happens here is one chain.
+        """
+        drained, told = self.workload.drained, self.scaling.told
         depth: tuple[str, ...] = ()
-        while drained:
+        while drained or told:
+            while told:
+                news = told.popleft()
+                for state in self.rules.plain(news.trigger):
+                    if state.rule.name in (None, news.origin.rule):
+                        firings = self.firings
+                        chain = max(news.origin.chain, depth, key=len)
+                        self.evaluate(state, Cause(news.event, news.origin.rule, chain))
+                        if self.firings > firings:
+                            depth = (*chain, state.rule.id)
             states = [state for group in drained for state in self.rules.idle(group)]
             drained.clear()
             for state in sorted(states, key=lambda state: state.position):
@@ -381,8 +415,13 @@ class Engine:
             state.armed
             and state.condition is not None
             and state.condition.holds(lookup(state.path) if state.path else None, lookup)
+            and self._could_do(state.rule.action)
             for state in self.rules.plain("metric")
         )
+
+    def _could_do(self, action: Action) -> bool:
+        """An action would come to something: not so where the member is at its bound."""
+        return action.name not in SCALE_ACTIONS or self.scaling.objection(action) is None
 
     def _finish(self) -> None:
         assert self._final is not None

@@ -69,7 +69,8 @@ class CommandDone:
     Args:
         command: the command's id.
         result: `{"ids": [int]}` for SubmitJobs; `{"returned": [{"kind": "action" |
-            "rule", "value": {...}}]}` for CallCustom; {} otherwise.
+            "rule", "value": {...}}]}` for CallCustom; `{"nodes": size after, "by": granted}`
+            for Scale; {} otherwise.
     """
 
     t: float
@@ -130,4 +131,34 @@ class Interrupted:
     jobs: tuple[int, ...]
 
 
-Event = Started | JobEvent | TimerFired | CommandDone | CommandFailed | Request | Interrupted
+@dataclass(frozen=True, slots=True)
+class MemberChanged:
+    """What a member says of itself, when it changes; the first time before `Started`.
+
+    Args:
+        member: its name.
+        size: nodes that it has, up or not.
+        up: nodes that are up.
+        free: nodes that are up and that no job has.
+        low, high: its bounds; where both are its size, it has a fixed size.
+    """
+
+    t: float
+    member: str
+    size: int
+    up: int
+    free: int
+    low: int
+    high: int
+
+
+Event = (
+    Started
+    | JobEvent
+    | TimerFired
+    | CommandDone
+    | CommandFailed
+    | Request
+    | Interrupted
+    | MemberChanged
+)

@@ -1,14 +1,14 @@
 """Firings: each run of a rule's action that submits jobs, while it is open.
 
 A firing has the key (rule id, number), and each job of it an index; together they are
-the job's tag. A firing is open until each of its jobs has come and gone, and then only
-its number is remembered, in an interval set. So a tag that was seen once is known
-again, at a cost in memory that does not grow with finished jobs.
+the job's tag. A firing is open until each of its jobs has come and gone, and then nothing
+of it stays behind: numbers are not used twice, so a tag of a firing that is not open is
+one that was seen before.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -89,43 +89,27 @@ class Firing:
 
 
 class Firings:
-    """The open firings, and the numbers of those that are closed.
+    """The open firings.
 
     `backlog` holds the firings with jobs to send, in order.
     """
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], Firing] = {}
-        self._closed: defaultdict[str, IntervalSet] = defaultdict(IntervalSet)
         self.backlog: deque[Firing] = deque()
 
     def __iter__(self) -> Iterator[Firing]:
         return iter(self._open.values())
 
-    @property
-    def closed(self) -> dict[str, list[tuple[int, int]]]:
-        """The numbers of the closed firings of each rule that has some, as intervals."""
-        return {
-            rule: numbers.intervals for rule, numbers in sorted(self._closed.items()) if numbers
-        }
-
-    def restore(
-        self,
-        firings: Iterable[Firing],
-        backlog: Iterable[Firing],
-        closed: Mapping[str, Iterable[tuple[int, int]]],
-    ) -> None:
+    def restore(self, firings: Iterable[Firing], backlog: Iterable[Firing]) -> None:
         """Take over what a snapshot holds; there is nothing yet."""
         self._open = {(firing.rule, firing.number): firing for firing in firings}
         self.backlog = deque(backlog)
-        for rule, intervals in closed.items():
-            self._closed[rule] = IntervalSet(intervals)
 
     def open(self, firing: Firing) -> None:
         """Add a firing whose jobs are all to be sent."""
         key = firing.rule, firing.number
         assert key not in self._open
-        assert firing.number not in self._closed[firing.rule]
         self._open[key] = firing
         self.backlog.append(firing)
 
@@ -137,9 +121,9 @@ class Firings:
         return firing
 
     def close_if_over(self, firing: Firing) -> None:
-        """Forget the firing but for its number, if each of its jobs has come and gone."""
-        if firing.over and self._open.pop((firing.rule, firing.number), None) is not None:
-            self._closed[firing.rule].add(firing.number)
+        """Forget the firing if each of its jobs has come and gone."""
+        if firing.over:
+            self._open.pop((firing.rule, firing.number), None)
 
     def drop_waiting(self, firing: Firing) -> int:
         """Forget the jobs that have not been sent.

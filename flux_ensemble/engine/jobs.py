@@ -47,6 +47,7 @@ class Job:
         outcome: None until it is known, then one of `spec.model.OUTCOMES`.
         t_submit: time of the submit event.
         t_start: time of the start event, or None.
+        nodes: nodes that it waits for; 0 once it has started, and for a foreign job.
         canceling: the ensemble cancels it.
         interrupted: the instance shut down while it was active; see `events.Interrupted`.
     """
@@ -60,6 +61,7 @@ class Job:
         "id",
         "index",
         "interrupted",
+        "nodes",
         "outcome",
         "phase",
         "t_start",
@@ -77,6 +79,7 @@ class Job:
         self.outcome: str | None = None
         self.t_submit = t_submit
         self.t_start: float | None = None
+        self.nodes = 0
         self.canceling = False
         self.interrupted = False
         self._exceptions: set[str] | None = None

@@ -16,8 +16,8 @@ from typing import Any
 
 from river import stats
 
-from flux_ensemble.engine.paths import COUNT, MetricPath
-from flux_ensemble.spec.model import COUNTERS, GAUGES, STREAMS, Statistic
+from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath
+from flux_ensemble.spec.model import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, Statistic
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -112,13 +112,20 @@ class Stream:
 
 
 class Metrics:
-    """Counts and streams of all groups of one ensemble."""
+    """Counts and streams of all groups of one ensemble, and what is known of its member.
+
+    Attributes:
+        pending_nodes: nodes that the jobs need which are in the queue and have not started.
+        nodes: the metrics `nodes.*`, as far as they are known.
+    """
 
     def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
         self._statistics = tuple(statistics)
         self.counts: dict[str, dict[str, int]] = {}
         self._streams: dict[tuple[str, str], Stream] = {}
         self._kept: dict[tuple[str, str], list[float]] | None = None
+        self.pending_nodes = 0
+        self.nodes: dict[MetricPath, int] = {}
         for group in groups:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
             for variable in STREAMS:
@@ -164,6 +171,8 @@ class Metrics:
         statistic, group, variable = path
         if statistic == COUNT:
             return self.counts[group][variable]
+        if statistic in MEMBER_METRICS:
+            return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
         stream = self._streams.get((group, variable))
         return None if stream is None else stream.get(statistic)
 
@@ -174,7 +183,8 @@ class Metrics:
     def snapshot(self, ages: Ages) -> dict[str, Any]:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
-        The gauges are there for the groups that have jobs to gauge.
+        The gauges are there for the groups that have jobs to gauge; `{"nodes": {...}, "queue":
+        {...}}` where the member has said what it has.
         """
         streams = dict(self._streams)
         for group in self.counts:
@@ -190,6 +200,9 @@ class Metrics:
             for statistic in self._statistics
         }
         nested[COUNT] = {group: dict(counts) for group, counts in self.counts.items()}
+        if self.nodes:
+            nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
+            nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
         return nested
 
 

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import finite
-from flux_ensemble.engine.paths import COUNT
+from flux_ensemble.engine.paths import COUNT, PENDING_NODES
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, RuleState
-from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS
+from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS, JobSet
 
 if TYPE_CHECKING:
     from flux_ensemble.engine.engine import Engine
+
+#: What changes when a job that has not started waits no more. (Where it is submitted or
+#: starts the index of the rules knows by the event.)
+_UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
 
 #: What changes when a job is valid, starts, finishes after a start, and has its outcome.
 _VALIDATED: tuple[Change, ...] = ((COUNT, "submitted"),)
@@ -60,6 +64,23 @@ class Observer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._foreign: dict[int, Job] = {}
+        #: The nodes of each group's jobs, 0 where those of its job sets differ.
+        self._nodes: dict[str, int] = {}
+        for name, group in engine.spec.groups.items():
+            sizes = {one.nodes for one in group.sets}
+            self._nodes[name] = sizes.pop() if len(sizes) == 1 else 0
+
+    def await_nodes(self, job: Job) -> None:
+        """A job of ours waits for nodes."""
+        job.nodes = self._nodes[job.group or ""] or self._job_set(job).nodes
+        self._engine.stats.pending_nodes += job.nodes
+
+    def _job_set(self, job: Job) -> JobSet:
+        firing = job.firing
+        assert firing is not None
+        group = self._engine.spec.groups[firing.group]
+        one, _ = group.submission(firing.each, firing.params)[job.index]
+        return one
 
     def on_job_event(self, event: JobEvent) -> None:
         """A job posted an event."""
@@ -89,6 +110,8 @@ class Observer:
             self._conclude(job, job.outcome, interrupted)
             changed += _CONCLUDED[job.outcome]
         if job.phase is _GONE:
+            if job.nodes:
+                changed += self._want_no_nodes(job)
             engine.workload.leave(job)
         states = engine.rules.own(group, event.name, outcome, changed)
         if states and engine.acting:
@@ -154,10 +177,17 @@ class Observer:
             return _VALIDATED
         if name == "start":
             stats.observe(group, "pending", max(0.0, event.t - job.t_submit))
+            stats.pending_nodes -= job.nodes
+            job.nodes = 0
             return _STARTED
-        if name == "finish" and job.t_start is not None:
+        if name == "finish":
+            if job.t_start is None:
+                return self._want_no_nodes(job)
             stats.observe(group, "duration", max(0.0, event.t - job.t_start))
             return _FINISHED
+        if name == "submit":
+            self.await_nodes(job)
+            return ()
         if name != "memo":
             return ()
         changed: list[Change] = []
@@ -167,6 +197,11 @@ class Observer:
                 stats.observe(group, key, number)
                 changed.append(("", key))
         return tuple(changed)
+
+    def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:
+        self._engine.stats.pending_nodes -= job.nodes
+        job.nodes = 0
+        return _UNWANTED
 
     def _conclude(self, job: Job, outcome: str, interrupted: bool) -> None:
         """Count the outcome of a job of ours, and try it again if it is to be."""
@@ -187,7 +222,5 @@ class Observer:
         again = outcome == "failed" or interrupted
         if not again or not engine.acting or firing.cancel_unseen:
             return
-        group = engine.spec.groups[firing.group]
-        one, _ = group.submission(firing.each, firing.params)[job.index]
-        if firing.attempt < one.retries:
+        if firing.attempt < self._job_set(job).retries:
             engine.actions.retry(firing, job.index)

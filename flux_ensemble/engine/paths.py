@@ -1,29 +1,39 @@
 """Metric paths: the names by which rules speak of metrics.
 
-Two forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`, and
-`count.GROUP.COUNTER`, such as `count.lammps.success`.
+Three forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`;
+`count.GROUP.COUNTER`, such as `count.lammps.success`; and what is about the member and not
+about a group, such as `nodes.free`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from flux_ensemble.spec.model import COUNTERS
+from flux_ensemble.spec.model import COUNTERS, MEMBER, MEMBER_METRICS
 
 COUNT = "count"
 
 
 class MetricPath(NamedTuple):
-    """One metric. For `statistic` "count", `variable` is a counter of the group."""
+    """One metric. For `statistic` "count", `variable` is a counter of the group.
+
+    For those of `MEMBER_METRICS`, `group` is the name of the member.
+    """
 
     statistic: str
     group: str
     variable: str
 
     def __str__(self) -> str:
+        if self.statistic in MEMBER_METRICS:
+            return f"{self.statistic}.{self.variable}"
         separator = "." if self.statistic == COUNT else "-"
         return f"{self.statistic}.{self.group}{separator}{self.variable}"
+
+
+#: The nodes that waiting jobs need.
+PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
 
 
 def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) -> MetricPath:
@@ -48,9 +58,18 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         )
     if statistic == COUNT:
         return _parse_count(text, rest, groups)
+    if statistic in MEMBER_METRICS:
+        known = MEMBER_METRICS[statistic]
+        if rest not in known:
+            raise ValueError(
+                f"no metric named {text!r} "
+                f"(metrics: {_listed(f'{statistic}.{one}' for one in known)})"
+            )
+        return MetricPath(statistic, MEMBER, rest)
     if statistic not in statistics:
         raise ValueError(
-            f"no statistic named {statistic!r} (statistics: {_listed({*statistics, COUNT})})"
+            f"no statistic named {statistic!r} "
+            f"(statistics: {_listed({*statistics, COUNT, *MEMBER_METRICS})})"
         )
     return MetricPath(statistic, *split_stream(rest, groups))
 
@@ -85,5 +104,5 @@ def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
     return MetricPath(COUNT, group, counter)
 
 
-def _listed(names: Collection[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"

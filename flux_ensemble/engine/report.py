@@ -28,6 +28,7 @@ def report(engine: Engine) -> dict[str, Any]:
             "active": len(workload.jobs),
             "total": workload.total,
         },
+        "members": engine.scaling.report(),
         "firings": engine.firings,
         "interrupted": engine.interrupted,
     }

@@ -146,7 +146,7 @@ def _action(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mappin
         action = parse_action(args.get("action", {}), engine.spec, engine.rules.states)
     except ValueError as error:
         raise Refused("EINVAL", str(error)) from None
-    if action.name in SCALE_ACTIONS:
+    if action.name in SCALE_ACTIONS and not engine.scaling.elastic():
         reason = f"action: {action.name!r} needs a member that can change its size"
         raise Refused("EINVAL", reason)
     if action.name == "submit":

@@ -10,8 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from flux_ensemble.engine.conditions import SUBJECTS, Condition, compile_condition
-from flux_ensemble.engine.paths import COUNT, MetricPath, parse_path
-from flux_ensemble.spec.model import JOB_EVENTS, OUTCOME_TRIGGERS, Rule, Spec
+from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath, parse_path
+from flux_ensemble.spec.model import (
+    JOB_EVENTS,
+    MEMBER,
+    MEMBER_METRICS,
+    OUTCOME_TRIGGERS,
+    Rule,
+    Spec,
+)
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -24,7 +31,8 @@ _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 #: outcome -> the trigger that names it.
 TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
-#: What changes of a group: a counter ("count", counter), or a stream ("", variable).
+#: What changes of a group: a counter ("count", counter), or a stream ("", variable); or of
+#: the member, as ("queue", "pending-nodes").
 Change = tuple[str, str]
 
 
@@ -111,7 +119,8 @@ class RuleState:
 
 def metric_key(path: MetricPath) -> MetricPath:
     """What changes when the metric does: a counter, or a stream whatever the statistic."""
-    return path if path.statistic == COUNT else MetricPath("", path.group, path.variable)
+    whole = path.statistic == COUNT or path.statistic in MEMBER_METRICS
+    return path if whole else MetricPath("", path.group, path.variable)
 
 
 class RuleIndex:
@@ -121,6 +130,7 @@ class RuleIndex:
         self._spec = spec
         self.states: dict[str, RuleState] = {}
         self.wants_events = BASE_EVENTS
+        self.wants_nodes: frozenset[str] = frozenset()
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         #: the same for jobs of others; a rule with scope queue is in both.
@@ -152,6 +162,8 @@ class RuleIndex:
         for table in self._tables(state):
             table[state.position] = state
         self._tables_of.clear()
+        read = {*([path] if path else ()), *(condition.paths if condition else ())}
+        self.wants_nodes |= {one.variable for one in read if one.statistic == "nodes"}
         if (needed := _NEEDED.get(rule.trigger)) is not None:
             self.wants_events |= {needed}
         return state
@@ -216,9 +228,13 @@ class RuleIndex:
             for key in ((trigger, group), (trigger, None))
         ]
         tables += [
-            self._metric.get(MetricPath(statistic, group, variable))
+            self._metric.get(
+                MetricPath(statistic, MEMBER if statistic in MEMBER_METRICS else group, variable)
+            )
             for statistic, variable in changed
         ]
+        if event in ("submit", "start"):
+            tables.append(self._metric.get(PENDING_NODES))
         return tuple(table for table in tables if table)
 
     def idle(self, group: str | None) -> list[RuleState]:
@@ -232,6 +248,13 @@ class RuleIndex:
             for key in {(trigger, name), (trigger, None)}:
                 if key in self._foreign:
                     found.update(self._foreign[key])
+        return [found[position] for position in sorted(found)]
+
+    def metric(self, paths: Iterable[MetricPath]) -> list[RuleState]:
+        """Rules on metrics that are not of a group, and that have changed, in order."""
+        found: dict[int, RuleState] = {}
+        for path in paths:
+            found.update(self._metric.get(path, {}))
         return [found[position] for position in sorted(found)]
 
     def plain(self, *triggers: str) -> list[RuleState]:

@@ -31,14 +31,17 @@ from operator import attrgetter
 from typing import Any
 
 from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.commands import Effect
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import MemberChanged
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.intervals import IntervalSet
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import Metrics, Values, finite
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
-from flux_ensemble.engine.record import command_from_json, to_json
+from flux_ensemble.engine.record import command_from_json, event_from_json, to_json
 from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.spec.model import Action, Rule, Spec
 
 #: Version of the form; a change that an older or newer `restore` would get wrong raises it.
@@ -88,6 +91,7 @@ def dump(engine: Engine) -> dict[str, Any]:
         "workload": _dump_workload(engine, positions),
         "foreign": {**_dump_jobs(foreign), "group": [job.group for job in foreign]},
         "actions": _dump_actions(engine.actions, positions),
+        "scaling": _dump_scaling(engine.scaling),
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
     }
@@ -161,6 +165,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in _restore_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.observer._foreign[job.id] = job
     _restore_actions(engine.actions, state["actions"], firings)
+    _restore_scaling(engine, state["scaling"])
     return engine
 
 
@@ -246,7 +251,6 @@ def _dump_workload(engine: Engine, positions: Mapping[Firing, int]) -> dict[str,
             "more": _more(firings, _FIRING_MORE),
         },
         "backlog": [positions[firing] for firing in workload.firings.backlog],
-        "closed": workload.firings.closed,
         "jobs": {
             **_dump_jobs(jobs),
             "firing": [positions[job.firing] for job in jobs if job.firing is not None],
@@ -259,13 +263,17 @@ def _restore_workload(engine: Engine, value: Any) -> list[Firing]:
     """Restore the firings and jobs; the firings, in their order."""
     firings = list(_restore_firings(value["firings"]))
     backlog = [firings[position] for position in value["backlog"]]
-    engine.workload.firings.restore(firings, backlog, value["closed"])
+    engine.workload.firings.restore(firings, backlog)
     columns = value["jobs"]
     owners = [
         (firings[position].group, firings[position], index)
         for position, index in zip(columns["firing"], columns["index"], strict=True)
     ]
-    engine.workload.restore(_restore_jobs(columns, owners), value["total"], value["drained"])
+    jobs = _restore_jobs(columns, owners)
+    engine.workload.restore(jobs, value["total"], value["drained"])
+    for job in jobs:
+        if job.phase < Phase.RUNNING:
+            engine.observer.await_nodes(job)
     return firings
 
 
@@ -373,7 +381,7 @@ def _restore_actions(actions: Actions, value: Any, firings: list[Firing]) -> Non
             firing.outstanding += 1
         actions._pending[command["id"]] = Pending(
             _restore_origin(origin),
-            command_from_json(command),
+            _restore_command(command),
             firing,
             None if call is None else _restore_call(call),
         )
@@ -384,6 +392,41 @@ def _restore_actions(actions: Actions, value: Any, firings: list[Firing]) -> Non
     )
     for key, origin, call in value["retries"]:
         actions._retries[key] = _restore_origin(origin), _restore_call(call)
+
+
+def _dump_scaling(scaling: Scaling) -> dict[str, Any]:
+    return {
+        "members": [to_json(event) for event in scaling.members.values()],
+        "outstanding": {
+            member: [t, pending.command.id] for member, (t, pending) in scaling._outstanding.items()
+        },
+        "late": {
+            member: [_dump_origin(pending.origin), to_json(pending.command)]
+            for member, pending in scaling._late.items()
+        },
+        "refusals": dict(scaling._refusals),
+        "denied": dict(scaling._denied),
+    }
+
+
+def _restore_scaling(engine: Engine, value: Any) -> None:
+    scaling = engine.scaling
+    for event in value["members"]:
+        changed = event_from_json(event)
+        assert isinstance(changed, MemberChanged)
+        scaling.take(changed)
+    for member, (t, id) in value["outstanding"].items():
+        scaling._outstanding[member] = t, engine.actions._pending[id]
+    for member, (origin, command) in value["late"].items():
+        scaling._late[member] = Pending(_restore_origin(origin), _restore_command(command))
+    scaling._refusals = dict(value["refusals"])
+    scaling._denied = dict(value["denied"])
+
+
+def _restore_command(value: Any) -> Effect:
+    command = command_from_json(value)
+    assert isinstance(command, Effect)
+    return command
 
 
 def _dump_origin(origin: Origin) -> list[Any]:

@@ -29,6 +29,7 @@ from flux_ensemble.engine.commands import (
     Finish,
     Record,
     Reply,
+    Scale,
     StartTimer,
     StopTimer,
     SubmitJobs,
@@ -108,8 +109,10 @@ class Member(Protocol):
             them for accepted and forgets them here.
     """
 
-    elastic: bool
     known: dict[Tag, int]
+
+    @property
+    def elastic(self) -> bool: ...
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs. `CommandFailed` carries the ids of those that were accepted."""
@@ -121,6 +124,14 @@ class Member(Protocol):
 
     def update(self, command: UpdateJobs, done: Done) -> None:
         """Change urgency or duration of jobs."""
+        ...
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Change the size of the member, to `command.to` nodes if it can.
+
+        `CommandDone` has `{"nodes": size after, "by": granted}`; `CommandFailed` is a refusal,
+        and its reason is for people. After a crash the same command comes again.
+        """
         ...
 
     def seen(self, tag: Tag, job: int) -> None:
@@ -229,6 +240,7 @@ class Driver:
             CancelJobs: lambda command: member.cancel(command, self.post),
             UpdateJobs: lambda command: member.update(command, self.post),
             CallCustom: self._call,
+            Scale: lambda command: member.scale(command, self.post),
             StartTimer: self._start_timer,
             StopTimer: lambda command: self._stop_timer(command.key),
             Record: host.record,

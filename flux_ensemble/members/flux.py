@@ -18,14 +18,14 @@ import errno
 import time
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flux.job
 from flux.constants import FLUX_POLLIN
 from flux.core.handle import Flux
 from flux.core.inner import lib
 
-from flux_ensemble.engine.commands import CancelJobs, UpdateJobs
+from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.members.base import Done
 from flux_ensemble.members.errors import errno_name, sentence
@@ -40,6 +40,9 @@ from flux_ensemble.members.outcomes import (
 from flux_ensemble.members.pipeline import Batch, Pipeline, Report
 from flux_ensemble.members.strict import Release
 from flux_ensemble.members.submission import Submitter
+
+if TYPE_CHECKING:
+    from flux_ensemble.members.scaler import Scaler
 
 #: Wraps a callback so that no exception escapes it: one that does kills a broker module.
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
@@ -119,6 +122,9 @@ class FluxQueue:
         report: gets exceptions that are nobody's business but the programmer's.
         patience: seconds after which a submission fails if it cannot be found out what became
             of it, for instance because job-ingest is not loaded.
+
+    Attributes:
+        scaler: what the instance grows and shrinks by, or None.
     """
 
     def __init__(
@@ -132,6 +138,7 @@ class FluxQueue:
         self.report = report
         self.guard = guard(report)
         self.patience = patience
+        self.scaler: Scaler | None = None
         self.loop = FluxLoop(handle, self.guard)
         self.submissions = Pipeline(SUBMISSIONS, partial(self.loop.timer, 0.0))
         self.calls = Pipeline(CALLS, partial(self.loop.timer, 0.0))
@@ -234,7 +241,10 @@ class FluxQueue:
 class FluxMember(Submitter):
     """One ensemble's jobs in Flux's queue: a `members.base.Member`; see `Submitter`."""
 
-    elastic = False
+    @property
+    def elastic(self) -> bool:
+        """The size of the instance can change."""
+        return self._queue.scaler is not None
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
         """Raise a cancel exception on each job."""
@@ -262,6 +272,25 @@ class FluxMember(Submitter):
 
         jobs = tuple(job for job, *_ in requests)
         self._run(command.id, "update", jobs, start, done)
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Change the size of the instance, where it can be changed."""
+        scaler = self._queue.scaler
+        if scaler is None:
+            reason = "the Flux instance has a fixed size"
+            done(CommandFailed(time.time(), command.id, "EINVAL", reason))
+            return
+
+        def scaled(result: int | Exception) -> None:
+            now = time.time()
+            if isinstance(result, Exception):
+                name = errno_name(result)
+                done(CommandFailed(now, command.id, name, f"{sentence(result)} ({name})"))
+            else:
+                granted = result - (command.to - command.by)
+                done(CommandDone(now, command.id, {"nodes": result, "by": granted}))
+
+        scaler.scale(command.to, scaled)
 
     def _run(
         self,

@@ -187,7 +187,8 @@ class Ledger:
         self.commits = 0
         self._number = number
         self._entries = entries
-        self._events: list[Any] = []
+        # As text from the beginning, so that a large batch takes no time of its own.
+        self._events: list[str] = []
         self._lines: list[str] = []
         self._then: list[Callable[[], None]] = []
         self._sync = False
@@ -210,7 +211,7 @@ class Ledger:
             False: it is not durable yet.
         """
         self.agenda.take(event, commands)
-        self._events.append(compact(event))
+        self._events.append(_dumps(compact(event)))
         self._since_snapshot += 1
         for command in commands:
             if type(command) is Record:
@@ -279,8 +280,9 @@ class Ledger:
         self._stop_waiting()
         self.t_waiting = self._loop.now()
         self._number += 1
-        header = {"number": self._number, "events": self._events}
-        text = line(self.t_waiting, BATCH, header) + "".join(self._lines)
+        context = f'{{"number":{self._number},"events":[{",".join(self._events)}]}}'
+        header = f'{{"timestamp":{self.t_waiting},"name":"{BATCH}","context":{context}}}\n'
+        text = "".join((header, *self._lines))
         self._entries += len(self._lines)
         snapshot = values = None
         if self._since_snapshot >= self._snapshot_due:

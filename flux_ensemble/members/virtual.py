@@ -14,8 +14,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
-from flux_ensemble.engine.events import CommandDone, JobEvent, Tag
+from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed, JobEvent, Tag
 from flux_ensemble.members.base import Done
 from flux_ensemble.members.cluster import Shape, UnsatisfiableError, shape_of
 from flux_ensemble.members.scheduler import Claim, Scheduler
@@ -284,6 +284,11 @@ class VirtualMember:
         for job in command.jobs:
             self._queue.update(job, command.urgency, command.duration)
         done(CommandDone(self._now(), command.id))
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Refuse: the cluster has as many nodes as it was given."""
+        reason = f"member {command.member!r} has a fixed size"
+        done(CommandFailed(self._now(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:
         """Every submission gets its response, so there is nothing to learn from this."""

@@ -35,6 +35,8 @@ def query(handle: Flux, guard: Guard, done: Callable[[Numbers, Numbers], None]) 
 
     def ask(topic: str, names: tuple[str, ...], count: Callable[[Any], Numbers]) -> None:
         def answered(future: Any) -> None:
+            # A response that comes right after the time-out would call this again.
+            future.stop()
             try:
                 answers[topic] = count(future.get())
             except OSError:

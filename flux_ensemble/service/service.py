@@ -32,7 +32,7 @@ from flux.message import Message
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.commands import CancelJobs
-from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
+from flux_ensemble.members.flux import FluxLoop, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.members.stream import Stream
@@ -356,7 +356,7 @@ class Service:
 
     def _load(self, message: Message, payload: Payload) -> None:
         files: dict[str, str] = {}
-        spec = read_document(payload, files, elastic=FluxMember.elastic)
+        spec = read_document(payload, files, elastic=self._queue.scaler is not None)
         if spec.name in self._recovery.unreadable:
             raise RequestError(
                 errno.EEXIST,
@@ -383,7 +383,7 @@ class Service:
         self._watch(ensemble, lambda: self._start(ensemble))
 
     def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
-        spec = read_document(load, load["files"], elastic=FluxMember.elastic)
+        spec = read_document(load, load["files"], elastic=self._queue.scaler is not None)
         return self._assembly.make(spec, load, store, folded=read(spec))
 
     def _start(self, ensemble: Ensemble) -> None:

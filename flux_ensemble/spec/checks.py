@@ -7,7 +7,13 @@ from typing import Any
 from flux_ensemble.spec.documents import Document
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.functions import SourceError, defined_names
-from flux_ensemble.spec.model import DEFAULT_STATISTICS, SCALE_ACTIONS, Statistic
+from flux_ensemble.spec.model import (
+    DEFAULT_STATISTICS,
+    MEMBER_METRICS,
+    SCALE_ACTIONS,
+    Scaling,
+    Statistic,
+)
 from flux_ensemble.spec.problems import Path, Problems, shown
 from flux_ensemble.spec.schema import IDENTIFIER, matches
 
@@ -17,8 +23,8 @@ SCALE_HEARTBEAT = 60.0
 #: Largest integer among the arguments of a statistic, such as the size of a window.
 MAX_ARGUMENT = 1_000_000
 
-#: First part of a metric's path that is no statistic.
-_COUNT = "count"
+#: First parts of a metric's path that are no statistics.
+_NO_STATISTICS = ("count", *MEMBER_METRICS)
 
 
 def check_source(source: str, document: Document, problems: Problems) -> None:
@@ -48,6 +54,24 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
     return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
 
 
+def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
+    """The bounds of the member's size, and what limits requests to change it."""
+    at: Path = ("scaling",)
+    found = {key.replace("-", "_"): value for key, value in given.items()}
+    low, high = found.get("min_size", 1), found.get("max_size")
+    if high is not None and low > high:
+        problems.add((*at, "min-size"), f"expected at most max-size, which is {high}, not {low}")
+    if "deadline" in found:
+        try:
+            found["deadline"] = parse_duration(found["deadline"], limit=False)
+        except ValueError as error:
+            problems.add((*at, "deadline"), str(error))
+        else:
+            if not found["deadline"]:
+                problems.add((*at, "deadline"), "expected a duration > 0, not 0")
+    return Scaling(**found)
+
+
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
     """The statistics of every stream: those of SPEC, and those under `metrics:`."""
     found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
@@ -65,7 +89,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
                 f"expected a statistic's name (letters, digits and '_', not a digit first), "
                 f"not {shown(name)}",
             )
-        elif name in found or name == _COUNT:
+        elif name in found or name in _NO_STATISTICS:
             problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
         found.setdefault(
             name, Statistic(name, _river_class(kind, arguments, problems, at), arguments)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from flux_ensemble.spec.checks import check_source, read_heartbeat, read_statistics
+from flux_ensemble.spec.checks import check_source, read_heartbeat, read_scaling, read_statistics
 from flux_ensemble.spec.documents import Document, read_yaml
 from flux_ensemble.spec.form import check_form
 from flux_ensemble.spec.functions import Functions
@@ -139,6 +139,7 @@ def _read(
         rules=read_rules(rules, context, problems),
         statistics=statistics,
         limits=Limits(**{key.replace("-", "_"): most for key, most in limits.items()}),
+        scaling=read_scaling(value.get("scaling", {}), problems),
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
         heartbeat=heartbeat,

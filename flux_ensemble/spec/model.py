@@ -24,11 +24,17 @@ REQUEST_RULE = "request"
 RETRY_RULE = "retry"
 RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
 
+#: The name of the member that an ensemble runs on.
+MEMBER = "default"
+
 #: Outcomes of a job (SPEC "Outcomes of a job"); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
 #: Counters of a group, as in `count.GROUP.COUNTER`.
 COUNTERS = ("submitted", "finished", *OUTCOMES)
+
+#: Metrics of the member and of the jobs that wait for it, as in `nodes.free`.
+MEMBER_METRICS = {"nodes": ("size", "up", "free"), "queue": ("pending-nodes",)}
 
 #: Variables that every group has a stream of; memo keys add to them.
 STREAMS = ("duration", "pending")
@@ -90,12 +96,16 @@ TRIGGER_ALIASES = {
     "job-cleanup": "job-clean",
 }
 
+#: Triggers for what became of a request to change the member's size.
+SCALE_TRIGGERS = ("scale-done", "scale-denied")
+
 TRIGGERS = (
     "start",
     "metric",
     "heartbeat",
     "timer",
     "idle",
+    *SCALE_TRIGGERS,
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
     *TRIGGER_ALIASES,
@@ -241,7 +251,8 @@ class Rule:
     """Trigger, condition, action.
 
     `trigger` is never an alias. For a metric rule `name` is the metric's path (None
-    where `when` is an expression that names its own metrics); for `job-*` and `idle`
+    where `when` is an expression that names its own metrics); for `scale-*` triggers it is
+    the id of the rule that asked, or None for every request; for `job-*` and `idle`
     triggers `group` is the group selected, or None for every job. `when` is the
     document's own number or text; the engine compiles it.
     """
@@ -263,7 +274,8 @@ class Rule:
         """What `run` prints after "trigger": the metric, the event, or the trigger."""
         if self.trigger == "metric":
             return self.name or str(self.when)
-        return self.trigger if self.group is None else f"{self.trigger} {self.group}"
+        about = self.group or self.name
+        return self.trigger if about is None else f"{self.trigger} {about}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +296,23 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaling:
+    """How far and how `grow` and `shrink` go.
+
+    Args:
+        min_size: fewest nodes.
+        max_size: most nodes, None where only the member has a bound.
+        deadline: seconds that a request has to be answered in.
+        refusals: after so many in a row a rule is disabled.
+    """
+
+    min_size: int = 1
+    max_size: int | None = None
+    deadline: float = 600.0
+    refusals: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """A checked ensemble document.
 
@@ -298,6 +327,7 @@ class Spec:
     rules: tuple[Rule, ...]
     statistics: tuple[Statistic, ...]
     limits: Limits = Limits()
+    scaling: Scaling = Scaling()
     finish: str = "idle"
     durability: str = "fast"
     heartbeat: float = 0.0

@@ -15,6 +15,7 @@ from flux_ensemble.spec.model import (
     GAUGES,
     RESERVED_RULES,
     SCALE_ACTIONS,
+    SCALE_TRIGGERS,
     TRIGGER_ALIASES,
     Action,
     Group,
@@ -45,7 +46,7 @@ _AS_GIVEN = ("label", "value", "count", "params", "backoff", "cancel", "urgency"
 
 #: Keys of a rule that only some triggers have; "job-" stands for all that begin so.
 _RULE_KEYS = {
-    "name": ("metric", "job-", "idle"),
+    "name": ("metric", "job-", "idle", "scale-"),
     "group": ("job-", "idle"),
     "scope": ("job-",),
     "after": ("timer",),
@@ -198,7 +199,9 @@ class _Reader:
                     f"{key!r} means nothing to the trigger {trigger!r} (only to: {only})",
                 )
         name, group = entry.get("name"), None
-        if trigger != "metric":
+        if trigger in SCALE_TRIGGERS:
+            self._rule_id(name, (*at, "name"))
+        elif trigger != "metric":
             name, group = None, self._selected(entry, trigger, at)
         after, every = self._timer(entry, trigger, at)
         when = entry.get("when")
@@ -248,7 +251,7 @@ class _Reader:
     def _condition(self, trigger: str, name: str | None, when: Any, at: Path) -> None:
         """Check the metric in `name`, and `when`."""
         context, add = self._context, self._problems.add
-        if name is not None:
+        if name is not None and trigger == "metric":
             try:
                 path = parse_path(name, context.names, context.statistics)
                 self._gauge(path, (*at, "name"))
@@ -336,11 +339,14 @@ class _Reader:
                 self._context.functions.check(label)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
-        elif name in ("enable", "disable") and label not in self._context.rule_ids:
+        elif name in ("enable", "disable"):
+            self._rule_id(label, (*at, "label"))
+
+    def _rule_id(self, id: str | None, at: Path) -> None:
+        if id is not None and id not in self._context.rule_ids:
             ids = sorted(self._context.rule_ids)
             self._problems.add(
-                (*at, "label"),
-                f"no rule with the id {label!r} ({hint(label, ids)}ids: {listed(ids)})",
+                at, f"no rule with the id {id!r} ({hint(id, ids)}ids: {listed(ids)})"
             )
 
     def _submission(self, group: Group, entry: Mapping[str, Any], at: Path) -> None:

@@ -285,6 +285,15 @@ DOCUMENT = {
                 "a mapping with the keys active-jobs and jobs",
                 {"active-jobs": _integer(1), "jobs": _integer(1)},
             ),
+            "scaling": _mapping(
+                "a mapping with the keys min-size, max-size, deadline and refusals",
+                {
+                    "min-size": _integer(1),
+                    "max-size": _integer(1),
+                    "deadline": _DURATION,
+                    "refusals": _integer(1),
+                },
+            ),
             "finish": _choice("a way to finish", ("idle", "never")),
             "durability": _choice("a durability", ("fast", "strict")),
             "seed": {"type": "integer", "description": "an integer"},

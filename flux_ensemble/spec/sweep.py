@@ -120,7 +120,7 @@ class Sweep:
         if not params or not self.params:
             return self
         changed = dict(self.params)
-        for name in self.params.keys() & params.keys():
+        for name in [name for name in self.params if name in params]:
             try:
                 changed[name] = parse_values(params[name])
             except ValueError as error:

@@ -566,7 +566,7 @@ class Service:
             spec,
             run=load["run"],
             cwd="/",
-            member=Member(self.queue, spec, run=load["run"], environment={}, cwd="/"),
+            member=Member(self.queue, spec, run=load["run"], environment={}, cwd="/"),  # type: ignore[arg-type]
             loop=self.loop,
             custom=lambda _: Caller(self),
             log_error=self.errors.append,

@@ -12,10 +12,11 @@ from flux_ensemble.engine.commands import (
     Finish,
     Record,
     Reply,
+    Scale,
     SubmitJobs,
     UpdateJobs,
 )
-from flux_ensemble.engine.events import CommandDone, Tag
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.members.base import Done
 from flux_ensemble.members.ledger import Batch
 
@@ -67,6 +68,10 @@ class FakeMember:
 
     def update(self, command: UpdateJobs, done: Done) -> None:
         raise NotImplementedError
+
+    def scale(self, command: Scale, done: Done) -> None:
+        reason = f"member {command.member!r} has a fixed size"
+        done(CommandFailed(1000.0, command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:
         pass

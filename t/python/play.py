@@ -16,6 +16,7 @@ from flux_ensemble.engine.commands import (
     Finish,
     Record,
     Reply,
+    Scale,
     StartTimer,
     StopTimer,
     SubmitJobs,
@@ -27,6 +28,7 @@ from flux_ensemble.engine.events import (
     CommandFailed,
     Event,
     JobEvent,
+    MemberChanged,
     Request,
     Started,
     Tag,
@@ -140,6 +142,10 @@ class Play:
     def timer(self, key: str) -> list[Command]:
         return self.post(TimerFired(self.tick(), key))
 
+    def member(self, size: int, free: int = 0, *, low: int = 1, high: int = 4) -> list[Command]:
+        """The member has so many nodes, all of them up."""
+        return self.post(MemberChanged(self.tick(), "default", size, size, free, low, high))
+
     def request(self, op: str, **args: Any) -> Reply:
         """Ask for something; the reply."""
         before = len(self.commands)
@@ -169,6 +175,7 @@ __all__ = [
     "Play",
     "Reply",
     "Request",
+    "Scale",
     "StartTimer",
     "Started",
     "StopTimer",

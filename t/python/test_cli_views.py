@@ -152,6 +152,8 @@ METRICS = {
     "min": {"a-duration": 1.0, "a-energy": 1.0, "a-b-duration": None, "a-b-pending": None},
     "max": {"a-duration": 3.0, "a-energy": 1.5, "a-b-duration": None, "a-b-pending": None},
     "count": {"a": counts(submitted=2, finished=2), "a-b": counts()},
+    "nodes": {"size": 3, "up": 3, "free": 1},
+    "queue": {"pending-nodes": 0},
 }
 
 

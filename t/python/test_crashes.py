@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -126,8 +125,8 @@ def verify(world: World) -> None:
     assert rules["rule-4"] == min(3, sum(value > 0.5 for value in values))
 
 
-def crashing(world: World, pause: Callable[[], float], crashes: int) -> World:
-    """Have services killed, again and again, some while they begin."""
+def crashing(world: World, mean: float, crashes: int) -> World:
+    """Have services killed, again and again, after so many seconds, some while they begin."""
     left = crashes
 
     def strike() -> None:
@@ -136,9 +135,9 @@ def crashing(world: World, pause: Callable[[], float], crashes: int) -> World:
             left -= 1
             world.kill()
         if left:
-            world.clock.after(pause(), strike)
+            world.clock.after(world.random.expovariate(1 / mean), strike)
 
-    world.clock.after(pause(), strike)
+    world.clock.after(world.random.expovariate(1 / mean), strike)
     return world
 
 
@@ -166,7 +165,7 @@ def test_a_thousand_crashes_lose_nothing_and_do_nothing_twice(block: int) -> Non
         world = World(seed, BAD_LUCK if seed % 2 else Luck())
         mean = world.random.choice((0.005, 0.05, 0.3))
         number = world.random.randrange(1, 40)
-        crashing(world, lambda: world.random.expovariate(1 / mean), number)
+        crashing(world, mean, number)
         try:
             verify(run(world))
         except BaseException as error:
@@ -195,33 +194,34 @@ def test_the_job_manager_may_go_and_come_back() -> None:
         world = World(seed, BAD_LUCK)
         for _ in range(3):
             world.clock.after(world.random.uniform(0.0, 2.0), world.reload_job_manager)
-        crashing(world, lambda: world.random.uniform(0.0, 1.0), 3)  # noqa: B023
+        crashing(world, 0.5, 3)
         verify(run(world))
 
 
 def test_purged_jobs_are_not_submitted_again() -> None:
     for seed in range(20):
-        world = World(seed, Luck())
-        world.clock.after(world.random.uniform(0.02, 1.0), world.kill)
-        begin = world.begin_service
-
-        def purge_and_begin(world: World = world, begin: Callable[[], None] = begin) -> None:
-            for job in world.jobs.values():
-                if not job.over:
-                    world.clock.after(0.1, lambda: purge_and_begin(world, begin))  # noqa: B023
-                    return
-            for job in world.jobs.values():
-                job.purged = True
-            begin()
-
-        world.begin_service = lambda: (  # type: ignore[method-assign]
-            begin() if world.epoch == 0 else purge_and_begin()  # noqa: B023
-        )
-        run(world)
-        (ensemble,) = world.service.ensembles  # type: ignore[union-attr]
+        world = run(Purging(seed, Luck()))
+        assert world.service is not None
+        (ensemble,) = world.service.ensembles
         assert ensemble.state == "completed"
         assert max(Counter(job.tag for job in world.jobs.values()).values()) == 1
         assert ensemble.engine.stats.counts["a"]["finished"] >= 8
+
+
+class Purging(World):
+    """The service is killed once; before another begins all jobs end, and are purged."""
+
+    def __init__(self, seed: int, luck: Luck) -> None:
+        super().__init__(seed, luck)
+        self.clock.after(self.random.uniform(0.02, 1.0), self.kill)
+
+    def begin_service(self) -> None:
+        if self.epoch and not all(job.over for job in self.jobs.values()):
+            self.clock.after(0.1, self.begin_service)
+            return
+        for job in self.jobs.values():
+            job.purged = True
+        super().begin_service()
 
 
 def test_without_the_fence_jobs_are_submitted_twice() -> None:
@@ -230,7 +230,7 @@ def test_without_the_fence_jobs_are_submitted_twice() -> None:
     for seed in range(40):
         world = World(seed, Luck())
         world.fenced = False
-        crashing(world, lambda: world.random.expovariate(20), 10)  # noqa: B023
+        crashing(world, 0.05, 10)
         try:
             verify(run(world))
         except AssertionError:

@@ -21,6 +21,7 @@ from play import (
     JobEvent,
     Reply,
     Request,
+    Scale,
     Started,
     StartTimer,
     StopTimer,
@@ -33,7 +34,7 @@ from play import (
 
 from flux_ensemble.engine.commands import Finish, Record
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.events import Interrupted, MemberChanged
 from flux_ensemble.engine.record import command_from_json, encode, event_from_json, to_json
 from flux_ensemble.spec.loading import load_mapping
 from flux_ensemble.spec.model import OUTCOMES
@@ -65,6 +66,11 @@ TRIGGERS = st.sampled_from(
         {"trigger": "idle"},
         {"trigger": "idle", "name": "b"},
         {"trigger": "timer", "every": 5},
+        {"trigger": "metric", "name": "nodes.free", "when": "> 1"},
+        {"trigger": "metric", "when": "queue['pending-nodes'] > nodes.free"},
+        {"trigger": "scale-done"},
+        {"trigger": "scale-denied"},
+        {"trigger": "scale-denied", "name": "r1"},
     ]
 )
 #: Most choices let the ensemble go on, so that histories get somewhere.
@@ -76,6 +82,10 @@ ACTIONS = st.sampled_from(
         {"name": "enable", "label": "r0"},
         {"name": "disable", "label": "r0"},
         {"name": "update", "label": "b", "urgency": 20},
+        {"name": "grow"},
+        {"name": "grow", "value": 3},
+        {"name": "shrink"},
+        {"name": "shrink", "value": 2},
     ]
     * 3
     + [
@@ -97,6 +107,7 @@ REQUESTS = st.sampled_from(
         ("action", {"action": {"name": "cancel", "label": "b"}}),
         ("action", {"action": {"name": "custom", "label": "f"}}),
         ("action", {"action": submit("a")}),
+        ("action", {"action": {"name": "grow"}}),
     ]
     * 5
     + [
@@ -113,6 +124,7 @@ RETURNS = st.lists(
             {"kind": "action", "value": submit("b")},
             {"kind": "action", "value": {"name": "custom", "label": "f"}},
             {"kind": "action", "value": submit("nope")},
+            {"kind": "action", "value": {"name": "shrink"}},
             {"kind": "rule", "value": {"trigger": "start", "action": submit("a")}},
             {"kind": "rule", "value": {"trigger": "job-success", "action": submit("b")}},
         ]
@@ -124,7 +136,7 @@ RETURNS = st.lists(
 @st.composite
 def documents(draw):
     rules = [{"id": "r0", "trigger": "start", "action": submit("a")}]
-    for number in range(draw(st.integers(0, 5))):
+    for number in range(draw(st.integers(1, 5))):
         action = {**draw(ACTIONS), "repetitions": draw(REPETITIONS)}
         if draw(st.booleans()):
             action["backoff"] = draw(st.integers(0, 2))
@@ -138,12 +150,17 @@ def documents(draw):
         "custom": "def f(**kwargs): ...\n",
         "jobs": [
             {"name": "a", "command": "true", "count": draw(st.integers(1, 4))},
+            {"name": "a", "command": "true", "nodes": draw(st.integers(1, 2))},
             {"name": "b", "command": "true", "retries": draw(st.integers(0, 2))},
         ],
         "rules": rules,
         "limits": {
             "active-jobs": draw(st.integers(1, 8)),
             "jobs": draw(st.sampled_from([8, 30, 500])),
+        },
+        "scaling": {
+            "max-size": draw(st.integers(2, 6)),
+            "refusals": draw(st.integers(1, 3)),
         },
         "finish": draw(st.sampled_from(["idle", "never"])),
     }
@@ -152,8 +169,8 @@ def documents(draw):
 class Histories(RuleBasedStateMachine):
     """Any order of job events, outcomes, timers and requests that a queue could give."""
 
-    @initialize(document=documents())
-    def begin(self, document):
+    @initialize(document=documents(), known=st.booleans())
+    def begin(self, document, known):
         self.document = document
         self.engine = Engine(load_mapping(document))
         self.t = 1000.0
@@ -167,6 +184,9 @@ class Histories(RuleBasedStateMachine):
         self.finishes = 0
         self.unseen: set[Tag] = set()
         self.shown: set[Tag] = set()
+        self.scales: dict[str, int] = {}
+        if known:
+            self.post(MemberChanged(self.t, "default", 2, 2, 2, 1, 6))
         self.post(Started(self.t))
 
     def post(self, event):
@@ -176,8 +196,13 @@ class Histories(RuleBasedStateMachine):
         self.answers.append([encode(one) for one in commands])
         assert len(commands) < 2000, "one event causes a bounded number of commands"
         for one in commands:
-            if isinstance(one, (SubmitJobs, CancelJobs, UpdateJobs, CallCustom)):
+            if isinstance(one, (SubmitJobs, CancelJobs, UpdateJobs, CallCustom, Scale)):
                 self.pending.append(one)
+                if isinstance(one, Scale):
+                    assert one.member not in self.scales, "one request at a time"
+                    most = self.document["scaling"]["max-size"]
+                    assert 1 <= one.to <= (most if one.by > 0 else 6), "within the bounds"
+                    self.scales[one.member] = one.id
                 if isinstance(one, SubmitJobs):
                     indices = range(one.first, one.first + one.count)
                     self.unseen |= {Tag(one.group, one.rule, one.firing, n) for n in indices}
@@ -185,6 +210,9 @@ class Histories(RuleBasedStateMachine):
                 self.timers.add(one.key)
             elif isinstance(one, StopTimer):
                 self.timers.discard(one.key)
+                self.scales = {
+                    member: id for member, id in self.scales.items() if one.key != f"scale:{id}"
+                }
             elif isinstance(one, Reply):
                 assert one.request in self.asked, "a request is answered once"
                 self.asked.remove(one.request)
@@ -214,6 +242,9 @@ class Histories(RuleBasedStateMachine):
             ids = taken
         if not good:
             self.post(CommandFailed(self.tick(), command.id, "EIO", "no", ids=tuple(ids)))
+        elif isinstance(command, Scale):
+            nodes = command.to - data.draw(st.sampled_from([0, 0, 1]))
+            self.post(CommandDone(self.tick(), command.id, {"nodes": nodes, "by": command.by}))
         elif isinstance(command, CallCustom):
             returned = data.draw(RETURNS)
             self.post(CommandDone(self.tick(), command.id, {"returned": returned}))
@@ -270,10 +301,21 @@ class Histories(RuleBasedStateMachine):
     def the_instance_was_shut_down(self, jobs):
         assert self.post(Interrupted(self.tick(), tuple(jobs))) == []
 
+    @rule(size=st.integers(1, 6), free=st.integers(0, 6), high=st.sampled_from([6, 6, 6, 3, 1]))
+    def the_member_changes(self, size, free, high):
+        up = max(1, size - 1)
+        event = MemberChanged(self.tick(), "default", size, up, min(up, free), 1, high)
+        self.post(event)
+        assert self.post(event) == [], "what is known already emits nothing"
+
     @precondition(lambda self: self.timers)
     @rule(data=st.data())
     def a_timer_fires(self, data):
-        self.post(TimerFired(self.tick(), data.draw(st.sampled_from(sorted(self.timers)))))
+        key = data.draw(st.sampled_from(sorted(self.timers)))
+        if key.startswith("scale:"):
+            self.timers.remove(key)
+            self.scales = {m: id for m, id in self.scales.items() if key != f"scale:{id}"}
+        self.post(TimerFired(self.tick(), key))
 
     @rule(request=REQUESTS)
     def a_user_asks(self, request):
@@ -297,9 +339,12 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def commands_without_an_outcome_are_pending(self):
-        # Calls of user code are forgotten when the ensemble ends.
+        # Calls of user code are forgotten when the ensemble ends, and so are requests for
+        # another size; these also when their time is up.
         kinds = (SubmitJobs, CancelJobs, UpdateJobs, *([CallCustom] if self.engine.acting else []))
-        pending = [one for one in self.pending if isinstance(one, kinds)]
+        pending = [
+            one for one in self.pending if isinstance(one, kinds) or one.id in self.scales.values()
+        ]
         assert self.engine.pending == sorted(pending, key=lambda one: one.id)
 
     @invariant()

@@ -15,6 +15,7 @@ from flux_ensemble.engine.events import (
     CommandFailed,
     Event,
     JobEvent,
+    MemberChanged,
     Request,
     Started,
 )
@@ -55,6 +56,14 @@ def test_commands_go_to_the_member_and_outcomes_come_back() -> None:
     bench = Bench(rules=[on_start("a")]).start()
     assert [command.group for command in bench.member.submitted] == ["a"]
     assert bench.names == ["start", "fire", "outcome"]
+
+
+def test_a_member_is_asked_for_another_size_and_its_refusal_comes_back() -> None:
+    bench = Bench(rules=[{"trigger": "start", "action": {"name": "grow"}}])
+    bench.driver.post(MemberChanged(1000.0, "default", 2, 2, 2, 1, 4))
+    bench.start()
+    assert bench.names[:4] == ["start", "fire", "scale", "outcome"]
+    assert bench.host.records[3].context["reason"] == "member 'default' has a fixed size"
 
 
 def test_what_is_posted_from_within_waits_for_its_turn() -> None:

@@ -15,8 +15,8 @@ from flux_ensemble.spec.model import Spec
 ROOT = Path(__file__).parents[2]
 FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
 
-#: Examples of what a simulation has not: custom functions, and jobs of others.
-ELSEWHERE = {"custom-action", "queue-scope"}
+#: Examples of what a simulation has not: custom functions, jobs of others, and another size.
+ELSEWHERE = {"custom-action", "queue-scope", "grow-on-pending", "shrink-when-idle"}
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem not in ELSEWHERE)
 

@@ -74,12 +74,12 @@ limit: {}
         "d.yaml:6: jobs[0].nodes: duplicate key 'nodes' (first on line 5)",
         "d.yaml:9: rules[0].action.label: no job group named 'amg' (groups: sleep)",
         "d.yaml:11: rules[1].name: no statistic named 'median' (statistics: count, iqr, mad, "
-        "max, mean, min, variance)",
+        "max, mean, min, nodes, queue, variance)",
         "d.yaml:12: rules[1].when: expected a number, a comparison such as '> 5', or an "
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, custom, plugins, metrics, limits, finish, durability, seed, simulate)",
+        "rules, custom, plugins, metrics, limits, scaling, finish, durability, seed, simulate)",
     ]
 
 
@@ -149,6 +149,40 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
         (
             f"{GROUPS}limits: {{jobs: 0}}",
             "d.yaml:2: limits.jobs: expected an integer >= 1, not 0",
+        ),
+        (
+            f"{GROUPS}scaling: {{min-size: 0}}",
+            "d.yaml:2: scaling.min-size: expected an integer >= 1, not 0",
+        ),
+        (
+            f"{GROUPS}scaling:\n  max-size: -2",
+            "d.yaml:3: scaling.max-size: expected an integer >= 1, not -2",
+        ),
+        (
+            f"{GROUPS}scaling:\n  max-size: 3\n  min-size: 4",
+            "d.yaml:4: scaling.min-size: expected at most max-size, which is 3, not 4",
+        ),
+        (
+            f"{GROUPS}scaling: {{deadline: 0}}",
+            "d.yaml:2: scaling.deadline: expected a duration > 0, not 0",
+        ),
+        (
+            f"{GROUPS}scaling: {{deadline: inf}}",
+            "d.yaml:2: scaling.deadline: expected a duration (seconds, or text such as '30s', "
+            "'1.5h' or '100ms'), not 'inf'",
+        ),
+        (
+            f"{GROUPS}scaling: {{refusals: 0}}",
+            "d.yaml:2: scaling.refusals: expected an integer >= 1, not 0",
+        ),
+        (
+            f"{GROUPS}scaling: {{max_size: 4}}",
+            "d.yaml:2: scaling.max_size: unknown key 'max_size' "
+            "(did you mean 'max-size'? keys: min-size, max-size, deadline, refusals)",
+        ),
+        (
+            f"{GROUPS}metrics: [{{name: nodes, statistic: skew}}]",
+            "d.yaml:2: metrics[0]: there is a statistic 'nodes' already; give another 'name'",
         ),
         (f"{GROUPS}logging: yes", "d.yaml:2: logging: expected a mapping with the keys debug and "
          "heartbeat, not true"),
@@ -327,6 +361,12 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          "'100ms'), not 'inf'"),
         ("{trigger: start, action: {name: grow, value: 0}}",
          ".action.value: expected an integer >= 1, not 0"),
+        ("{trigger: scale-done, name: nope, action: {name: terminate}}",
+         ".name: no rule with the id 'nope' (ids: rule-0)"),
+        ("{trigger: scale-denied, group: echo, action: {name: terminate}}",
+         ".group: 'group' means nothing to the trigger 'scale-denied' (only to: job-*, idle)"),
+        ("{trigger: metric, name: nodes.down, action: {name: terminate}}",
+         ".name: no metric named 'nodes.down' (metrics: nodes.free, nodes.size, nodes.up)"),
         ("{trigger: metric, action: {name: terminate}}",
          ": the trigger 'metric' needs 'name', a metric, or 'when', an expression"),
         ("{trigger: metric, when: 3, action: {name: terminate}}",
@@ -342,7 +382,8 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: metric, name: mean.amg-duration, action: {name: terminate}}",
          ".name: no job group for 'amg-duration': expected GROUP-VARIABLE (groups: echo, sleep)"),
         ("{trigger: metric, name: p90.sleep-duration, action: {name: terminate}}", ".name: no "
-         "statistic named 'p90' (statistics: count, iqr, mad, max, mean, min, variance)"),
+         "statistic named 'p90' (statistics: count, iqr, mad, max, mean, min, nodes, queue, "
+         "variance)"),
         ("{trigger: metric, name: mean.sleep-waiting, when: '> 5', action: {name: terminate}}",
          ".name: 'mean.sleep-waiting' is known at heartbeats only, and the heartbeat is off; "
          "set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"),
@@ -377,7 +418,8 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: metric, group: echo, when: count.echo.success > 3, action: {name: terminate}}",
          ".group: 'group' means nothing to the trigger 'metric' (only to: job-*, idle)"),
         ("{trigger: start, name: echo, action: {name: terminate}}",
-         ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle)"),
+         ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle, "
+         "scale-*)"),
         ("{trigger: idle, scope: queue, action: {name: terminate}}",
          ".scope: 'scope' means nothing to the trigger 'idle' (only to: job-*)"),
         ("{trigger: timer, action: {name: terminate}}",
@@ -400,7 +442,7 @@ def test_an_unknown_trigger_is_told_with_what_was_meant_and_all_there_are() -> N
     (sentence,) = rule("{trigger: job-finnish, action: {name: terminate}}")
     assert sentence.startswith(
         "d.yaml:3: rules[0].trigger: expected a trigger, not 'job-finnish' "
-        "(did you mean 'job-finish'? one of: start, metric, heartbeat, timer, idle, job-submit, "
+        "(did you mean 'job-finish'? one of: start, metric, heartbeat, timer, idle, scale-done, "
     )
     assert sentence.endswith(", job-timeout, job-run, job-sched, job-cleanup)")
 

@@ -19,6 +19,7 @@ from flux_ensemble.spec.model import (
     JobSet,
     Limits,
     Rule,
+    Scaling,
     Spec,
     Statistic,
 )
@@ -275,6 +276,19 @@ def test_there_is_a_heartbeat_where_a_rule_grows_or_shrinks(
     scaling = {"trigger": "start", "action": {"name": name}}
     assert spec(scaling, logging=heartbeat).heartbeat == 60.0
     assert spec(scaling, logging={"heartbeat": 3}).heartbeat == 3.0
+
+
+def test_scaling_has_bounds_a_deadline_and_a_number_of_refusals() -> None:
+    assert spec().scaling == Scaling(1, None, 600.0, 3)
+    given = {"min-size": 2, "max-size": 2, "deadline": "2m", "refusals": 1}
+    assert spec(scaling=given).scaling == Scaling(2, 2, 120.0, 1)
+
+
+@pytest.mark.parametrize("trigger", ["scale-done", "scale-denied"])
+def test_a_rule_can_be_about_the_requests_of_one_rule(trigger: str) -> None:
+    assert rule(trigger=trigger).name is None
+    found = rule(trigger=trigger, name="rule-0", when="nodes.size > queue['pending-nodes']")
+    assert (found.name, found.group, found.title) == ("rule-0", None, f"{trigger} rule-0")
 
 
 def test_gauges_are_known_with_a_heartbeat() -> None:

@@ -108,6 +108,8 @@ def test_an_override_goes_to_the_job_sets_that_declare_the_parameter() -> None:
          "expected at most 9007199254740992 combinations, not 1000000000000000000"),
         ({"params": {"x": [1]}}, {"x": {"range": [0, 10**12]}},
          "expected at most 2147483647 jobs, not 1000000000000"),
+        ({"params": {name: [1] for name in "dcba"}}, {name: [] for name in "abcd"},
+         "parameter 'd': expected at least one value, not a list with 0 items"),
     ],
 )  # fmt: skip
 def test_an_override_that_does_not_fit_is_refused(

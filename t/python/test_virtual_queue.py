@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.engine.commands import Scale
+from flux_ensemble.engine.events import CommandFailed, JobEvent, Tag
+from flux_ensemble.members.base import Outcome
 from flux_ensemble.members.cluster import Cluster, Shape
 from flux_ensemble.members.scheduler import Scheduler
-from flux_ensemble.members.virtual import VirtualJob, VirtualQueue
+from flux_ensemble.members.virtual import VirtualJob, VirtualMember, VirtualQueue
+from flux_ensemble.spec.loading import load_text
 from flux_ensemble.spec.model import JobSet
 
 
@@ -47,6 +50,16 @@ class Queue:
 
     def limit_changed(self, job: VirtualJob) -> None:
         raise AssertionError("nothing changes a limit here")
+
+
+def test_a_virtual_member_has_a_fixed_size() -> None:
+    spec = load_text("jobs: [{name: a, command: b}]", name="test")
+    queue = Queue(lambda queue, event: None).queue
+    member = VirtualMember(spec, queue, shape=lambda one: Shape(1, 1), now=lambda: 1.0)
+    outcomes: list[Outcome] = []
+    member.scale(Scale(3, "default", 1, 2), outcomes.append)
+    reason = "member 'default' has a fixed size"
+    assert outcomes == [CommandFailed(1.0, 3, "EINVAL", reason)]
 
 
 BEGIN = ["submit", "validate", "depend", "priority"]
