@@ -3,16 +3,6 @@ test_description='flux ensemble grpc start: the gRPC service on Flux instances'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 
-# Wait until a file has a line that matches: `wait_line FILE PATTERN`.
-wait_line() {
-	tries=0
-	until grep -q "$2" "$1" 2>/dev/null; do
-		tries=$(($tries + 1))
-		test $tries -lt 300 || return 1
-		sleep 0.1
-	done
-}
-
 # Run the Python script on standard input with a client of each member: `first`, `second`.
 with_clients() {
 	{

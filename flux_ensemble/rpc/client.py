@@ -64,6 +64,9 @@ class RpcClient:
         tls: the client's files; None is plaintext.
         timeout: seconds that a method may take with all its attempts.
 
+    Attributes:
+        t_expires: when the client's certificate expires, in epoch seconds; None in plaintext.
+
     Raises:
         TlsError: the files are not usable.
     """
@@ -74,10 +77,12 @@ class RpcClient:
         self.target = target
         self.member = member
         self.timeout = timeout
+        self.t_expires: float | None = None
         if tls is None:
             self._channel = grpc.insecure_channel(target)
         else:
             self._channel = grpc.secure_channel(target, tls.client_credentials())
+            self.t_expires = tls.expires()
         self._stub = api.EnsembleServiceStub(self._channel)
         self._health = health_pb2_grpc.HealthStub(self._channel)
 
@@ -103,7 +108,7 @@ class RpcClient:
     def size(self) -> Size:
         """The size that the member is to have, and its bounds.
 
-        The Flux instance is not asked for it.
+        Its ensembles are not asked for.
         """
         return self._size(time.monotonic() + self.timeout)[1]
 

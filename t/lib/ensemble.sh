@@ -32,15 +32,19 @@ test_under_flux() {
 		return
 	fi
 	test -z "$TEST_UNDER_FLUX_ACTIVE" || return 0
-	flags=
-	test "$verbose" = t && flags="$flags --verbose"
-	test "$debug" = t && flags="$flags --debug"
-	test "$immediate" = t && flags="$flags --immediate"
 	size=$1
 	shift
 	cd "$SHARNESS_TEST_DIRECTORY" && rm -rf "$SHARNESS_TRASH_DIRECTORY"
 	TEST_UNDER_FLUX_ACTIVE=t exec flux start --test-size="$size" "$@" \
-		sh "$SHARNESS_TEST_SRCDIR/$(basename "$SHARNESS_TEST_FILE")" $flags
+		sh "$SHARNESS_TEST_SRCDIR/$(basename "$SHARNESS_TEST_FILE")" $(options_given)
+}
+
+# Print the options that this file was run with, for running it again.
+options_given() {
+	test "$verbose" = t && echo --verbose
+	test "$debug" = t && echo --debug
+	test "$immediate" = t && echo --immediate
+	:
 }
 
 # Replaces the function of sharness: the one prerequisite here is FLUX.
@@ -153,14 +157,37 @@ wait_loaded() {
 	done
 }
 
-# Wait until a process is gone.
-wait_gone() {
+# Run a command again and again until it succeeds, for up to 30 seconds: `wait_until test -e file`.
+wait_until() {
 	tries=0
-	while kill -0 "$1" 2>/dev/null; do
+	until "$@"; do
 		tries=$(($tries + 1))
-		test $tries -lt 100 || return 1
+		test $tries -lt 300 || return 1
 		sleep 0.1
 	done
+}
+
+# Wait until a process is gone: `wait_gone PID`.
+wait_gone() {
+	wait_until is_gone "$1"
+}
+
+is_gone() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+# Wait until a file has a line that matches: `wait_line FILE PATTERN`.
+wait_line() {
+	wait_until grep -q "$2" "$1" 2>/dev/null
+}
+
+# Wait until the status has a value: `wait_status members.default.size 3`.
+wait_status() {
+	wait_until status_is "$1" "$2"
+}
+
+status_is() {
+	test "$(flux ensemble status --json | json "$1")" = "$2"
 }
 
 # Run a command in the background as a terminal would, so that SIGINT reaches it: a shell
