@@ -138,6 +138,7 @@ class Status(TypedDict):
     service: dict[str, Any]
     nodes: dict[str, int]
     queue: dict[str, int]
+    members: dict[str, Any]
     ensembles: list[EnsembleStatus]
 
 
@@ -214,6 +215,7 @@ class Client:
         file: str | None = None,
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
+        scaler: Mapping[str, Any] | None = None,
     ) -> Loaded:
         """Loads a document, and so starts the ensemble.
 
@@ -223,10 +225,12 @@ class Client:
             file: the document's file name, for messages and for paths relative to it.
             cwd: where its jobs run; default: this process's directory.
             environment: what its jobs see; default: this process's environment.
+            scaler: what changes the size of the instance, as keys of the table [ensemble]
+                (docs/elastic.md); default: what the site has configured.
         """
         kind = "text" if isinstance(document, str) else "spec"
         payload = {kind: document, **user_context(cwd, environment)}
-        loaded: Loaded = self.call("load", name=name, file=file, **payload)
+        loaded: Loaded = self.call("load", name=name, file=file, scaler=scaler, **payload)
         return loaded
 
     def list(self) -> Summaries:
@@ -238,6 +242,15 @@ class Client:
         """The service, the nodes, the queue, and the ensembles (or the one of that name)."""
         status: Status = self.call("status", name=name)
         return status
+
+    def scale(self, to: int) -> dict[str, int]:
+        """Begins to change the size of the instance; its bounds may bring it to another one.
+
+        Returns:
+            {"before": nodes now, "size": nodes that there are going to be}.
+        """
+        answer: dict[str, int] = self.call("scale", to=to)
+        return answer
 
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.

@@ -20,7 +20,7 @@ test_expect_success FLUX 'an instance that was made for it is healthy' '
 	grep "^all is well$" out &&
 	test_must_fail grep "warning\|problem" out &&
 	for check in flux service nopanic supervision statedir content checkpoint kvs journal \
-		clocks guests logs
+		clocks guests scaler logs
 	do
 		grep "^$check  *ok  *[^ ]" out || return 1
 	done &&
@@ -93,6 +93,22 @@ test_expect_success FLUX 'a wrong configuration is a problem' '
 	test \$? = 1
 	EOD
 	grep "^guests  *problem .*allow-guest-status" out
+'
+
+test_expect_success FLUX 'a scaler that is configured wrongly, or not for this instance, is a problem' '
+	printf "[ensemble]\nscaler = \"instance\"\n" >wrong.toml &&
+	with_flux --config-path=wrong.toml >out <<-EOD &&
+	flux ensemble supervise && flux ensemble doctor
+	test \$? = 1
+	EOD
+	grep "^scaler  *problem .*start-broker: missing" out &&
+	printf "start-broker = \"start {host}\"\n" >>wrong.toml &&
+	with_flux --config-path=wrong.toml >out <<-EOD &&
+	flux ensemble supervise && flux ensemble doctor
+	code=\$?; flux dmesg | grep "ensemble.err.*bootstrap"; test \$code = 1
+	EOD
+	cat out &&
+	grep "^scaler  *problem .*the service does not use it" out
 '
 
 test_expect_success FLUX 'serve needs neither nopanic nor the cron service' '

@@ -17,6 +17,7 @@ from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
 from flux_ensemble.cli.loading import MODULES_SINCE, parse_version
 from flux_ensemble.client import EnsembleError, failure
+from flux_ensemble.members.scaler_settings import read_scaler
 from flux_ensemble.service.settings import kept_directory, read_settings
 from flux_ensemble.supervision import NOPANIC, supervisors
 
@@ -61,6 +62,7 @@ class Patient:
     Attributes:
         modules: the broker modules of rank 0, or None where they are not told.
         service: what the ensemble service says of itself, or the error that it gave.
+        members: what it says of its members; empty for guests, or if it gave an error.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -72,8 +74,11 @@ class Patient:
         except OSError:
             self.modules = None
         self.service: Mapping[str, Any] | OSError
+        self.members: Mapping[str, Any] = {}
         try:
-            self.service = self.ask("ensemble.status", {})["service"]
+            status = self.ask("ensemble.status", {})
+            self.service = status["service"]
+            self.members = status.get("members", {})
         except OSError as error:
             self.service = error
 
@@ -331,6 +336,22 @@ def guests(patient: Patient) -> Finding:
     return Finding("guests", "ok", f"guests may ask for {open_to}")
 
 
+def scaler(patient: Patient) -> Finding:
+    """What grows and shrinks the instance is configured in a way that can work."""
+    table = _config(patient, "ensemble")
+    try:
+        settings = read_scaler(table) if isinstance(table, Mapping) else None
+    except ValueError as error:
+        return Finding("scaler", "problem", f"[ensemble] {error}", "correct the configuration")
+    if settings is None:
+        return Finding("scaler", "ok", "none is configured: the size of the instance is fixed")
+    if patient.members and all(one["scaler"] is None for one in patient.members.values()):
+        found = f"{settings.kind!r} is configured, and the service does not use it"
+        advice = "`flux dmesg` says why; the configuration is read when the service starts"
+        return Finding("scaler", "problem", found, advice)
+    return Finding("scaler", "ok", f"the instance can change its size: {settings.kind!r}")
+
+
 def logs(patient: Patient) -> Finding:
     """What the KVS holds of ensembles."""
     try:
@@ -358,6 +379,7 @@ CHECKS: tuple[Callable[[Patient], Finding], ...] = (
     journal,
     clocks,
     guests,
+    scaler,
     logs,
 )
 

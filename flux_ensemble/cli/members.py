@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from flux_ensemble.members.statelog import StateError, States, default_root
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def member_options(command: _Command) -> _Command:
+def member_options(command: _Command, choices: Sequence[str] = ("flux", "local")) -> _Command:
     """The options `--member` (`--executor`) and `--state-dir`."""
     for option in (
         click.option(
@@ -36,7 +36,7 @@ def member_options(command: _Command) -> _Command:
             "--member",
             "--executor",
             "member",
-            type=click.Choice(["flux", "local"]),
+            type=click.Choice(choices),
             help="Flux, or the local queue of this machine (default: Flux where it is reached).",
         ),
     ):

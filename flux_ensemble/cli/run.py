@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import USAGE, Duration, Failure, check_document, naming, read_document
 from flux_ensemble.cli.loading import ensure_service
-from flux_ensemble.cli.members import member_options
+from flux_ensemble.cli.minicluster import read_minicluster, run_member_options
 from flux_ensemble.client import Client, EnsembleError, user_context
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
 
 @click.command(short_help="Load a document, follow the ensemble, and exit with it.")
 @click.argument("file")
-@NAME_OPTION
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="The ensemble's name, instead of the document's; with --member minicluster the "
+    "MiniCluster, as NAMESPACE/NAME.",
+)
 @DEBUG_OPTION
 @click.option(
     "--timeout",
@@ -39,7 +44,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     metavar="FILE",
     help='Record every event and command in FILE, for "replay".',
 )
-@member_options
+@run_member_options
 @click.option(
     "--nodes",
     type=click.IntRange(min=1),
@@ -75,6 +80,7 @@ def run(
     cores: int | None,
     gpus: int | None,
     resume: bool | None,
+    **minicluster: Any,
 ) -> int:
     """Load document FILE ("-": standard input), follow the ensemble, and exit with it.
 
@@ -82,6 +88,9 @@ def run(
     not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
     cancels its jobs; a second Ctrl-C leaves at once.
     """
+    scaler = read_minicluster(member, name, minicluster)
+    if scaler is not None:
+        name, member = None, "flux"
     text, label = read_document(file)
     spec = check_document(text, label, name)
     events = debug or spec.debug
@@ -128,6 +137,8 @@ def run(
 
     follower = Follower(client, make_view(), owner=True, events=events, timeout=timeout)
     request = {"text": text, "name": name, "file": label, **user_context()}
+    if scaler is not None:
+        request["scaler"] = scaler
     if record is not None:
         request["record"] = os.path.abspath(record)
     return follower.load(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,32 @@ def _print_service(answer: Status) -> None:
         f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"
     )
     click.echo("queue:   " + ", ".join(f"{count} {state}" for state, count in queue.items()))
+    for member in answer.get("members", {}).values():
+        for line in _scaling(member):
+            click.echo(f"scaling: {line}")
     click.echo()
+
+
+def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
+    """What there is to say of how a member changes its size."""
+    scaler = member["scaler"]
+    if scaler is None:
+        return
+    to = scaler["changing_to"]
+    size = "unknown" if member["size"] is None else f"{member['size']} nodes"
+    yield (
+        f"{size}, {scaler['low']} to {scaler['high']} possible"
+        + (f", changing to {to}" if to is not None else "")
+        + f" ({scaler['kind']})"
+    )
+    if scaler["trouble"] is not None:
+        yield scaler["trouble"]
+    if member["failure"] is not None:
+        yield f"failed: {member['failure']}"
+    if scaler.get("t_expires") is not None:
+        left = scaler["t_expires"] - time.time()
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(scaler["t_expires"]))
+        yield f"the certificate {'expires' if left > 0 else 'has expired'} at {when}"
 
 
 def _print_rules(one: EnsembleStatus, no_header: bool) -> None:

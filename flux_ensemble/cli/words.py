@@ -50,6 +50,8 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield from _action_lines(context)
         case "outcome" | "custom-error" if not context["ok"]:
             yield (Span(f"   {context['rule']} failed: {context['reason']}", "bad"),)
+        case "outcome" if "nodes" in context:
+            yield (Span(f"   the size is {_nodes(context['nodes'])} now", "good"),)
         case "rule-disabled" | "rule-enabled" | "rule-added" as name:
             verb = name.removeprefix("rule-")
             yield (Span(f"   rule {context['rule']} {verb}", "warn"),)
@@ -149,9 +151,14 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             rest = _pairs(action, [key for key in action if key not in _QUIET])
             why = explain_cause(context["trigger"], context["cause"], jobid)
             return f"{_firing(context)}: {what}{f' ({rest})' if rest else ''} on {why}"
+        case "scale":
+            verb = "grow" if context["by"] > 0 else "shrink"
+            return f"{_firing(context)}: {verb} {context['member']} to {_nodes(context['to'])}"
         case "outcome" if context["ok"]:
-            jobs = context.get("jobs")
-            return f"{_firing(context)}: ok" + (f", {_jobs(jobs)}" if jobs is not None else "")
+            jobs, nodes = context.get("jobs"), context.get("nodes")
+            more = _jobs(jobs) if jobs is not None else "" if nodes is None else _nodes(nodes)
+            late = "late" if context.get("late") else ""
+            return f"{_firing(context)}: " + ", ".join(filter(None, ("ok", more, late)))
         case "outcome" | "custom-error":
             detail = str(context.get("detail") or "").splitlines()
             return "\n".join(_indented([f"{_firing(context)}: {context['reason']}", *detail]))
@@ -196,6 +203,10 @@ def _indented(lines: list[str]) -> Iterator[str]:
 
 def _jobs(count: int) -> str:
     return f"{count} job{'s'[: count != 1]}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s'[: count != 1]}"
 
 
 def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], str]) -> str:

@@ -67,6 +67,20 @@ class Scaling:
         if self._engine.t_start is not None:
             self._evaluate(event, changed)
 
+    def is_news(self, event: MemberChanged) -> bool:
+        """Whether what a member says of itself may matter to the ensemble.
+
+        The size of one that can change it does, as requests go by it; all else does where
+        rules read it.
+        """
+        known = self.members.get(event.member)
+        read = self._engine.wants_nodes
+        if known is None:
+            return bool(read) or not event.low == event.high == event.size
+        if (known.size, known.low, known.high) != (event.size, event.low, event.high):
+            return True
+        return any(getattr(known, one) != getattr(event, one) for one in read)
+
     def take(self, event: MemberChanged) -> list[MetricPath]:
         """Note what a member has.
 

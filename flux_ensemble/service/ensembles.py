@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply, SubmitJobs
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import Event, JobEvent, Request, Started, Tag
+from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started, Tag
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Member, WriteAhead
@@ -72,7 +73,7 @@ class Ensemble:
         loop: for timers and the time.
         custom: starts its worker process.
         log_error: writes a line to the service's log.
-        changed: called when it may have ended, or may need other job events.
+        changed: called when it may have ended, or may need to know other things.
         ahead: makes what puts down all that it does.
         recorder: takes down a recording, if given.
         folded: what its log came to, if it goes on after a crash.
@@ -108,7 +109,7 @@ class Ensemble:
         self._changed = changed
         self._answers: dict[int, Answer] = {}
         self._last_request = 0 if folded is None else folded.agenda.last_request
-        self._needs = (frozenset[str](), False)
+        self._wants: tuple[object, ...] = ()
         self._recorder = recorder
         self._ahead = ahead(self)
         self._driver = Driver(
@@ -260,6 +261,11 @@ class Ensemble:
         """Take in events that do not come live from the queue."""
         self._driver.post(*events)
 
+    def member_changed(self, event: MemberChanged) -> None:
+        """A member says what it has."""
+        if self.engine.scaling.is_news(event):
+            self._driver.post(replace(event, t=self._loop.now()))
+
     def suspend(self) -> None:
         """The instance is shutting down: take in and perform nothing more."""
         self.note("shutdown", {}, sync=True)
@@ -383,8 +389,8 @@ class Ensemble:
         if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
             self._retire()
             self._changed(self)
-        elif self._needs != self.needs:
-            self._needs = self.needs
+        elif self._wants != (wants := (*self.needs, self.engine.wants_nodes)):
+            self._wants = wants
             self._changed(self)
 
     def broken(self, error: Exception) -> None:

@@ -72,6 +72,7 @@ TOPICS: Mapping[str, Topic] = {
             "spec": Field(dict, "a document as an object"),
             "name": Field(str, "a name for the ensemble"),
             "file": Field(str, "the name of the document's file"),
+            "scaler": Field(dict, "an object of keys of a scaler"),
             "record": Field(str, "the absolute path of a file to record to"),
             "cwd": Field(str, "a directory", required=True),
             "environment": Field(dict, "an object of strings", required=True),
@@ -109,6 +110,7 @@ TOPICS: Mapping[str, Topic] = {
             "enabled": Field(bool, "true or false", required=True),
         }
     ),
+    "scale": Topic({"to": Field(int, "a number of nodes, 1 or more", True, 1)}),
     "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
 }
 

@@ -43,6 +43,7 @@ from flux_ensemble.service.documents import open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
 from flux_ensemble.service.kvs_io import StoreError
+from flux_ensemble.service.members import Members
 from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
 from flux_ensemble.service.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.requests import READING, RequestError, parse
@@ -92,7 +93,8 @@ class Service:
         self._log = log
         self._t_start = time.time()
         self._guard = guard(self.unexpected)
-        settings = read_settings(handle.conf_get("ensemble", default={}), self._error)
+        configured = handle.conf_get("ensemble", default={})
+        settings = read_settings(configured, self._error)
         self._guests = settings["allow-guest-status"]
         self._ensembles = Ensembles()
         self._queue_wide: list[Ensemble] = []
@@ -125,6 +127,10 @@ class Service:
             self._loop,
             self._error,
         )
+        self._members = Members(
+            self._queue, self._ensembles, lambda: self._recovery.ready, self._error
+        )
+        self._configure(configured)
         self._methods: Mapping[str, Callable[[Message, Payload], None]] = {
             "load": self._load,
             "list": self._list,
@@ -139,10 +145,19 @@ class Service:
             "unload": self._unload,
             "rules": self._ask_engine,
             "action": self._ask_engine,
+            "scale": self._scale,
         }
         self._watchers = listen(handle, name, self._guard, self.dispatch, self._streams.gone)
         self._shutdown = Shutdown(handle, self._guard, self._suspend)
         self._guard(self._begin)()
+
+    def _configure(self, table: Any) -> None:
+        """Take the scaler that the site has configured; without it the size is fixed."""
+        try:
+            if isinstance(table, dict):
+                self._members.configure(table)
+        except (ValueError, OSError) as error:
+            self._error(f"[ensemble] {error}; the size of this instance cannot change")
 
     def _begin(self) -> None:
         """Bring back what the KVS holds; if it does not answer, again a little later."""
@@ -170,7 +185,7 @@ class Service:
         """The journal is read: start what was loaded, and do what was asked, meanwhile."""
         self._log(syslog.LOG_INFO, "ready")
         for ensemble in list(self._starting):
-            self._start(ensemble)
+            self._prepare(ensemble)
         held, self._held = self._held, []
         for one in held:
             self._handle_now(*one)
@@ -187,6 +202,7 @@ class Service:
             self._assembly.checkpoint(ensemble)
             ensemble.close(errno.ESHUTDOWN, reason)
         self._journal.stop()
+        self._members.close()
         self._shutdown.stop()
         for watcher in self._watchers:
             watcher.destroy()
@@ -195,6 +211,7 @@ class Service:
     def _suspend(self) -> None:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
         self._journal.stop()
+        self._members.close()
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()
@@ -272,14 +289,16 @@ class Service:
             chosen = list(self._ensembles)
 
         def respond(nodes: resources.Numbers, queue: resources.Numbers) -> None:
-            service: Payload = self._counters()
+            answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
             listed = [ensemble.status() for ensemble in chosen]
-            if not is_owner(message):
-                service = {"version": __version__}
+            if is_owner(message):
+                answer["service"] = self._counters()
+                answer["members"] = self._members.report()
+            else:
+                answer["service"] = {"version": __version__}
                 keys = (*GUEST_KEYS, "groups", "jobs")
                 listed = [{key: one[key] for key in keys} for one in listed]
-            answer = {"service": service, "nodes": nodes, "queue": queue, "ensembles": listed}
-            self._responder.respond(message, answer)
+            self._responder.respond(message, {**answer, "ensembles": listed})
 
         resources.query(self._handle, self._guard, respond)
 
@@ -352,11 +371,15 @@ class Service:
             command, lambda _: self._responder.respond(message, {"state": ensemble.state})
         )
 
+    def _scale(self, message: Message, payload: Payload) -> None:
+        self._responder.respond(message, self._members.scale(payload["to"]))
+
     # -- loading and unloading ------------------------------------------------------
 
     def _load(self, message: Message, payload: Payload) -> None:
         files: dict[str, str] = {}
-        spec = read_document(payload, files, elastic=self._queue.scaler is not None)
+        elastic = self._members.elastic or "scaler" in payload
+        spec = read_document(payload, files, elastic=elastic)
         if spec.name in self._recovery.unreadable:
             raise RequestError(
                 errno.EEXIST,
@@ -369,6 +392,8 @@ class Service:
                 errno.EEXIST, f"an ensemble named {spec.name!r} is {found.state} already"
             )
         check_ensembles(sum(not one.ended for one in self._ensembles))
+        if "scaler" in payload:
+            self._members.adopt(payload["scaler"])
         document = payload.get("text", payload.get("spec"))
         recorder = open_recorder(payload.get("record"), spec, document)
         if found is not None:
@@ -380,11 +405,22 @@ class Service:
         self._ensembles.add(ensemble)
         ensemble.note("load", {"document": document})
         self._starting[ensemble] = message
-        self._watch(ensemble, lambda: self._start(ensemble))
+        self._watch(ensemble, lambda: self._prepare(ensemble))
 
     def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
-        spec = read_document(load, load["files"], elastic=self._queue.scaler is not None)
-        return self._assembly.make(spec, load, store, folded=read(spec))
+        # What the member can do was looked at when it was loaded.
+        spec = read_document(load, load["files"], elastic=True)
+        ensemble = self._assembly.make(spec, load, store, folded=read(spec))
+        if "scaler" in load and ensemble.live:
+            try:
+                self._members.adopt(load["scaler"])
+            except RequestError as refused:
+                self._error(f"{spec.name}: {refused}")
+        return ensemble
+
+    def _prepare(self, ensemble: Ensemble) -> None:
+        """The journal is being read: tell the ensemble what there is, and start it."""
+        self._members.begin(ensemble, lambda: self._start(ensemble))
 
     def _start(self, ensemble: Ensemble) -> None:
         message = self._starting.pop(ensemble, None)
@@ -437,8 +473,9 @@ class Service:
             self._journal.require(names, queue_wide, ready)
 
     def _changed(self, ensemble: Ensemble) -> None:
-        """An ensemble needs other job events, or none any more."""
+        """An ensemble needs to know other things, or nothing any more."""
         self._count_queue_wide()
+        self._members.changed(ensemble)
         if ensemble.live:
             self._watch(ensemble)
         elif not any(one.live for one in self._ensembles):

@@ -3,6 +3,8 @@
 [ensemble]
 allow-guest-status = true    # guests may ask for list and status
 supervise = true             # etc/rc1.d starts the service again after a crash
+
+What the instance grows and shrinks by is there, too: see `members.scaler_settings`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-#: The keys of [ensemble].
+from flux_ensemble.members.scaler_settings import KEYS as SCALER_KEYS
+
+#: The keys of [ensemble] that are read here.
 KEYS = ("allow-guest-status", "supervise")
 
 
@@ -26,8 +30,11 @@ def read_settings(configured: Any, complain: Callable[[str], None]) -> dict[str,
         complain(f"[ensemble]: expected a table, not {configured!r}")
         return settings
     for key, value in configured.items():
+        if key in SCALER_KEYS:
+            continue
         if key not in KEYS:
-            complain(f"[ensemble] {key}: unknown key (keys: {', '.join(KEYS)})")
+            known = ", ".join(KEYS + SCALER_KEYS)
+            complain(f"[ensemble] {key}: unknown key (keys: {known})")
         elif type(value) is not bool:
             complain(f"[ensemble] {key}: expected true or false, not {value!r}")
         else:

@@ -79,6 +79,10 @@ def test_every_action_is_announced(action: dict[str, Any], words: str) -> None:
             entry("request", op="cancel", group="echo", jobs=3),
             "   request cancel group=echo jobs=3",
         ),
+        (
+            entry("outcome", rule="r", firing=0, ok=True, member="default", nodes=3, by=2),
+            "   the size is 3 nodes now",
+        ),
         (entry("pause"), "   paused"),
         (entry("resume"), "   resumed"),
         (
@@ -87,7 +91,7 @@ def test_every_action_is_announced(action: dict[str, Any], words: str) -> None:
         ),
     ],
 )
-def test_what_goes_wrong_and_what_users_do_is_announced(given: Entry, line: str) -> None:
+def test_what_users_want_to_know_is_announced(given: Entry, line: str) -> None:
     assert said(given) == [line]
 
 
@@ -159,6 +163,14 @@ def test_every_cause_is_explained(trigger: str, cause: dict[str, Any], why: str)
         (entry("outcome", rule="r", firing=2, ok=True, jobs=1), "r #2: ok, 1 job"),
         (entry("outcome", rule="r", firing=2, ok=True, jobs=0), "r #2: ok, 0 jobs"),
         (entry("outcome", rule="r", firing=2, ok=True), "r #2: ok"),
+        (
+            entry("outcome", rule="r", firing=2, ok=True, member="default", nodes=3, by=2),
+            "r #2: ok, 3 nodes",
+        ),
+        (
+            entry("outcome", rule="r", firing=2, ok=True, member="m", nodes=1, by=-1, late=True),
+            "r #2: ok, 1 node, late",
+        ),
         (entry("outcome", rule="r", firing=2, ok=False, reason="no queue"), "r #2: no queue"),
         (entry("rule-disabled", rule="r", reason="a request"), "r: a request"),
         (

@@ -139,8 +139,14 @@ def test_only_a_plain_true_is_on() -> None:
     assert settings == {"allow-guest-status": False, "supervise": True}
     assert wrong == [
         "[ensemble] allow-guest-status: expected true or false, not 'yes'",
-        "[ensemble] colour: unknown key (keys: allow-guest-status, supervise)",
+        "[ensemble] colour: unknown key (keys: allow-guest-status, supervise, scaler, min-size, "
+        "max-size, grace, start-limit, start-broker, grpc-target, grpc-member, tls-cert, tls-key, "
+        "tls-ca)",
     ]
+
+
+def test_keys_of_a_scaler_are_left_to_what_reads_them() -> None:
+    assert not read_settings({"scaler": "instance", "min-size": 0}, pytest.fail)["supervise"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "submit": {"name": "a", "group": "g"},
     "rules": {"name": "a", "id": "r", "enabled": True},
     "action": {"name": "a", "action": {"name": "terminate"}},
+    "scale": {"to": 2},
     "list": {},
     "status": {},
 }

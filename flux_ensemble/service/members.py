@@ -1,0 +1,289 @@
+"""The members: how many nodes each one has, told to the ensembles, and what changes that.
+
+    [ensemble], or a load request ──► a scaler ────────────────┐
+    members.resources, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
+
+There is one member as yet, the Flux instance of the service; they are held in a table all the
+same, and go by their names.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from flux_ensemble.engine.events import MemberChanged
+from flux_ensemble.members.base import Handle
+from flux_ensemble.members.errors import sentence
+from flux_ensemble.members.flux import FluxQueue
+from flux_ensemble.members.ranks import Ranks, nodes
+from flux_ensemble.members.resources import RESPONSE_SECONDS, Resources
+from flux_ensemble.members.scaler_settings import read_scaler
+from flux_ensemble.members.scalers import make_scaler
+from flux_ensemble.service.ensembles import Ensemble
+from flux_ensemble.service.requests import RequestError
+from flux_ensemble.spec.model import MEMBER
+
+
+class Instance:
+    """A Flux instance as a member: its nodes, and its scaler if it has one.
+
+    Args:
+        name: of the member.
+        queue: of the instance; it has the scaler.
+        changed: called with the news.
+        complain: writes a line to the service's log.
+
+    Attributes:
+        latest: what it said last, None before the first time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: FluxQueue,
+        changed: Callable[[MemberChanged], None],
+        complain: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.latest: MemberChanged | None = None
+        self._queue = queue
+        self._changed = changed
+        self._complain = complain
+        self._failure: str | None = None
+        self._resources: Resources | None = None
+        self._table: Mapping[str, Any] = {}
+        self._adopted = False
+
+    @property
+    def elastic(self) -> bool:
+        """Its size can change."""
+        return self._queue.scaler is not None
+
+    def configure(self, table: Mapping[str, Any], *, adopted: bool = False) -> None:
+        """Take the scaler that a table of keys describes; without one, keep what there is.
+
+        Args:
+            table: as [ensemble].
+            adopted: it came with a load request.
+
+        Raises:
+            ValueError, OSError: it cannot be had.
+        """
+        settings = read_scaler(table)
+        if settings is None:
+            return
+        scaler = make_scaler(self._queue, settings)
+        if self._queue.scaler is not None:
+            self._queue.scaler.close()
+        self.rest()
+        self._queue.scaler = scaler
+        self._table, self._adopted = dict(table), adopted
+
+        def looked(size: int, up: int, free: int) -> None:
+            self._says(size, up, free, scaler.low, scaler.high)
+
+        scaler.watch(looked)
+
+    def adopt(self, table: Mapping[str, Any], used: bool) -> None:
+        """Take the scaler that a load request brings.
+
+        Args:
+            table: keys of [ensemble].
+            used: ensembles run that may use the scaler there is.
+
+        Raises:
+            RequestError: EINVAL, or EEXIST where there is another scaler.
+        """
+        if self.elastic and table == self._table:
+            return
+        if self.elastic and (used or not self._adopted):
+            whose = "an ensemble that runs uses it" if self._adopted else "the site configured it"
+            raise RequestError(
+                errno.EEXIST,
+                f"scaler: this instance has another one, {self._table.get('scaler')!r}, and "
+                f"{whose}: load the document without a scaler of its own",
+            )
+        try:
+            self.configure({"scaler": None, **table}, adopted=True)
+        except (ValueError, OSError) as error:
+            raise RequestError(errno.EINVAL, f"ensemble.load: {error}") from None
+        self._table = table
+
+    def scale(self, to: int) -> dict[str, int]:
+        """Begin to change the size.
+
+        Args:
+            to: nodes; the bounds may bring it to fewer or more.
+
+        Returns:
+            {"before": the size now, "size": the size that is going to be}.
+
+        Raises:
+            RequestError: EINVAL if the size is fixed, EAGAIN if it is not known yet.
+        """
+        scaler, latest = self._queue.scaler, self.latest
+        if scaler is None:
+            raise RequestError(
+                errno.EINVAL,
+                f"member {self.name!r} has a fixed size: no scaler is configured in [ensemble]",
+            )
+        if latest is None:
+            raise RequestError(errno.EAGAIN, f"the size of member {self.name!r} is not known yet")
+        size = min(max(to, scaler.low), scaler.high)
+
+        def scaled(result: int | Exception) -> None:
+            self._failure = sentence(result) if isinstance(result, Exception) else None
+            if self._failure is not None:
+                self._complain(f"cannot change the size to {nodes(size)}: {self._failure}")
+
+        scaler.scale(size, scaled)
+        return {"before": latest.size, "size": size}
+
+    def watch(self) -> None:
+        """Look how many nodes there are, also where no scaler does."""
+        if not self.elastic and self._resources is None:
+            self._resources = Resources(self._queue, self._counted)
+
+    def rest(self) -> None:
+        """Look no more, where no scaler does."""
+        if self._resources is not None:
+            self._resources.close()
+            self._resources = self.latest = None
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self.rest()
+        if self._queue.scaler is not None:
+            self._queue.scaler.close()
+
+    def report(self) -> dict[str, Any]:
+        """What `ensemble.status` says of it, as JSON."""
+        scaler = self._queue.scaler
+        return {
+            "size": None if self.latest is None else self.latest.size,
+            "scaler": None if scaler is None else scaler.report(),
+            "failure": self._failure,
+        }
+
+    def _counted(self, ranks: Ranks) -> None:
+        size = len(ranks.in_use)
+        self._says(size, len(ranks.up), len(ranks.free), size, size)
+
+    def _says(self, size: int, up: int, free: int, low: int, high: int) -> None:
+        self.latest = MemberChanged(time.time(), self.name, size, up, free, low, high)
+        self._changed(self.latest)
+
+
+class Members:
+    """All members, by name.
+
+    Args:
+        queue: of the one that there is.
+        ensembles: who is told.
+        ready: whether they can be: they are up to date with their jobs.
+        complain: writes a line to the service's log.
+    """
+
+    def __init__(
+        self,
+        queue: FluxQueue,
+        ensembles: Iterable[Ensemble],
+        ready: Callable[[], bool],
+        complain: Callable[[str], None],
+    ) -> None:
+        self._queue = queue
+        self._ensembles = ensembles
+        self._ready = ready
+        self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
+        self._table = {MEMBER: Instance(MEMBER, queue, self._tell, complain)}
+
+    @property
+    def elastic(self) -> bool:
+        """The size of the member can change."""
+        return self._table[MEMBER].elastic
+
+    def configure(self, table: Mapping[str, Any]) -> None:
+        """Take what the site has configured.
+
+        Raises:
+            ValueError, OSError: it cannot be had.
+        """
+        self._table[MEMBER].configure(table)
+
+    def adopt(self, table: Mapping[str, Any]) -> None:
+        """Take the scaler that a load request brings.
+
+        Raises:
+            RequestError: see `Instance.adopt`.
+        """
+        self._table[MEMBER].adopt(table, used=any(one.live for one in self._ensembles))
+
+    def scale(self, to: int) -> dict[str, int]:
+        """Begin to change the size of the member: see `Instance.scale`."""
+        return self._table[MEMBER].scale(to)
+
+    def begin(self, ensemble: Ensemble, then: Callable[[], None]) -> None:
+        """Tell an ensemble what its members have, and then call back.
+
+        A member that does not know it within some seconds is not waited for.
+
+        Args:
+            ensemble: that is about to start.
+            then: called when all are ready; not if they are not any more: ask again then.
+        """
+        if ensemble in self._waiting:
+            return
+        self.changed(ensemble)
+        late = self._queue.loop.timer(RESPONSE_SECONDS, lambda: self._go_on(ensemble))
+        self._waiting[ensemble] = then, late
+        if all(one.latest is not None for one in self._wanted(ensemble)):
+            self._go_on(ensemble)
+
+    def changed(self, ensemble: Ensemble) -> None:
+        """What an ensemble wants to know may have changed."""
+        wanted = self._wanted(ensemble)
+        for one in wanted:
+            one.watch()
+            if one.latest is not None and self._ready():
+                ensemble.member_changed(one.latest)
+        if not wanted and not any(self._wanted(other) for other in self._ensembles):
+            for one in self._table.values():
+                one.rest()
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """What `ensemble.status` says of each, as JSON."""
+        return {name: one.report() for name, one in self._table.items()}
+
+    def close(self) -> None:
+        """Give up what is under way; nobody is told any more."""
+        for _, late in self._waiting.values():
+            late.cancel()
+        self._waiting.clear()
+        for one in self._table.values():
+            one.close()
+
+    def _wanted(self, ensemble: Ensemble) -> list[Instance]:
+        """The members whose nodes matter to an ensemble."""
+        if not ensemble.live:
+            return []
+        wants = bool(ensemble.engine.wants_nodes)
+        return [one for one in self._table.values() if one.elastic or wants]
+
+    def _tell(self, event: MemberChanged) -> None:
+        if not self._ready():
+            return
+        for ensemble in self._ensembles:
+            if ensemble.live:
+                ensemble.member_changed(event)
+        for ensemble in list(self._waiting):
+            if all(one.latest is not None for one in self._wanted(ensemble)):
+                self._go_on(ensemble)
+
+    def _go_on(self, ensemble: Ensemble) -> None:
+        then, late = self._waiting.pop(ensemble)
+        late.cancel()
+        if self._ready():
+            then()

@@ -1,0 +1,96 @@
+#!/bin/sh
+test_description='run --member minicluster: the gRPC service is asked for the size'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 3
+
+# Two of three nodes are as a shrink leaves them, but for their brokers, which are still there:
+# the dry run starts none.
+test_expect_success 'minicluster: the size is asked for, and the job that needs it runs' '
+	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-size 3 \
+		--member default/ensemble 2>grpc.log &&
+	echo $pid >grpc.pid &&
+	wait_line grpc.log "^the gRPC service: localhost:" &&
+	sed -n "s/.*localhost:\([0-9]*\),.*/\1/p" grpc.log >port &&
+	flux resource drain 1-2 "ensemble: shrink" &&
+	flux ensemble run --timeout 2m --member minicluster --name default/ensemble \
+		--host localhost --port $(cat port) "$PROJECT/examples/minicluster.yaml" >out &&
+	is 1/0/0/0 "$(counts_of minicluster solve)" &&
+	is 0/0/0/0 "$(counts_of minicluster complaint)" &&
+	grep "the size is 3 nodes now" out &&
+	grep "dry run: the size of member .default/ensemble. would change from 1 to 3" grpc.log
+'
+
+test_expect_success 'status names the service that is asked' '
+	flux ensemble status --json >status.json &&
+	is minicluster "$(json members.default.scaler.kind <status.json)" &&
+	is "localhost:$(cat port)" "$(json members.default.scaler.target <status.json)" &&
+	is null "$(json members.default.scaler.t_expires <status.json)" &&
+	is 3 "$(json members.default.size <status.json)"
+'
+
+test_expect_success 'a scaler that a document brought gives way to that of the next one' '
+	cat >down.yaml <<-EOD &&
+	scaling: {deadline: 2s}
+	jobs:
+	  - {name: solve, command: echo solve}
+	  - {name: complaint, command: echo complaint}
+	rules:
+	  - {trigger: start, action: {name: submit, label: solve}}
+	  - {trigger: start, action: {name: shrink, value: 2}}
+	  - {trigger: scale-denied, action: {name: submit, label: complaint}}
+	EOD
+	kill -INT $(cat grpc.pid) && wait_gone $(cat grpc.pid) &&
+	flux ensemble run --timeout 2m --member minicluster --port $(cat port) down.yaml >down.out
+'
+
+test_expect_success 'while the service is down the ensemble goes on, and a deadline ends the wait' '
+	is 1/0/0/0 "$(counts_of down solve)" &&
+	is 1/0/0/0 "$(counts_of down complaint)" &&
+	grep "did not answer within 2 seconds" down.out
+'
+
+says_trouble() {
+	flux ensemble status | grep "^scaling: .*localhost:$(cat port).*is not available"
+}
+
+test_expect_success 'what keeps the service from being asked is shown' '
+	wait_until says_trouble
+'
+
+test_expect_success 'certificates that are not there are refused with the document' '
+	test_expect_code 2 flux ensemble run --member minicluster --tls-cert no.crt --tls-key no.key \
+		--tls-ca no.ca down.yaml 2>err &&
+	grep "cannot read .*no.crt" err &&
+	test_expect_code 2 flux ensemble run --member minicluster --tls-cert no.crt down.yaml 2>err &&
+	grep "all of tls-cert, tls-key and tls-ca" err
+'
+
+test_expect_success 'options of a MiniCluster are refused for another member' '
+	test_expect_code 2 flux ensemble run --port 1 down.yaml 2>err &&
+	grep "port is for a MiniCluster: add --member minicluster" err
+'
+
+test_expect_success 'without a scaler such a document is refused, and the reason is named' '
+	flux module remove ensemble &&
+	test_expect_code 2 flux ensemble run down.yaml 2>err &&
+	grep "needs a member that can change its size" err
+'
+
+test_expect_success 'a rule reads the nodes of an instance of fixed size' '
+	cat >fixed.yaml <<-EOD &&
+	jobs:
+	  - {name: hold, command: sleep 300, nodes: 3, exclusive: true}
+	rules:
+	  - {trigger: start, action: {name: submit, label: hold}}
+	  - trigger: metric
+	    name: nodes.free
+	    when: 0
+	    action: {name: cancel, label: hold}
+	EOD
+	flux resource undrain 1-2 &&
+	flux ensemble run --timeout 2m fixed.yaml &&
+	is 0/0/1/0 "$(counts_of fixed hold)" &&
+	is null "$(flux ensemble status --json | json members.default.scaler)"
+'
+
+test_done
