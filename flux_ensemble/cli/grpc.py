@@ -14,7 +14,7 @@ from flux_ensemble.cli.common import USAGE, Failure
 
 if TYPE_CHECKING:
     from flux_ensemble.rpc.backends.base import Backend
-    from flux_ensemble.rpc.members import Members
+    from flux_ensemble.rpc.members import Member, Members
     from flux_ensemble.rpc.tls import TlsFiles
 
 #: The name of the one member where none is given: the instance that this runs in.
@@ -47,7 +47,7 @@ def grpc() -> None:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["dry-run", "kubernetes"]),
+    type=click.Choice(["dry-run", "kubernetes", "instance"]),
     help="What changes the size of members; without it their size is fixed.",
 )
 @click.option(
@@ -88,8 +88,9 @@ def start(
     tls = _tls(tls_cert, tls_key, tls_ca)
     if tls is not None and insecure:
         raise click.UsageError("--insecure is plaintext: it cannot be had with certificates")
-    scaler = _backend(backend, min_size, max_size)
-    table = _members(members, scaler)
+    given = _given(members)
+    scaler = _backend(backend, given, min_size, max_size)
+    table = _members(given, scaler)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
     def ready(bound: int) -> None:
@@ -126,7 +127,25 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | Non
     return TlsFiles(cert, key, ca)
 
 
-def _backend(name: str | None, minimum: int | None, maximum: int | None) -> Backend | None:
+def _given(texts: tuple[str, ...]) -> list[Member]:
+    from flux_ensemble.rpc.members import parse_member
+
+    try:
+        return [parse_member(text) for text in texts]
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
+def _default() -> list[Member]:
+    """The members where none are given."""
+    from flux_ensemble.rpc.members import Member
+
+    return [Member(DEFAULT_MEMBER)]
+
+
+def _backend(
+    name: str | None, given: list[Member], minimum: int | None, maximum: int | None
+) -> Backend | None:
     from flux_ensemble.rpc.backends.base import BackendError
 
     if name != "dry-run" and (minimum, maximum) != (None, None):
@@ -144,24 +163,25 @@ def _backend(name: str | None, minimum: int | None, maximum: int | None) -> Back
                 except ImportError as exc:
                     raise _missing(exc, "kubernetes") from exc
                 return Kubernetes()
+            case "instance":
+                from flux_ensemble.rpc.backends.instance import FluxInstances
+
+                return FluxInstances(given or _default())
     except BackendError as exc:
         raise Failure(str(exc), USAGE) from exc
     return None
 
 
-def _members(given: tuple[str, ...], backend: Backend | None) -> Members:
-    from flux_ensemble.rpc.members import Member, Members, parse_member
+def _members(given: list[Member], backend: Backend | None) -> Members:
+    from flux_ensemble.rpc.members import Members
 
-    discovers = backend is not None and backend.discovers
+    # Those that are given are all that the service acts for.
+    discovered = backend is not None and backend.discovers and not given
     try:
-        listed = [parse_member(text) for text in given]
-        if not listed and not discovers:
-            listed = [Member(DEFAULT_MEMBER)]
         return Members(
-            listed,
+            [] if discovered else given or _default(),
             backend.canonical if backend else str,
-            # Those that are listed are then all that the service acts for.
-            discovered=discovers and not listed,
+            discovered=discovered,
         )
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc

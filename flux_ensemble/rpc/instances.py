@@ -66,7 +66,7 @@ class Instance:
         """
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                return await self._lane.run(lambda: self._call(op, payload, deadline))
+                return await self._lane.run(lambda: self.ask(op, payload, deadline))
         except TimeoutError:
             raise self._late(op) from None
 
@@ -110,7 +110,12 @@ class Instance:
                 StatusCode.UNAVAILABLE, f"member {self._member.name!r} cannot be reached: {exc}"
             ) from exc
 
-    def _call(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
+    def ask(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
+        """`call` for a thread that may block, with a connection of that thread.
+
+        Raises:
+            EnsembleError, Problem: as `call`.
+        """
         left = deadline - time.monotonic()
         if left <= 0:
             raise self._late(op)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Calls of the back end that are under way at once, and that may wait.
+#: Calls of the back end for one member that are under way at once, and that may wait.
 _THREADS = 4
 _WAITING = 60
 
@@ -58,7 +58,9 @@ class Operations:
         self._members = members
         self._backend = backend
         self._expires = t_certificate_expires
-        self._lane = Lane("the back end", threads=_THREADS, waiting=_WAITING)
+        self._lane = _lane("the back end")
+        # A back end may ask each member itself: one that hangs must not keep others waiting.
+        self._lanes = {name: _lane(f"the back end of member {name!r}") for name in members.listed}
         self._instances = {
             name: Instance(member) for name, member in members.listed.items() if member.has_flux
         }
@@ -140,7 +142,9 @@ class Operations:
         asked = f"to {to}" if to is not None else f"by {by:+d}"
         try:
             grant = await self._blocking(
-                lambda: backend.scale(name, deadline=call.deadline, to=to, by=by), call.deadline
+                name,
+                lambda: backend.scale(name, deadline=call.deadline, to=to, by=by),
+                call.deadline,
             )
         except BackendError as exc:
             log.info("scale member %r %s: no: %s", name, asked, exc)
@@ -157,7 +161,8 @@ class Operations:
 
     def close(self) -> None:
         """Ends the threads."""
-        self._lane.close()
+        for lane in (self._lane, *self._lanes.values()):
+            lane.close()
         for instance in self._instances.values():
             instance.close()
 
@@ -176,7 +181,9 @@ class Operations:
         backend = self._backend
         if backend is None:
             raise Problem(StatusCode.FAILED_PRECONDITION, _no_backend(member.name))
-        size = await self._blocking(lambda: backend.size(member.name, deadline), deadline)
+        size = await self._blocking(
+            member.name, lambda: backend.size(member.name, deadline), deadline
+        )
         return {"size": asdict(size)}
 
     async def _flux_status(
@@ -187,10 +194,12 @@ class Operations:
         )
         return status
 
-    async def _blocking(self, call: Callable[[], T], deadline: float) -> T:
+    async def _blocking(self, member: str, call: Callable[[], T], deadline: float) -> T:
+        # Those that are not listed are any number, but all of one back end.
+        lane = self._lanes.get(member, self._lane)
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                return await self._lane.run(call)
+                return await lane.run(call)
         except TimeoutError:
             raise Problem(
                 StatusCode.DEADLINE_EXCEEDED, "the back end did not answer in time"
@@ -206,6 +215,10 @@ async def _or_error(part: Awaitable[dict[str, Any]], key: str) -> dict[str, Any]
         if found is None or found.code not in _OUT_OF_REACH:
             raise
         return {key: str(found)}
+
+
+def _lane(name: str) -> Lane:
+    return Lane(name, threads=_THREADS, waiting=_WAITING)
 
 
 def _no_backend(member: str) -> str:
