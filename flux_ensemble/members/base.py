@@ -11,7 +11,7 @@ people (log entries, replies, the end) goes to its `Host`.
 Nothing escapes `Driver.post`: an exception in the engine or in performing a command
 breaks this one ensemble, and its host is told.
 
-With a `WriteAhead`, the commands of an event are performed when the event is durable, and
+With a `WriteAhead`, the commands of an event are performed when the event is put down, and
 meanwhile the engine takes in further events.
 """
 
@@ -66,11 +66,11 @@ class WriteAhead(Protocol):
         Args:
             event: the event.
             commands: what it brings about.
-            then: called later, when the event is durable, in the order of the events; it
+            then: called when the commands may be performed, in the order of the events; it
                 need not be called where there are no commands.
 
         Returns:
-            True if it is durable already; `then` is not called.
+            True if they may be performed already; `then` is not called.
         """
         ...
 
@@ -260,7 +260,7 @@ class Driver:
         self._work_off()
 
     def _work_off(self) -> None:
-        """Take in what is posted, and perform what is durable."""
+        """Take in what is posted, and perform what is put down."""
         if self._working:
             return
         self._working = True
@@ -287,13 +287,13 @@ class Driver:
         if self._tap is not None:
             self._tap(event, commands)
         if self._ahead is None or self._ahead.write(
-            event, commands, partial(self._durable, commands)
+            event, commands, partial(self._put_down, commands)
         ):
             self._perform_all(commands)
         elif commands:
             self._held += 1
 
-    def _durable(self, commands: list[Command]) -> None:
+    def _put_down(self, commands: list[Command]) -> None:
         if not self._closed:
             self._work.append(commands)
             self._work_off()
@@ -306,13 +306,13 @@ class Driver:
 
     @property
     def quiet(self) -> bool:
-        """Nothing waits to become durable and to be performed."""
+        """Nothing waits to be put down and performed."""
         return not self._held
 
     def perform(self, commands: list[Command]) -> None:
         """Perform commands that the engine gave before it had this driver."""
         self._held += 1
-        self._durable(commands)
+        self._put_down(commands)
 
     def close(self) -> None:
         """Stop for good: no timer, no custom function, no event any more."""

@@ -163,6 +163,16 @@ class FluxQueue:
 
         self._fences.wait(back)
 
+    def hold(self) -> None:
+        """Send no jobs, also none again, until `go_on`; holds are counted."""
+        self.submissions.hold()
+        self._fences.hold()
+
+    def go_on(self) -> None:
+        """End one hold."""
+        self._fences.go_on()
+        self.submissions.go_on()
+
     def suspend(self) -> None:
         """The journal has ended; what became of a submission cannot be known without it."""
         self._fences.suspend()

@@ -1,27 +1,37 @@
-"""The ledger of one ensemble: its events, durable before what they bring about is done.
+"""The ledger of one ensemble: its events are on their way to disk before what they bring about.
 
-    event, commands ──► Ledger.write ──► batch ──► Store.commit ──► done ──► commands performed
+    event, commands ──► Ledger.write ──► batch ──► Store.commit ──► commands performed
+                                                        └──► done: the batch is durable
 
-The engine is deterministic, so the events that it took in are its state. They are put
-down in batches, one commit at a time, and the commands of an event are performed when its
-batch is durable. While a commit is under way the next batch fills, so under load batches
-are large and commits few. Events that bring about nothing wait for the next batch, but
-not for long.
+The engine is deterministic, so the events that it took in are its state. They are put down
+in batches. The store makes commits in the order in which they were sent, and before anything
+that was sent after them: a job can be in the queue only if the batch that asks for it is
+in the store. So the commands of an event are performed as soon as its batch has been sent.
+
+That holds as long as commits succeed, so nothing is taken for granted: the first commit is
+waited for, and after one that has failed, commands wait until all before them is durable, and
+jobs that have been asked for and not been sent are held back.
+Each commit has all batches that are not known to be durable, so that none can be there
+without those before it; one that was there already is known by its number.
+
+A few commits are under way at once. While there are no more to be had the next batch fills, so
+under load batches are large and commits few. Events that bring about nothing wait for the
+next batch, but not for long.
 
 The log is text, one RFC 18 entry a line. A batch begins with an entry of its own,
 
     {"timestamp": t, "name": "batch", "context": {"number": n, "events": [...]}}
 
 and the entries for people follow: what the engine recorded, and what the service notes. A
-commit without an answer is repeated, so a batch can be in the log twice; it is known by
-its number. Now and then a batch carries a snapshot of the state after it, so that
-recovery has little to replay (`members.recovery`).
+batch can be in the log several times. Now and then a batch carries a snapshot of the state
+after it, so that recovery has little to replay (`members.fold`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,6 +47,12 @@ BATCH = "batch"
 #: Seconds, and number, that events which bring about nothing wait for a batch.
 LAZY_SECONDS = 1.0
 LAZY_EVENTS = 1000
+
+#: Seconds that entries for people wait for a batch.
+SOON_SECONDS = 0.02
+
+#: Commits that are under way at once, at most.
+DEPTH = 8
 
 #: Events between two snapshots, at least; and as many as a snapshot has characters / this.
 SNAPSHOT_EVENTS = 5000
@@ -73,14 +89,25 @@ class Batch:
 class Store(Protocol):
     """Where batches become durable."""
 
-    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
-        """Make a batch durable; at most one is under way.
+    def commit(self, batches: Sequence[Batch], done: Callable[[Exception | None], None]) -> None:
+        """Make batches durable, all or none; several commits may be under way.
+
+        Commits are made in the order of the calls, and before whatever is sent elsewhere
+        after them.
 
         Args:
-            batch: the one after the latest, or that again where it failed.
-            done: called once with None, or with why it is unknown whether it is durable.
+            batches: all that are not known to be durable, in order.
+            done: called once with None, or with why it is unknown whether they are durable.
         """
         ...
+
+
+class Gate(Protocol):
+    """Holds back jobs that are to be sent; holds are counted."""
+
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
 
 
 class Agenda:
@@ -149,6 +176,14 @@ class State(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Sent:
+    """A batch that is not known to be durable, and who is called when it is."""
+
+    batch: Batch
+    then: list[Callable[[], None]]
+
+
 class Ledger:
     """Puts down the events of one ensemble; a `members.base.WriteAhead`.
 
@@ -157,14 +192,14 @@ class Ledger:
         loop: for timers and the time.
         state: what snapshots are of.
         complain: gets a sentence when commits begin to fail, and when they work again.
+        gate: holds back jobs while commits fail.
         agenda: as it was recovered.
         number: of the last batch that is durable.
         entries: how many entries for people there are already.
 
     Attributes:
         agenda: what is to be known of the events put down.
-        t_waiting: since when a commit has been under way, or None.
-        commits: how many batches have become durable.
+        commits: how many batches have been sent.
     """
 
     def __init__(
@@ -173,6 +208,7 @@ class Ledger:
         loop: Loop,
         state: State,
         complain: Callable[[str], None],
+        gate: Gate,
         *,
         agenda: Agenda | None = None,
         number: int = 0,
@@ -182,20 +218,31 @@ class Ledger:
         self._loop = loop
         self._state = state
         self._complain = complain
+        self._gate = gate
         self.agenda = agenda or Agenda()
-        self.t_waiting: float | None = None
         self.commits = 0
         self._number = number
         self._entries = entries
         # As text from the beginning, so that a large batch takes no time of its own.
         self._events: list[str] = []
         self._lines: list[str] = []
-        self._then: list[Callable[[], None]] = []
+        #: Who is called when the next batch has been sent, and when it is durable.
+        self._when_sent: list[Callable[[], None]] = []
+        self._when_durable: list[Callable[[], None]] = []
         self._sync = False
+        #: Something waits that is not to wait for company.
+        self._urgent = False
         self._timer: Handle | None = None
+        self._t_due = 0.0
         self._since_snapshot = 0
         self._snapshot_due = SNAPSHOT_EVENTS
+        self._unsure: deque[_Sent] = deque()
+        self._under_way = 0
+        #: Commits succeed, so that it is enough to have sent them.
+        self._steady = False
         self._failures = 0
+        self._calls: deque[Callable[[], None]] = deque()
+        self._calling = False
         self._closed = False
 
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
@@ -204,25 +251,27 @@ class Ledger:
         Args:
             event: the event.
             commands: what it brings about.
-            then: called when it is durable, in the order of the events; not if there are
-                no commands.
+            then: called when they may be performed, in the order of the events; not if
+                there are none.
 
         Returns:
-            False: it is not durable yet.
+            False: they may not be performed yet.
         """
         self.agenda.take(event, commands)
         self._events.append(_dumps(compact(event)))
         self._since_snapshot += 1
+        soon = True
         for command in commands:
             if type(command) is Record:
                 self._lines.append(line(command.t, command.name, command.context))
+            else:
+                soon = False
         if commands:
-            self._then.append(then)
-            self._advance()
-        elif len(self._events) >= LAZY_EVENTS:
+            self._when_sent.append(then)
+        if (commands and not soon) or len(self._events) >= LAZY_EVENTS:
             self._advance()
         else:
-            self._wait(LAZY_SECONDS)
+            self._wait(SOON_SECONDS if commands else LAZY_SECONDS)
         return False
 
     def note(
@@ -234,34 +283,46 @@ class Ledger:
         *,
         sync: bool = False,
     ) -> None:
-        """Put down an entry for people that is not the engine's; `then` as for `write`."""
+        """Put down an entry for people that is not the engine's.
+
+        Args:
+            t, name, context: of the entry.
+            then: called as for `write`; with `sync` when it is durable.
+            sync: it is to survive a crash of the whole instance too.
+        """
         self._lines.append(line(t, name, context))
-        self._then.append(then)
+        (self._when_durable if sync else self._when_sent).append(then)
         self._sync = self._sync or sync
         self._advance()
 
     def barrier(self, then: Callable[[], None]) -> None:
         """Call back when all that was put down is durable."""
-        self._then.append(then)
+        self._when_durable.append(then)
         self._advance()
 
     def checkpoint(self) -> None:
-        """Commit a snapshot, if there is anything new; nobody waits for it.
-
-        What follows a commit that is under way, and has no answer yet, does not need it.
-        """
+        """Commit a snapshot, if there is anything new; nobody waits for it."""
         if self._since_snapshot and not self._closed:
             self._snapshot_due = 0
-            self.t_waiting = None
-            self._advance()
+            self._send()
 
     def close(self) -> None:
         """Put down no more; nothing is called back any more."""
         self._closed = True
+        self._calls.clear()
         self._stop_waiting()
+        self._works()
+
+    # -- when to send -----------------------------------------------------------------
 
     def _wait(self, seconds: float) -> None:
-        if self._timer is None and self.t_waiting is None and not self._closed:
+        """Send what there is after so many seconds at most."""
+        t_due = self._loop.now() + seconds
+        if self._timer is not None and self._t_due <= t_due:
+            return
+        self._stop_waiting()
+        if not self._closed:
+            self._t_due = t_due
             self._timer = self._loop.timer(seconds, self._waited)
 
     def _waited(self) -> None:
@@ -274,14 +335,36 @@ class Ledger:
             timer.cancel()
 
     def _advance(self) -> None:
-        """Begin a commit, if none is under way."""
-        if self.t_waiting is not None or self._closed:
-            return
+        """Send a batch, unless commits have to be waited for; then it is sent after these."""
+        self._urgent = True
+        if not self._closed and (not self._unsure or (self._steady and self._under_way < DEPTH)):
+            self._send()
+
+    # -- sending ----------------------------------------------------------------------
+
+    def _send(self) -> None:
         self._stop_waiting()
-        self.t_waiting = self._loop.now()
+        self._urgent = False
+        batch = self._make()
+        then, self._when_durable = self._when_durable, []
+        if batch.snapshot is not None:
+            # It is large, and is not to be in the commits after it too.
+            self._steady = False
+        if not self._steady:
+            then = [*self._when_sent, *then]
+            self._when_sent = []
+        self._unsure.append(_Sent(batch, then))
+        self.commits += 1
+        self._commit()
+        ready, self._when_sent = self._when_sent, []
+        self._call(ready)
+
+    def _make(self) -> Batch:
+        """The next batch, of all that was put down."""
+        t = self._loop.now()
         self._number += 1
         context = f'{{"number":{self._number},"events":[{",".join(self._events)}]}}'
-        header = f'{{"timestamp":{self.t_waiting},"name":"{BATCH}","context":{context}}}\n'
+        header = f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
         text = "".join((header, *self._lines))
         self._entries += len(self._lines)
         snapshot = values = None
@@ -297,37 +380,63 @@ class Ledger:
             values = _dumps(self._state.take_values())
             self._snapshot_due = max(SNAPSHOT_EVENTS, len(snapshot) // SNAPSHOT_RATIO)
         batch = Batch(self._number, text, len(self._lines), snapshot, values, self._sync)
-        then, self._then = self._then, []
         self._events, self._lines, self._sync = [], [], False
-        self._commit(batch, then)
+        return batch
 
-    def _commit(self, batch: Batch, then: list[Callable[[], None]]) -> None:
-        if not self._closed:
-            self._store.commit(batch, lambda error: self._committed(batch, then, error))
+    def _commit(self) -> None:
+        batches = [sent.batch for sent in self._unsure]
+        self._under_way += 1
+        self._store.commit(batches, lambda error: self._answered(batches[-1].number, error))
 
-    def _committed(
-        self, batch: Batch, then: list[Callable[[], None]], error: Exception | None
-    ) -> None:
+    def _answered(self, number: int, error: Exception | None) -> None:
+        """The commit of all batches up to a number has succeeded, or failed."""
         if self._closed:
             return
+        self._under_way -= 1
         if error is not None:
+            self._steady = False
             if not self._failures:
+                self._gate.hold()
                 self._complain(f"cannot write its log: {error}; it waits, and tries again")
-            delay = min(RETRY_SECONDS * 2**self._failures, RETRY_LIMIT)
             self._failures = min(self._failures + 1, 16)
-            self._loop.timer(delay, lambda: self._commit(batch, then))
-            return
-        if self._failures:
-            self._complain("its log can be written again")
-        self._failures = 0
-        self.commits += 1
-        self.t_waiting = None
-        if self._then or len(self._events) >= LAZY_EVENTS:
+        while error is None and self._unsure and self._unsure[0].batch.number <= number:
+            self._calls.extend(self._unsure.popleft().then)
+        if not self._unsure:
+            self._steady = True
+            if self._works():
+                self._complain("its log can be written again")
+        if self._unsure and not self._under_way:
+            delay = min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_LIMIT)
+            self._loop.timer(delay, self._again)
+        elif self._urgent or len(self._events) >= LAZY_EVENTS:
             self._advance()
-        elif self._events:
-            self._wait(LAZY_SECONDS)
-        for call in then:
-            call()
+        elif self._events or self._when_sent:
+            self._wait(SOON_SECONDS if self._when_sent else LAZY_SECONDS)
+        self._call(())
+
+    def _works(self) -> bool:
+        """Nothing fails any more; whether something did."""
+        failures, self._failures = self._failures, 0
+        if failures:
+            self._gate.go_on()
+        return bool(failures)
+
+    def _again(self) -> None:
+        """Send once more what is not known to be durable."""
+        if not self._closed:
+            self._commit()
+
+    def _call(self, calls: Iterable[Callable[[], None]]) -> None:
+        """Call back in order, also what comes up meanwhile."""
+        self._calls.extend(calls)
+        if self._calling:
+            return
+        self._calling = True
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            self._calling = False
 
 
 # -- the text of the log --------------------------------------------------------------

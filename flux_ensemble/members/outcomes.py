@@ -138,6 +138,7 @@ class Fences:
         self._served: list[Report] = []
         self._under_way = False
         self._blind = False
+        self._holds = 0
         self._period = 0
 
     def wait(self, done: Report) -> None:
@@ -158,6 +159,14 @@ class Fences:
         """The journal has shown what it would have shown meanwhile, and goes on."""
         self._blind = False
 
+    def hold(self) -> None:
+        """Nothing may be sent again: fences say nothing until `go_on`; holds are counted."""
+        self._holds += 1
+
+    def go_on(self) -> None:
+        """End one hold."""
+        self._holds -= 1
+
     def _begin(self) -> None:
         if self._waiting and not self._under_way:
             self._under_way = True
@@ -171,6 +180,8 @@ class Fences:
         def back(error: Exception | None) -> None:
             if error is None and (self._blind or period != self._period):
                 error = OSError(errno.ETIMEDOUT, "the journal of job events has ended")
+            elif error is None and self._holds:
+                error = OSError(errno.ETIMEDOUT, "the log of an ensemble cannot be written")
             report(error)
 
         if self._blind:

@@ -88,6 +88,7 @@ class Assembly:
                 loop,
                 ensemble,
                 lambda text: self._error(f"{spec.name}: {text}"),
+                self._queue,
                 agenda=Agenda() if folded is None else folded.agenda,
                 number=0 if folded is None else folded.number,
                 entries=0 if folded is None else folded.total,

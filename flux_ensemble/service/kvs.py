@@ -8,7 +8,9 @@
 
 `flux kvs get --raw KEY` shows each of them. A batch of the log (`members.ledger.Batch`) is one
 transaction: all of it is there or nothing is. The KVS makes transactions one after the
-other, those of one sender in the order they were sent.
+other, those of one sender in the order they were sent. A job that was sent to job-ingest after
+a transaction gets into the KVS after it, too: all this goes through one broker, first in,
+first out.
 
 Segments: a batch is appended to the last segment, which is full after `APPENDS` appends
 or `SEGMENT_BYTES` of text. What was appended Flux holds as a list of pieces, and
@@ -27,8 +29,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flux.core.handle import Flux
@@ -38,6 +41,9 @@ from flux_ensemble.members.ledger import BATCH, Batch
 from flux_ensemble.service.kvs_io import Change, Done, Kvs, damaged, parse, parse_object
 from flux_ensemble.service.log import KEPT
 from flux_ensemble.spec.schema import ENSEMBLE_NAME, matches
+
+#: Part of a transaction.
+_Step = Callable[[Change], None]
 
 #: When a segment is full.
 APPENDS = 100
@@ -78,10 +84,10 @@ class _Segment:
 class KvsStore:
     """The durable log of one ensemble: a `members.ledger.Store`, made by `KvsStores`.
 
-    A commit that failed, or was not answered in time, is made again with the same batch: it
-    gives the same keys the same values, only the batch's text may be in its segment twice
-    until that is rewritten. When its ensemble has been removed, or replaced by another of
-    its name, a store keeps nothing more.
+    What a batch changes is decided when it is first given. Given again, because it is not
+    known to be durable yet, it gives the same keys the same values; only its text may be in
+    its segment several times until that is rewritten. When its ensemble has been removed, or
+    replaced by another of its name, a store keeps nothing more.
     """
 
     def __init__(self, stores: KvsStores, name: str, load: str | None = None) -> None:
@@ -96,41 +102,70 @@ class KvsStore:
         self._older: list[tuple[int, int]] = []
         self._rewrite: _Segment | None = None
         self._chunks = 0
+        # What the batches change that are not known to be durable, by their numbers.
+        self._plans: dict[int, list[_Step]] = {}
 
-    def commit(self, batch: Batch, done: Done) -> None:
-        """Make a batch durable.
+    def commit(self, batches: Sequence[Batch], done: Done) -> None:
+        """Make batches durable.
 
         Args:
-            batch: the batch.
+            batches: all that are not known to be, in order.
             done: gets a `StoreError` or None.
         """
         if not self._stores.has(self._name, self):
             done(None)
             return
         change = Change()
-        if self._load is not None:
-            change.unlink(_key(self._name))
-            change.put(_key(self._name, "load"), self._load)
-        if self._rewrite is not None:
-            text = "".join(self._rewrite.pieces)
-            change.put(_key(self._name, "log", self._rewrite.number), text)
-        segment = self._segment.with_batch(batch)
-        change.append(_key(self._name, "log", segment.number), batch.text)
-        surplus = 0
-        if batch.snapshot is not None:
-            change.put(_key(self._name, "snapshot"), batch.snapshot)
-            if batch.values is not None:
-                change.put(_key(self._name, "values", self._chunks), batch.values)
-            surplus = self._surplus(segment.entries)
-            for number, _ in self._older[:surplus]:
-                change.unlink(_key(self._name, "log", number))
+        for batch in batches:
+            if batch.number not in self._plans:
+                self._plans[batch.number] = list(self._plan(batch))
+            for step in self._plans[batch.number]:
+                step(change)
+        last = batches[-1].number
 
         def answered(error: Exception | None) -> None:
             if error is None:
-                self._advance(batch, segment, surplus)
+                self._plans = {key: plan for key, plan in self._plans.items() if key > last}
             done(error)
 
-        self._stores.send(self._name, change, answered, sync=batch.sync)
+        sync = any(batch.sync for batch in batches)
+        self._stores.send(self._name, change, answered, sync=sync)
+
+    def _plan(self, batch: Batch) -> Iterator[_Step]:
+        """What the next batch changes."""
+        load, self._load = self._load, None
+        if load is not None:
+            yield lambda change: change.unlink(_key(self._name))
+            yield lambda change: change.put(_key(self._name, "load"), load)
+        rewrite, self._rewrite = self._rewrite, None
+        if rewrite is not None:
+            full, text = _key(self._name, "log", rewrite.number), "".join(rewrite.pieces)
+            yield lambda change: change.put(full, text)
+        segment = self._segment.with_batch(batch)
+        key = _key(self._name, "log", segment.number)
+        yield lambda change: change.append(key, batch.text)
+        if batch.snapshot is not None:
+            yield from self._plan_snapshot(batch.snapshot, batch.values, segment)
+        if segment.full or batch.snapshot is not None:
+            self._older.append((segment.number, segment.entries))
+            # What was appended once is one value already.
+            self._rewrite = segment if len(segment.pieces) > 1 else None
+            segment = _Segment(segment.number + 1)
+        self._segment = segment
+
+    def _plan_snapshot(
+        self, snapshot: str, values: str | None, segment: _Segment
+    ) -> Iterator[_Step]:
+        yield lambda change: change.put(_key(self._name, "snapshot"), snapshot)
+        if values is not None:
+            chunk = _key(self._name, "values", self._chunks)
+            self._chunks += 1
+            yield lambda change: change.put(chunk, values)
+        surplus = self._surplus(segment.entries)
+        dropped = [_key(self._name, "log", number) for number, _ in self._older[:surplus]]
+        del self._older[:surplus]
+        for old in dropped:
+            yield partial(_unlink, old)
 
     def remove(self, done: Done) -> None:
         """Drop all of the ensemble, after the commit that is under way; it takes no more.
@@ -172,19 +207,6 @@ class KvsStore:
             if held < KEPT:
                 return index
         return len(self._older)
-
-    def _advance(self, batch: Batch, segment: _Segment, surplus: int) -> None:
-        """A batch is durable."""
-        self._load = self._rewrite = None
-        del self._older[:surplus]
-        if batch.values is not None:
-            self._chunks += 1
-        if segment.full or batch.snapshot is not None:
-            self._older.append((segment.number, segment.entries))
-            # What was appended once is one value already.
-            self._rewrite = segment if len(segment.pieces) > 1 else None
-            segment = _Segment(segment.number + 1)
-        self._segment = segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +358,10 @@ class KvsStores:
 def _key(name: str, what: str | None = None, number: int | None = None) -> str:
     key = f"{ROOT}.{name}" if what is None else f"{ROOT}.{name}.{what}"
     return key if number is None else f"{key}.{number:08}"
+
+
+def _unlink(key: str, change: Change) -> None:
+    change.unlink(key)
 
 
 def _next(numbers: list[int]) -> int:

@@ -3,7 +3,9 @@
 The service's own classes run here: journal, tracker, recovery, ensembles, ledgers, submission.
 What they talk to is a model: a queue whose requests arrive in any order and late, a KVS that
 applies commits in order, a network that loses requests and responses. A service is killed
-between two of its callbacks, and what it has sent arrives all the same.
+between two of its callbacks, and what it has sent arrives all the same. A job is put down
+in the same KVS, so it gets there after the commits that were sent before it, and not at all
+if the KVS refuses the last of these.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import heapq
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -129,6 +131,8 @@ class World:
         self.on_commit: Callable[[], None] = lambda: None
         self.job_manager_down = False
         self._under_way: list[Callable[[], None]] = []
+        self._sent = 0
+        self._refusing = 0
         self._last_arrival = 0.0
         self._last_delivery = 0.0
 
@@ -154,8 +158,13 @@ class World:
     def _arrives(self, service: Service, text: str, answer: Answer) -> None:
         delay = self.random.uniform(0.0, 0.05)
         self._last_arrival = max(self._last_arrival, self.clock.t + delay)
+        after = self._sent
+        if self._refusing:
+            self.deliver(service, lambda: answer(OSError(errno.EHOSTUNREACH, "no KVS")))
+            return
 
         def accept() -> None:
+            self._apply_until(after)
             job = Job(1 + len(self.jobs), json.loads(text))
             self.jobs[job.id] = job
             self.post(job, "submit", {"userid": OWNER, "urgency": 16})
@@ -220,34 +229,57 @@ class World:
 
     # -- the KVS --------------------------------------------------------------------
 
-    def commit(self, service: Service, store: Store, batch: Batch, done: Report) -> None:
+    def commit(
+        self, service: Service, store: Store, batches: Sequence[Batch], done: Report
+    ) -> None:
         """Commits are applied in order, those of a dead service too."""
-        if self.chance(self.luck.failing_commit):
-            if self.chance(0.5):
-                self._apply_later(service, store, batch, lambda _: None)
+        if not self.chance(self.luck.failing_commit):
+            self._apply_later(service, store, batches, done)
+        elif self.chance(0.5):
+            self._apply_later(service, store, batches, lambda _: None)
             self.deliver(service, lambda: done(OSError(errno.ETIMEDOUT, "no response")))
         else:
-            self._apply_later(service, store, batch, done)
+            self._refuse(service, done)
 
-    def _apply_later(self, service: Service, store: Store, batch: Batch, done: Report) -> None:
+    def _refuse(self, service: Service, done: Report) -> None:
+        """The KVS takes nothing, from anybody, until the service has heard of it."""
+        self._refusing += 1
+
+        def heard() -> None:
+            self._refusing -= 1
+            if service.alive:
+                done(OSError(errno.EIO, "refused"))
+
+        self.deliver(service, heard, dead_too=True)
+
+    def _apply_later(
+        self, service: Service, store: Store, batches: Sequence[Batch], done: Report
+    ) -> None:
         def apply() -> None:
             name = store.name
             if store.load is not None:
                 self.loads[name], store.load = store.load, None
-            self.texts.setdefault(name, []).append(batch.text)
-            if batch.snapshot is not None:
-                self.snapshots[name] = batch.snapshot
-                self.values.setdefault(name, {})[batch.number] = batch.values or "[]"
+            for batch in batches:
+                self.texts.setdefault(name, []).append(batch.text)
+                if batch.snapshot is not None:
+                    self.snapshots[name] = batch.snapshot
+                    self.values.setdefault(name, {})[batch.number] = batch.values or "[]"
             self.commits += 1
             self.deliver(service, lambda: done(None))
             self.on_commit()
 
+        self._sent += 1
         self._under_way.append(apply)
         self.clock.after(self.random.uniform(0.0005, 0.003), self._apply_next)
 
     def _apply_next(self) -> None:
         if self._under_way:
             self._under_way.pop(0)()
+
+    def _apply_until(self, sent: int) -> None:
+        """Apply what is left of the first so many commits."""
+        while self._sent - len(self._under_way) < sent:
+            self._apply_next()
 
     def begin_epoch(self) -> int:
         """A commit that is synced: those before it are applied."""
@@ -258,13 +290,15 @@ class World:
 
     # -- the network ----------------------------------------------------------------
 
-    def deliver(self, service: Service, callback: Callable[[], None]) -> None:
+    def deliver(
+        self, service: Service, callback: Callable[[], None], *, dead_too: bool = False
+    ) -> None:
         """Messages to a service arrive in order, while it lives."""
         t = max(self.clock.t + self.random.uniform(0.0, 0.002), self._last_delivery)
         self._last_delivery = t
 
         def arrive() -> None:
-            if service.alive:
+            if service.alive or dead_too:
                 callback()
 
         self.clock.after(t - self.clock.t, arrive)
@@ -291,8 +325,8 @@ class Store:
     name: str
     load: Any = None
 
-    def commit(self, batch: Batch, done: Report) -> None:
-        self.service.world.commit(self.service, self, batch, done)
+    def commit(self, batches: Sequence[Batch], done: Report) -> None:
+        self.service.world.commit(self.service, self, batches, done)
 
 
 @dataclass
@@ -344,6 +378,14 @@ class Queue:
 
     def _later(self, callback: Callable[[], None]) -> None:
         self.loop.timer(0.0, callback)
+
+    def hold(self) -> None:
+        self.submissions.hold()
+        self._fences.hold()
+
+    def go_on(self) -> None:
+        self._fences.go_on()
+        self.submissions.go_on()
 
     def suspend(self) -> None:
         self._fences.suspend()
@@ -560,7 +602,7 @@ class Service:
             more: dict[str, Any] = {}
             if folded is not None:
                 more = {"agenda": folded.agenda, "number": folded.number, "entries": folded.total}
-            return Ledger(store, self.loop, ensemble, self.errors.append, **more)
+            return Ledger(store, self.loop, ensemble, self.errors.append, self.queue, **more)
 
         return Ensemble(
             spec,

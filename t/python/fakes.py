@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,16 +133,37 @@ class FakeHost:
         self.errors.append(error)
 
 
+class FakeGate:
+    """Counts how often it is held."""
+
+    def __init__(self) -> None:
+        self.holds = 0
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def go_on(self) -> None:
+        self.holds -= 1
+
+
 class MemoryStore:
-    """Keeps what is committed: at once, or when a test says so with `answer`."""
+    """Keeps what is committed; it answers at once, or when a test says so with `answer`.
+
+    Attributes:
+        commits: the numbers of the batches in each commit.
+        batches: each batch once.
+    """
 
     def __init__(self, at_once: bool = True) -> None:
         self.at_once = at_once
+        self.commits: list[list[int]] = []
         self.batches: list[Batch] = []
         self.dones: list[Callable[[Exception | None], None]] = []
 
-    def commit(self, batch: Batch, done: Callable[[Exception | None], None]) -> None:
-        self.batches.append(batch)
+    def commit(self, batches: Sequence[Batch], done: Callable[[Exception | None], None]) -> None:
+        self.commits.append([batch.number for batch in batches])
+        latest = self.batches[-1].number if self.batches else 0
+        self.batches += [batch for batch in batches if batch.number > latest]
         self.dones.append(done)
         if self.at_once:
             self.answer()

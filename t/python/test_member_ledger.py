@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes import FakeLoop, MemoryStore
+from fakes import FakeGate, FakeLoop, MemoryStore
 from play import document, on_start
 
 from flux_ensemble.engine.commands import Record
@@ -34,7 +34,8 @@ class Bench:
         self.store = MemoryStore(at_once)
         self.loop = FakeLoop()
         self.complaints: list[str] = []
-        self.ledger = Ledger(self.store, self.loop, self, self.complaints.append)
+        self.gate = FakeGate()
+        self.ledger = Ledger(self.store, self.loop, self, self.complaints.append, self.gate)
         self.performed: list[str] = []
         self.job = 0
 
@@ -48,6 +49,12 @@ class Bench:
         commands = self.engine.handle(event)
         mark = type(event).__name__
         assert not self.ledger.write(event, commands, lambda: self.performed.append(mark))
+
+    def steady(self) -> None:
+        """Begin, with the first commit answered."""
+        self.post(Started(1000.0))
+        self.store.answer()
+        self.performed.clear()
 
     def run(self, tag: Tag, t: float = 1001.0) -> None:
         """A job from its submission to its end."""
@@ -67,27 +74,82 @@ class Bench:
         return fold(self.spec, **found)
 
 
-def test_commands_are_performed_when_their_event_is_durable_and_in_order() -> None:
+def test_the_first_commands_are_performed_when_their_event_is_durable() -> None:
     bench = Bench(at_once=False)
     bench.post(Started(1000.0))
     bench.post(TimerFired(1005.0, "rule:rule-1"))
     assert not bench.performed
-    bench.store.answer()
-    assert bench.performed == ["Started"]
-    bench.store.answer()
-    assert bench.performed == ["Started", "TimerFired"]
-
-
-def test_what_comes_while_a_commit_is_under_way_is_the_next_batch() -> None:
-    bench = Bench(at_once=False)
-    bench.post(Started(1000.0))
-    for t in range(5):
-        bench.post(TimerFired(1005.0 + t, "rule:rule-1"))
     assert len(bench.store.batches) == 1
     bench.store.answer()
-    assert [batch.number for batch in bench.store.batches] == [1, 2]
+    assert bench.performed == ["Started", "TimerFired"]
+    assert len(bench.store.batches) == 2
+
+
+def test_then_it_is_enough_that_their_batch_has_been_sent() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    for number in range(3):
+        bench.post(TimerFired(1005.0 + number, "rule:rule-1"))
+        assert len(bench.performed) == number + 1
+    # Each has those before it, of which it is not known whether they are durable.
+    assert bench.store.commits == [[1], [2], [2, 3], [2, 3, 4]]
     bench.store.answer()
-    assert bench.performed == ["Started"] + 5 * ["TimerFired"]
+    bench.post(TimerFired(1009.0, "rule:rule-1"))
+    assert bench.store.commits[-1] == [3, 4, 5]
+
+
+def test_while_many_commits_are_under_way_the_next_batch_fills() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    for t in range(module.DEPTH + 5):
+        bench.post(TimerFired(1005.0 + t, "rule:rule-1"))
+    assert len(bench.performed) == module.DEPTH
+    assert len(bench.store.dones) == module.DEPTH
+    bench.store.answer()
+    assert len(bench.performed) == module.DEPTH + 5
+    assert len(bench.store.dones) == module.DEPTH
+    assert bench.store.commits[-1] == [*range(3, module.DEPTH + 3)]
+
+
+def test_a_snapshot_is_waited_for_and_is_in_one_commit_only() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    bench.ledger._snapshot_due = 0
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    bench.post(TimerFired(1006.0, "rule:rule-1"))
+    assert not bench.performed
+    bench.store.answer()
+    assert bench.performed == 2 * ["TimerFired"]
+    assert bench.store.commits == [[1], [2], [3]]
+
+
+def test_what_only_people_read_waits_for_company_for_a_moment() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    bench.ledger.write(Started(1001.0), [Record(1001.0, "x")], lambda: bench.performed.append("x"))
+    bench.ledger.write(Started(1001.0), [], lambda: bench.performed.append("nothing"))
+    assert not bench.performed
+    assert len(bench.store.batches) == 1
+    (timer,) = (one for one in bench.loop.timers if not one.cancelled)
+    assert timer.after == module.SOON_SECONDS
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    assert timer.cancelled
+    assert bench.performed == ["x", "TimerFired"]
+    assert len(bench.store.batches) == 2
+
+
+def test_what_comes_up_while_calling_back_is_called_back_in_its_turn() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+
+    def first() -> None:
+        bench.performed.append("first")
+        bench.post(TimerFired(1005.0, "rule:rule-1"))
+
+    bench.ledger.write(Started(1001.0), [Record(1001.0, "x")], first)
+    bench.ledger.write(Started(1001.0), [Record(1001.0, "x")], lambda: bench.performed.append("2"))
+    bench.loop.timers[-1].callback()
+    assert bench.performed == ["first", "2", "TimerFired"]
 
 
 def test_events_that_bring_about_nothing_wait_for_company_but_not_for_long() -> None:
@@ -116,10 +178,12 @@ def test_a_commit_that_fails_is_repeated_and_said_once() -> None:
     bench.post(Started(1000.0))
     for _ in range(3):
         bench.store.answer(OSError("no"))
+        assert bench.gate.holds == 1
         bench.loop.timers[-1].callback()
     bench.store.answer()
+    assert bench.gate.holds == 0
     assert bench.performed == ["Started"]
-    assert {batch.number for batch in bench.store.batches} == {1}
+    assert bench.store.commits == 4 * [[1]]
     assert bench.complaints == [
         "cannot write its log: no; it waits, and tries again",
         "its log can be written again",
@@ -127,24 +191,64 @@ def test_a_commit_that_fails_is_repeated_and_said_once() -> None:
     assert [timer.after for timer in bench.loop.timers] == [0.1, 0.2, 0.4]
 
 
-def test_a_closed_ledger_calls_nobody_back() -> None:
+def test_when_one_has_failed_nothing_is_performed_until_all_is_durable() -> None:
     bench = Bench(at_once=False)
-    bench.post(Started(1000.0))
-    bench.ledger.close()
-    bench.store.answer()
+    bench.steady()
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    bench.post(TimerFired(1006.0, "rule:rule-1"))
+    bench.performed.clear()
+    bench.store.answer(OSError("no"))
+    bench.store.answer(OSError("no"))
+    bench.post(TimerFired(1007.0, "rule:rule-1"))
+    bench.loop.timers[-1].callback()
+    assert bench.store.commits[-1] == [2, 3]
     assert not bench.performed
+    assert bench.gate.holds == 1
+    bench.store.answer()
+    assert bench.performed == ["TimerFired"]
+    assert bench.store.commits[-1] == [4]
+    assert bench.gate.holds == 0
 
 
-def test_notes_and_barriers_are_called_back_when_what_was_before_is_durable() -> None:
+def test_a_commit_that_succeeds_makes_up_for_one_that_failed_before_it() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    bench.post(TimerFired(1006.0, "rule:rule-1"))
+    bench.store.answer(OSError("no"))
+    assert bench.gate.holds == 1
+    bench.store.answer()
+    assert bench.gate.holds == 0
+    bench.post(TimerFired(1007.0, "rule:rule-1"))
+    assert bench.store.commits == [[1], [2], [2, 3], [4]]
+
+
+def test_a_closed_ledger_calls_nobody_back_and_holds_nothing() -> None:
     bench = Bench(at_once=False)
     bench.post(Started(1000.0))
-    bench.ledger.note(1000.0, "epoch", {"epoch": 2}, lambda: bench.performed.append("note"))
-    bench.ledger.barrier(lambda: bench.performed.append("barrier"))
+    bench.store.answer(OSError("no"))
+    bench.ledger.close()
+    bench.loop.timers[-1].callback()
+    assert bench.store.commits == [[1]]
+    assert not bench.performed
+    assert bench.gate.holds == 0
+
+
+def test_barriers_and_synced_notes_are_called_back_when_what_was_before_is_durable() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    performed = bench.performed.append
+    bench.ledger.note(1000.0, "violation", {}, lambda: performed("note"))
+    bench.ledger.note(1000.0, "epoch", {"epoch": 2}, lambda: performed("synced"), sync=True)
+    bench.ledger.barrier(lambda: performed("barrier"))
+    assert bench.performed == ["note"]
     bench.store.answer()
-    assert bench.performed == ["Started"]
+    assert bench.performed == ["note"]
     bench.store.answer()
-    assert bench.performed == ["Started", "note", "barrier"]
-    assert bench.store.lines[-1] == line(1000.0, "epoch", {"epoch": 2})
+    assert bench.performed == ["note", "synced"]
+    bench.store.answer()
+    assert bench.performed == ["note", "synced", "barrier"]
+    assert [batch.sync for batch in bench.store.batches] == [False, False, True, False]
 
 
 def test_a_log_folds_to_the_engine_that_wrote_it() -> None:
@@ -277,4 +381,5 @@ def test_what_is_no_event_is_refused(value: Any) -> None:
 def test_records_are_for_people() -> None:
     bench = Bench()
     bench.ledger.write(Started(1.0), [Record(1.0, "start")], lambda: None)
+    bench.loop.timers[-1].callback()
     assert bench.store.batches[0].entries == 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes import FakeCaller, FakeLoop, FakeMember, MemoryStore, Reader
+from fakes import FakeCaller, FakeGate, FakeLoop, FakeMember, MemoryStore, Reader
 from play import document, on_start
 
 from flux_ensemble.engine.commands import SubmitJobs
@@ -43,6 +43,7 @@ class Bench:
     """Ensembles, a tracker, and a queue that posts what a test says."""
 
     def __init__(self) -> None:
+        self.loop = FakeLoop()
         self.ensembles = Ensembles()
         self.changes: list[Ensemble] = []
         self.log: list[str] = []
@@ -57,11 +58,13 @@ class Bench:
             run=run,
             cwd="/w",
             member=member,
-            loop=FakeLoop(),
+            loop=self.loop,
             custom=lambda ensemble: FakeCaller(),
             log_error=self.log.append,
             changed=self.changes.append,
-            ahead=lambda ensemble: Ledger(MemoryStore(), FakeLoop(), ensemble, self.log.append),
+            ahead=lambda ensemble: Ledger(
+                MemoryStore(), self.loop, ensemble, self.log.append, FakeGate()
+            ),
         )
         self.ensembles.add(ensemble)
         ensemble.start()
@@ -211,6 +214,8 @@ def test_a_log_is_followed_until_the_last_job_is_gone() -> None:
     assert "END" not in reader.names
     bench.finish(1)
     member.dones[0](CommandFailed(1.0, member.submitted[0].id, "ECANCELED", "x", ids=(1,)))
+    # The outcome is for people only, so it waits for a moment.
+    bench.loop.timers[-1].callback()
     assert reader.names[-1] == "END"
     assert not ensemble.live
     assert bench.changes[-1] is ensemble

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.members.ledger import BATCH, Batch, line
+from flux_ensemble.members.ledger import BATCH, Batch, line, read_batches
 
 if TYPE_CHECKING:
     from flux_ensemble.service.kvs import KvsStore, KvsStores
@@ -34,7 +34,7 @@ handle = flux.Flux(sys.argv[1])
 handle.service_register("killed").get()
 store = KvsStores(handle, lambda callback: callback).create("killed", {})
 for number in range(1, 201):
-    store.commit(batch(number), lambda error: None)
+    store.commit([batch(number)], lambda error: None)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -78,7 +78,7 @@ class Bench:
 
     def commit(self, store: KvsStore, *batches: Batch) -> None:
         for one in batches:
-            assert not self.wait(partial(store.commit, one))
+            assert not self.wait(partial(store.commit, [one]))
 
     def flux(self, *command: str) -> str:
         """What a command prints."""
@@ -233,7 +233,7 @@ def test_a_commit_without_an_answer_is_repeated(
     with monkeypatch.context() as context:
         context.setattr(kvs_io, "PATIENCE", 0.01)
         os.kill(broker, signal.SIGSTOP)
-        error = flux.wait(partial(store.commit, batch(2)))
+        error = flux.wait(partial(store.commit, [batch(2)]))
         os.kill(broker, signal.SIGCONT)
     assert error == "cannot write ensemble.repeated in the KVS: no response (ETIMEDOUT)"
     flux.commit(store, batch(2), *map(batch, range(3, APPENDS + 1)))
@@ -245,7 +245,7 @@ def test_a_commit_without_an_answer_is_repeated(
 def test_a_commit_works_when_the_kvs_is_there_again() -> None:
     with instance("--setattr=broker.rc1_path=", "--setattr=broker.rc3_path=") as flux:
         store = flux.stores().create("waiting", {})
-        error = flux.wait(partial(store.commit, batch(1)))
+        error = flux.wait(partial(store.commit, [batch(1)]))
         assert error.startswith("cannot write ensemble.waiting in the KVS: ")
         assert error.endswith(
             "(ENOSYS); is the module kvs loaded, and content-sqlite? see 'flux module list'"
@@ -339,8 +339,22 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
             continue
     stores = flux.stores()
     stores.begin()
-    # It had no answer, so each of its commits created the ensemble.
-    assert numbers(stores.read("killed").lines) == [200]
+    assert numbers(stores.read("killed").lines) == list(range(1, 201))
+
+
+def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench) -> None:
+    store = flux.stores().create("again", {"run": 1})
+    batches = [batch(1), batch(2, snapshot='{"number": 2}', values="[2]"), batch(3)]
+    outcomes: list[Exception | None] = []
+    for number in range(1, 4):
+        store.commit(batches[:number], outcomes.append)
+    assert not flux.wait(partial(store.commit, batches))
+    assert outcomes == [None, None, None]
+    stored = flux.stores().read("again")
+    assert stored.load == {"run": 1}
+    assert stored.snapshot == {"number": 2}
+    assert list(stored.values) == [[2]]
+    assert [batch.number for batch in read_batches(stored.lines)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
