@@ -36,9 +36,6 @@ from flux_ensemble.outage import (
 
 SERVICE = "ensemble"
 
-#: States that an ensemble does not leave.
-FINAL_STATES = frozenset({"completed", "failed", "canceled"})
-
 
 class EnsembleError(OSError):
     """A request failed: `errno` is the service's, and `str()` is one or more sentences."""

@@ -10,7 +10,7 @@ from flux_ensemble.cli.common import Assignment, job_id, naming
 from flux_ensemble.client import Client, State
 
 
-@click.command(short_help="Submit a job group once more and print the job ids.")
+@click.command
 @click.argument("name")
 @click.argument("group")
 @click.option(
@@ -36,7 +36,7 @@ def submit(name: str, group: str, count: int | None, params: tuple[tuple[str, An
         click.echo(job_id(job))
 
 
-@click.command(short_help="Keep an ensemble's rules from firing.")
+@click.command
 @click.argument("name")
 def pause(name: str) -> None:
     """Keep the rules of ensemble NAME from firing; its jobs go on."""
@@ -45,7 +45,7 @@ def pause(name: str) -> None:
         _say(name, client.pause(name))
 
 
-@click.command(short_help="Let a paused ensemble go on.")
+@click.command
 @click.argument("name")
 def resume(name: str) -> None:
     """Let the paused ensemble NAME go on."""
@@ -54,7 +54,7 @@ def resume(name: str) -> None:
         _say(name, client.resume(name))
 
 
-@click.command(short_help="End an ensemble.")
+@click.command
 @click.argument("name")
 @click.option("--cancel", is_flag=True, help="Also cancel its jobs.")
 def terminate(name: str, cancel: bool) -> None:
@@ -64,7 +64,7 @@ def terminate(name: str, cancel: bool) -> None:
         _say(name, client.terminate(name, cancel=cancel))
 
 
-@click.command(short_help="Cancel an ensemble, or the jobs of one group.")
+@click.command
 @click.argument("name")
 @click.argument("group", required=False)
 def cancel(name: str, group: str | None) -> None:
@@ -74,7 +74,7 @@ def cancel(name: str, group: str | None) -> None:
         _say(name, client.cancel(name, group))
 
 
-@click.command(short_help="Forget an ensemble that has ended.")
+@click.command
 @click.argument("name")
 def unload(name: str) -> None:
     """Forget ensemble NAME, which has ended, with its log."""

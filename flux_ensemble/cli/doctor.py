@@ -21,7 +21,7 @@ STYLES = {"ok": "good", "warning": "warn", "problem": "bad"}
 INDENT = 12 + 9
 
 
-@click.command(short_help="Check the Flux instance, and say what to do about what is found.")
+@click.command
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def doctor(as_json: bool) -> int:
     """Check whether this Flux instance is fit for ensembles that survive crashes.

@@ -7,7 +7,7 @@ import click
 from flux_ensemble.cli.common import check_document, read_document
 
 
-@click.command(short_help="Check a document, without Flux.")
+@click.command
 @click.argument("file")
 def validate(file: str) -> None:
     """Check FILE ("-": standard input) and print every error in it.

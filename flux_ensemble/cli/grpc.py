@@ -23,7 +23,7 @@ DEFAULT_MEMBER = "flux"
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group(short_help="The gRPC service: scaling, and remote access to ensembles.")
+@click.group()
 def grpc() -> None:
     """The gRPC service: it changes the size of members, and gives remote access to ensembles."""
 

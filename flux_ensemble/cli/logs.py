@@ -34,7 +34,7 @@ from flux_ensemble.client import Client, Ended, EnsembleError, Entry, given_up, 
 from flux_ensemble.outage import LOOK_INTERVAL, LOOK_TIMEOUT, Received
 
 
-@click.command(short_help="Print what an ensemble did, and why.")
+@click.command
 @click.argument("name")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new entries until its end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
@@ -65,7 +65,7 @@ def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: P
             show(name, entry)
 
 
-@click.command(short_help="Wait until ensembles have ended.")
+@click.command
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option(
     "--timeout",

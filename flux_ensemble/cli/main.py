@@ -8,26 +8,14 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli import (
-    control,
-    doctor,
-    document,
-    grpc,
-    logs,
-    memo,
-    replay,
-    run,
-    serve,
-    show,
-    simulate,
-    supervise,
-)
 from flux_ensemble.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -37,27 +25,80 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.client import EnsembleError
 
-FAMILIES = (
-    run,
-    show,
-    logs,
-    control,
-    document,
-    memo,
-    simulate,
-    replay,
-    serve,
-    supervise,
-    doctor,
-    grpc,
-)
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+#: The commands in the order of a session, by the module that has them in its `COMMANDS`, and
+#: what the list of commands says about each. A module is imported when one of its commands
+#: runs, so a command does not wait for the packages that others need.
+FAMILIES: Mapping[str, Mapping[str, str]] = {
+    "run": {
+        "run": "Load a document, follow the ensemble, and exit with it.",
+        "load": "Load a document and leave the ensemble to the service.",
+        "watch": "Follow a loaded ensemble live, and exit with it.",
+    },
+    "show": {
+        "list": "List the ensembles, ended ones included.",
+        "status": "Show the service, the queue and the ensembles, or one of them.",
+        "metrics": "Show the statistics of every job group.",
+    },
+    "logs": {
+        "log": "Print what an ensemble did, and why.",
+        "wait": "Wait until ensembles have ended.",
+    },
+    "control": {
+        "submit": "Submit a job group once more and print the job ids.",
+        "pause": "Keep an ensemble's rules from firing.",
+        "resume": "Let a paused ensemble go on.",
+        "terminate": "End an ensemble.",
+        "cancel": "Cancel an ensemble, or the jobs of one group.",
+        "unload": "Forget an ensemble that has ended.",
+    },
+    "document": {"validate": "Check a document, without Flux."},
+    "memo": {"memo": "Publish values from within a job."},
+    "simulate": {"simulate": "Predict a run in virtual time, without running anything."},
+    "replay": {"replay": "Check that a recording gives the same commands again."},
+    "serve": {"serve": "Run the service in the foreground, outside the broker."},
+    "supervise": {"supervise": "Have the service started again after a crash."},
+    "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
+    "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
+}
+
+#: Command -> the module that has it, and what the list says about it.
+_COMMANDS = {
+    name: (family, summary)
+    for family, summaries in FAMILIES.items()
+    for name, summary in summaries.items()
+}
 
 
 class Commands(click.Group):
-    """A group that lists its commands in the order of a session, not of the alphabet."""
+    """The commands of `FAMILIES`: listed and completed without an import, imported to run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        family, _ = _COMMANDS[cmd_name]
+        commands = import_module(f"flux_ensemble.cli.{family}").COMMANDS
+        return next(command for command in commands if command.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        # Not of click.Group, which would import every command to see what it is for.
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,11 +109,6 @@ def ensemble() -> None:
     "flux ensemble run ensemble.yaml" loads a document, follows it and exits with it;
     "load" leaves it to the service, and the other commands look at it and steer it.
     """
-
-
-for _family in FAMILIES:
-    for _command in _family.COMMANDS:
-        ensemble.add_command(_command)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -32,7 +32,7 @@ class Value(click.ParamType):
             return key, text
 
 
-@click.command(short_help="Publish values from within a job.")
+@click.command
 @click.argument("values", nargs=-1, required=True, type=Value(), metavar="KEY=VALUE...")
 def memo(values: tuple[tuple[str, Any], ...]) -> int:
     """Publish values of the job that this is run in, as "flux job memo" does.

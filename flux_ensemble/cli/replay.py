@@ -7,7 +7,7 @@ import click
 from flux_ensemble.cli.common import FAILED, USAGE, Failure
 
 
-@click.command(short_help="Check that a recording gives the same commands again.")
+@click.command
 @click.argument("file")
 def replay(file: str) -> int:
     """Feed recording FILE to a fresh engine, and compare what it does.

@@ -23,7 +23,7 @@ NAME_OPTION = click.option(
 DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
 
 
-@click.command(short_help="Load a document, follow the ensemble, and exit with it.")
+@click.command
 @click.argument("file")
 @click.option(
     "--name",
@@ -161,7 +161,7 @@ def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> Cluster:
     return Cluster(nodes or 4, cores or len(os.sched_getaffinity(0)), gpus or 0)
 
 
-@click.command(short_help="Load a document and leave the ensemble to the service.")
+@click.command
 @click.argument("file")
 @NAME_OPTION
 def load(file: str, name: str | None) -> None:
@@ -177,7 +177,7 @@ def load(file: str, name: str | None) -> None:
     click.echo(client.load(text, name=name, file=label)["name"])
 
 
-@click.command(short_help="Follow a loaded ensemble live, and exit with it.")
+@click.command
 @click.argument("name")
 @DEBUG_OPTION
 def watch(name: str, debug: bool) -> int:

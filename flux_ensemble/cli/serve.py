@@ -9,7 +9,7 @@ from flux_ensemble.client import Client
 from flux_ensemble.service.logger import LEVELS
 
 
-@click.command(short_help="Run the service in the foreground, outside the broker.")
+@click.command
 @click.option(
     "--log-level",
     type=click.Choice(list(LEVELS)),

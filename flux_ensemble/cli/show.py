@@ -26,7 +26,7 @@ from flux_ensemble.cli.tables import (
 from flux_ensemble.client import Client, EnsembleStatus, Status
 
 
-@click.command("list", short_help="List the ensembles, ended ones included.")
+@click.command("list")
 @table_options
 @member_options
 def list_ensembles(
@@ -41,7 +41,7 @@ def list_ensembles(
         ENSEMBLES.show([ensemble_row(one, now) for one in ensembles], fmt, no_header)
 
 
-@click.command(short_help="Show the service, the queue and the ensembles, or one of them.")
+@click.command
 @click.argument("name", required=False)
 @table_options
 @member_options
@@ -140,7 +140,7 @@ def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
         click.echo(text)
 
 
-@click.command(short_help="Show the statistics of every job group.")
+@click.command
 @click.argument("name")
 @table_options
 @member_options

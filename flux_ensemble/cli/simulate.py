@@ -35,7 +35,7 @@ HEAD, TAIL = 30, 10
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-@click.command(short_help="Predict a run in virtual time, without running anything.")
+@click.command
 @click.argument("file")
 @click.option("--name", metavar="NAME", help="The ensemble's name, instead of the document's.")
 @click.option(

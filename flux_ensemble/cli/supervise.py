@@ -16,7 +16,7 @@ from flux_ensemble.supervision import NOPANIC, release
 from flux_ensemble.supervision import supervise as begin
 
 
-@click.command(short_help="Have the service started again after a crash.")
+@click.command
 @click.option("--off", is_flag=True, help="Do not start it again any more.")
 def supervise(off: bool) -> None:
     """Load the service where it is not there, and again whenever it is gone.

@@ -25,7 +25,6 @@ import click
 
 from flux_ensemble.cli.words import STATE_STYLES
 from flux_ensemble.client import EnsembleStatus, RuleStatus, Summary
-from flux_ensemble.spec.model import MEMBER_METRICS
 
 #: ANSI codes of the styles that tables use.
 ANSI = {"action": "\033[36m", "good": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}
@@ -296,6 +295,9 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
 
 def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     """The statistics in an ensemble's metrics, which has counts and the member's besides."""
+    # Here, because the form of documents is nothing to the tables that have no metrics.
+    from flux_ensemble.spec.model import MEMBER_METRICS
+
     return [name for name in metrics if name not in ("count", *MEMBER_METRICS)]
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.engine.engine import FINAL_STATES
+from flux_ensemble.engine.states import FINAL_STATES
 
 
 class StateError(Exception):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from flux_ensemble import __version__
@@ -75,7 +76,7 @@ def test_version_and_help_exit_with_0(capsys: pytest.CaptureFixture[str]) -> Non
     assert run_command(["--version"]) == 0
     assert capsys.readouterr().out == f"flux-ensemble {__version__}\n"
     assert run_command(["-h"]) == 0
-    for name in ensemble.commands:
+    for name in ensemble.list_commands(click.Context(ensemble)):
         assert run_command([name, "--help"]) == 0
 
 

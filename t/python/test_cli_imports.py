@@ -1,0 +1,177 @@
+"""What each command imports, in an interpreter of its own: no more than it needs to run.
+
+The packages that are slow to import decide how long a short command takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble import cli
+from flux_ensemble.cli.main import FAMILIES
+
+#: Packages that take long to import.
+SLOW = {"grpc", "jobspec", "jsonschema", "numpy", "rich", "river", "simpleeval", "yaml"}
+
+DOCUMENT = """
+jobs:
+  - {name: echo, command: echo hello}
+rules:
+  - {trigger: metric, name: mean.echo-duration, when: "> 60", action: {name: submit, label: echo}}
+"""
+
+#: Runs the command with the arguments, and then prints the modules on standard error. What
+#: Flux's bindings import is theirs: with the variable NO_FLUX there are none.
+SCRIPT = """
+import atexit, json, os, sys
+from flux_ensemble.cli.main import main
+if "NO_FLUX" in os.environ:
+    sys.modules["flux"] = None
+def say():
+    print(json.dumps([name for name, module in sys.modules.items() if module]), file=sys.stderr)
+atexit.register(say)
+main(sys.argv[1:])
+"""
+
+
+def run(*arguments: str, **environment: str) -> tuple[str, set[str]]:
+    """Runs the command; what it prints, and the modules that it imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    *errors, modules = done.stderr.splitlines()
+    assert (done.returncode, errors) == (0, [])
+    return done.stdout, set(json.loads(modules))
+
+
+def packages(modules: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def families(modules: set[str]) -> set[str]:
+    return {name for name in FAMILIES if f"flux_ensemble.cli.{name}" in modules}
+
+
+@pytest.fixture(scope="module")
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the local queue leaves of an ensemble named "some"."""
+    root = tmp_path_factory.mktemp("states")
+    (root / "some").mkdir()
+    (root / "some" / "lock").touch()
+    entry = {"timestamp": 1.0, "name": "finish", "context": {"state": "completed", "reason": ""}}
+    (root / "some" / "eventlog").write_text(json.dumps(entry) + "\n")
+    status = {
+        "name": "some",
+        "state": "completed",
+        "t_start": 0.0,
+        "t_end": 1.0,
+        "groups": {},
+        "jobs": {"active": 0, "waiting": 0},
+    }
+    metrics = {"count": {"echo": {}}, "mean": {"echo-duration": 1.5}}
+    text = json.dumps({"status": status, "metrics": metrics})
+    (root / "some" / "status.json").write_text(text)
+    return root
+
+
+def test_every_command_is_in_the_list_of_commands_by_its_module() -> None:
+    found = {
+        one.name: [command.name for command in module.COMMANDS]
+        for one in pkgutil.iter_modules(cli.__path__)
+        if hasattr(module := import_module(f"flux_ensemble.cli.{one.name}"), "COMMANDS")
+    }
+    assert found == {family: list(summaries) for family, summaries in FAMILIES.items()}
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    text, modules = run("--help", COLUMNS="200")
+    lines = [line.strip() for line in text.splitlines()]
+    for summaries in FAMILIES.values():
+        for name, summary in summaries.items():
+            assert f"{name:<9}  {summary}" in lines
+    assert not families(modules)
+    assert not packages(modules) & {*SLOW, "flux"}
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "completed", "imported"),
+    [
+        ("flux-ensemble st", "1", ["status"], set()),
+        ("flux-ensemble --v", "1", ["--version"], set()),
+        ("flux-ensemble status --js", "2", ["--json"], {"show"}),
+    ],
+)
+def test_completion_imports_only_the_command_that_is_there(
+    words: str, number: str, completed: list[str], imported: set[str]
+) -> None:
+    text, modules = run(
+        _FLUX_ENSEMBLE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=number
+    )
+    assert text.split() == [f"plain,{one}" for one in completed]
+    assert families(modules) == imported
+    assert not packages(modules) & {*SLOW, "flux"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for family in ("show", "logs", "control") for name in FAMILIES[family]]
+)
+def test_a_command_about_loaded_ensembles_needs_no_slow_package(name: str) -> None:
+    text, modules = run(name, "--help")
+    assert text.startswith(f"Usage: flux-ensemble {name}")
+    assert not packages(modules) & {*SLOW, "flux"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["list"], "some     completed"),
+        (["status"], "some     completed"),
+        (["status", "some"], "some     completed"),
+        (["metrics", "some"], "echo     duration        1.5"),
+        (["log", "some"], "completed"),
+    ],
+)
+def test_reading_what_the_local_queue_left_needs_no_slow_package(
+    arguments: list[str], printed: str, state_dir: Path
+) -> None:
+    text, modules = run(*arguments, "--state-dir", str(state_dir), NO_FLUX="1")
+    assert printed in text
+    assert not packages(modules) & SLOW
+
+
+@pytest.mark.flux
+@pytest.mark.parametrize("arguments", [["status"], ["submit", "some", "echo"]])
+def test_a_request_needs_no_slow_package_but_those_of_flux(arguments: list[str]) -> None:
+    done = subprocess.run(
+        ["flux", "start", sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True
+    )
+    assert "the ensemble service is not loaded" in done.stderr
+    (modules,) = (json.loads(line) for line in done.stderr.splitlines() if line.startswith("["))
+    assert "_flux" in packages(modules)
+    assert not packages(modules) & (SLOW - {"yaml"})
+
+
+def test_validate_needs_neither_flux_nor_statistics(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(DOCUMENT)
+    _, modules = run("validate", str(file))
+    assert not packages(modules) & {"flux", "_flux", "grpc", "numpy", "rich", "river"}
+
+
+def test_validate_asks_river_about_the_statistics_of_a_document(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(DOCUMENT + "metrics: [kurtosis]\n")
+    _, modules = run("validate", str(file))
+    assert "river" in packages(modules)
