@@ -2,7 +2,8 @@
 #               Flux on this machine itself
 # make check    run every test
 # make chaos    kill the service 300 times and break Flux under it; takes ten minutes
-# make bench    measure the simulator and the local queue
+# make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
+#               takes a quarter of an hour
 # make lint     formatting, lint, types and the direction of imports
 #
 # Everything runs in a virtual environment of its own, made when it is first needed.
@@ -25,7 +26,7 @@ demo: $(VENV)/installed
 	    else set -x; $(BIN)/flux-ensemble run --member local examples/hello-world.yaml; fi
 
 bench: $(VENV)/installed
-	@for file in t/bench/*.py; do $(BIN)/python $$file || exit 1; done
+	@$(BIN)/python t/bench/bench.py --page
 
 chaos: $(VENV)/installed
 	@$(BIN)/python t/fault/chaos.py --long --kills 300
@@ -37,7 +38,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench
 	$(BIN)/lint-imports
 
 format: $(VENV)/installed
@@ -52,7 +53,7 @@ $(VENV)/installed: pyproject.toml hatch_build.py $(PROTOCOL)
 	    { echo "flux-ensemble needs Python 3.11 or newer and '$(PYTHON)' is not: name another," \
 	           "as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint,bench]'
 	@touch $@
 
 clean:

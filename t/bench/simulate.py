@@ -1,26 +1,21 @@
-"""The simulator at scale: `make bench`, or python t/bench/simulate.py [JOBS ...].
-
-Simulates ensembles of 100 groups with 50 rules on 1024 nodes of 64 cores, and prints the
-processor time and the memory that they take. Without arguments it runs ten thousand and a
-million jobs, and exits 1 where a goal is missed.
-"""
+"""The simulator at scale: ensembles of 100 groups with 50 rules on 1,024 nodes of 64 cores."""
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
-import sys
 import time
 from typing import Any
+
+import plots
+from benchmark import Benchmark, Numbers, Row
 
 from flux_ensemble.members.cluster import Cluster
 from flux_ensemble.members.simulation import Simulation
 from flux_ensemble.spec.loading import load_mapping
 
-SMALL, LARGE = 10_000, 1_000_000
+SIZES, ROUNDS = (10_000, 100_000, 1_000_000), 3
 GROUPS, RULES = 100, 50
-
-#: The goals: for a million jobs, and for what one of them costs against one of ten thousand.
-MOST_SECONDS, MOST_MEGABYTES, MOST_GROWTH = 60.0, 500.0, 1.3
 
 
 def document(jobs: int) -> dict[str, Any]:
@@ -65,7 +60,7 @@ def document(jobs: int) -> dict[str, Any]:
     }
 
 
-def measure(jobs: int) -> tuple[float, float]:
+def run(jobs: int) -> tuple[float, float]:
     """Simulate so many jobs.
 
     Returns:
@@ -77,29 +72,65 @@ def measure(jobs: int) -> tuple[float, float]:
     seconds = time.process_time() - begin
     assert found.status["jobs"]["total"] == jobs
     assert found.status["state"] == "completed"
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{jobs:9} jobs: {seconds:6.2f} s, {seconds / jobs * 1e6:5.1f} us a job, "
-        f"{megabytes:.0f} MB, {found.makespan:.0f} s of virtual time",
-        flush=True,
-    )
-    return seconds, megabytes
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, and compare with the goals unless the user says how many jobs."""
-    if arguments:
-        for argument in arguments:
-            measure(int(argument))
-        return 0
-    small, _ = min(measure(SMALL) for _ in range(3))
-    large, megabytes = measure(LARGE)
-    growth = (large / LARGE) / (small / SMALL)
-    print(f"a job of {LARGE} costs {growth:.2f} times one of {SMALL}")
-    met = large < MOST_SECONDS and megabytes < MOST_MEGABYTES and growth < MOST_GROWTH
-    print("goals met" if met else "goals missed")
-    return 0 if met else 1
+def measure(smoke: bool) -> Numbers:
+    """Seconds and megabytes by size; each run in a process of its own."""
+    sizes, rounds = ((500, 1000), 1) if smoke else (SIZES, ROUNDS)
+    found = []
+    for jobs in sizes:
+        # The smallest is over too soon to be measured once.
+        for _ in range(rounds if jobs == sizes[0] else 1):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                found.append([jobs, *pool.apply(run, (jobs,))])
+    return {"runs": found}
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def rows(numbers: Numbers) -> list[Row]:
+    """Time, memory and growth."""
+    runs = numbers["runs"]
+    small, large = runs[0][0], runs[-1][0]
+    first = min(seconds for jobs, seconds, _ in runs if jobs == small)
+    _, seconds, megabytes = runs[-1]
+    text = f"simulation of {large:,} jobs"
+    return [
+        Row(f"{text}: time", seconds, "<=", 60, "s", f"{1e6 * seconds / large:.1f} us a job"),
+        Row(f"{text}: memory", megabytes, "<=", 500, "MB"),
+        Row(
+            f"{text}: cost of a job against that of one of {small:,}",
+            (seconds / large) / (first / small), "<=", 1.3, "x",
+            f"{1e6 * seconds / large:.1f} / {1e6 * first / small:.1f} us",
+        ),
+    ]  # fmt: skip
+
+
+def plot(figure: Any, numbers: Numbers) -> None:
+    """Time and memory by the number of jobs."""
+    left, right = figure.subplots(1, 2)
+    jobs, seconds, megabytes = zip(*numbers["runs"], strict=True)
+    costs = [1e6 * spent / many for many, spent in zip(jobs, seconds, strict=True)]
+    left.plot(jobs, costs, "o", color=plots.OURS)
+    plots.goal(left, y=1.3 * min(costs[:-1]), label="goal: 1.3x the least")
+    left.set_ylabel("us of processor time a job")
+    left.set_ylim(0, 1.6 * max(costs))
+    right.plot(jobs, megabytes, "o", color=plots.OURS)
+    plots.goal(right, y=500)
+    right.set_ylabel("MB at most")
+    right.set_ylim(0, 600)
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xlabel("jobs simulated")
+        plots.legend(axes)
+
+
+BENCHMARK = Benchmark(
+    "simulate",
+    "The simulator",
+    """Ensembles with half of their groups submitted at the start, and a rule on each of those
+    that submits ten jobs at each tenth success; lognormal durations, at most 1,000 jobs active,
+    1,024 nodes of 64 cores. Processor time and peak memory of the process.""",
+    measure,
+    rows,
+    plot,
+)

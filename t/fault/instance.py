@@ -40,12 +40,15 @@ class Instance:
         directory: where its files go.
         statedir: it keeps its state there, and starts again with it.
         config: more TOML for the broker.
+        cores: how many fake ones it has.
 
     Attributes:
         uri: where it is to be reached.
     """
 
-    def __init__(self, directory: Path, *, statedir: bool = False, config: str = "") -> None:
+    def __init__(
+        self, directory: Path, *, statedir: bool = False, config: str = "", cores: int = _CORES
+    ) -> None:
         self.directory = directory
         self._statedir = directory / "state" if statedir else None
         self._log = directory / "broker.log"
@@ -56,7 +59,7 @@ class Instance:
         } | {"TMPDIR": str(directory)}
         conf = directory / "conf"
         conf.mkdir()
-        text = _CONFIG.format(host=socket.gethostname(), last=_CORES - 1) + config
+        text = _CONFIG.format(host=socket.gethostname(), last=cores - 1) + config
         (conf / "fault.toml").write_text(text)
         if self._statedir is not None:
             self._statedir.mkdir()

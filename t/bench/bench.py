@@ -1,0 +1,111 @@
+"""Benchmarks: what is measured, against which goal, and the page that says so.
+
+    bench.py [--smoke] [--page] [NAME ...]
+
+Measures the benchmarks named, or all, each in a process of its own, prints their rows, and
+keeps their numbers in `.bench/results`. `--page` then writes docs/benchmarks.md, and its plots,
+from the numbers of all. `--smoke` measures in tiny sizes, keeps nothing and looks at no goals: it
+finds out whether a benchmark works. Exits 1 where a goal is missed.
+
+The live ones need Flux. What is compared is done on the same machine in the same run, mostly in
+turns; the results are only as quiet as the machine is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+
+import machine
+import page
+from benchmark import Benchmark, Numbers, Row
+
+#: By name, in the order of the page: the module, and the benchmark in it.
+NAMES = {
+    "engine": ("engine", "BENCHMARK"),
+    "throughput": ("throughput", "BENCHMARK"),
+    "burst": ("burst", "BENCHMARK"),
+    "reaction": ("reaction", "FLOW"),
+    "chain": ("reaction", "CHAIN"),
+    "side-by-side": ("side_by_side", "BENCHMARK"),
+    "recover": ("recover", "BENCHMARK"),
+    "status-command": ("commands", "STATUS"),
+    "validate": ("commands", "VALIDATE"),
+    "local": ("local", "BENCHMARK"),
+    "simulate": ("simulate", "BENCHMARK"),
+    "cost": ("cost", "BENCHMARK"),
+}
+
+RESULTS = Path(__file__).resolve().parents[2] / ".bench" / "results"
+
+
+def get(name: str) -> Benchmark:
+    """The benchmark of a name."""
+    module, attribute = NAMES[name]
+    found: Benchmark = getattr(import_module(module), attribute)
+    return found
+
+
+def measure(name: str, *, smoke: bool) -> list[Row]:
+    """Measure one in this process, and print its rows; the numbers are kept."""
+    benchmark = get(name)
+    begin = time.monotonic()
+    numbers = benchmark.measure(smoke)
+    seconds = time.monotonic() - begin
+    with tempfile.TemporaryDirectory() as directory:
+        # A plot that fails is to be known before an hour has gone by.
+        page.draw(benchmark, numbers, Path(directory, "plot.svg"))
+    found = benchmark.rows(numbers)
+    for row in found:
+        verdict = "" if smoke or not row.sign else "met" if row.met else "MISSED"
+        print(f"  {row.text}: {row.reached()} ({row.wanted()}) {verdict}  [{row.found}]")
+    if not smoke:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        kept = {"numbers": numbers, "seconds": seconds, "machine": machine.describe()}
+        (RESULTS / f"{name}.json").write_text(json.dumps(kept))
+    return found
+
+
+def read(name: str) -> Numbers:
+    """What was kept of one.
+
+    Raises:
+        SystemExit: nothing.
+    """
+    file = RESULTS / f"{name}.json"
+    if not file.exists():
+        sys.exit(f"bench.py: {name!r} has not been measured yet: run `bench.py {name}`")
+    kept: Numbers = json.loads(file.read_text())
+    return kept
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description="Measure, and compare with the goals.")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes; no goals")
+    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md after that")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no benchmark named {unknown[0]!r} (benchmarks: {', '.join(NAMES)})")
+    names = options.names or list(NAMES)
+    if len(names) == 1 and not options.page:
+        print(f"{names[0]}:", flush=True)
+        rows = measure(names[0], smoke=options.smoke)
+        return 0 if options.smoke or all(row.met for row in rows) else 1
+    flags = ["--smoke"] if options.smoke else []
+    codes = [subprocess.run([sys.executable, __file__, *flags, name]).returncode for name in names]
+    if options.page and not options.smoke:
+        page.write([(get(name), read(name)) for name in NAMES])
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

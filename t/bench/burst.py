@@ -1,0 +1,122 @@
+"""A start rule with 10,000 jobs: how fast they are accepted, and what others feel of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import plots
+from benchmark import Benchmark, Numbers, Row, middle, percentile
+from live import Stage, burst, live
+
+JOBS, ROUNDS = 10_000, 3
+
+#: How long each job runs: the first ones are running, and the others wait, as on a real machine.
+SECONDS = 3600
+
+#: Seconds between two requests for the status.
+PAUSE = 0.02
+
+
+def measure(smoke: bool) -> Numbers:
+    """Rates of acceptance, and the latencies of `ensemble.status` while jobs are accepted."""
+    jobs, rounds = (20, 1) if smoke else (JOBS, ROUNDS)
+    found: dict[str, list[Numbers]] = {"bare": [], "ensemble": []}
+    for _ in range(rounds):
+        for kind, run in (("bare", _bare), ("ensemble", _ensemble)):
+            with live() as stage:
+                found[kind].append(run(stage, jobs))
+    with live() as stage:
+        latencies = _status(stage, jobs)
+    return {"jobs": jobs, **found, "status": latencies}
+
+
+def _bare(stage: Stage, jobs: int) -> Numbers:
+    """What a client can do that does nothing but to submit."""
+    begin = stage.client("bare", "bare", jobs, SECONDS)["begin"]
+    return _accepted(stage, "bare", jobs, begin)
+
+
+def _ensemble(stage: Stage, jobs: int) -> Numbers:
+    stage.load_service()
+    stage.load(burst("many", jobs, SECONDS)).get()
+    stage.await_jobs(jobs)
+    log = stage.entries("many", follow=False)
+    begin = next(entry["timestamp"] for entry in log if entry["name"] == "fire")
+    return _accepted(stage, "many", jobs, begin)
+
+
+def _status(stage: Stage, jobs: int) -> list[float]:
+    """Milliseconds that each request took, until the last job was accepted."""
+    stage.load_service()
+    stage.load(burst("many", jobs, SECONDS)).get()
+    latencies = []
+    accepted = 0
+    while accepted < jobs:
+        begin = time.perf_counter()
+        status = stage.status("many")
+        latencies.append(round(1e3 * (time.perf_counter() - begin), 3))
+        accepted = status["groups"]["many"]["submitted"]
+        time.sleep(PAUSE)
+    return latencies
+
+
+def _accepted(stage: Stage, name: str, jobs: int, begin: float) -> Numbers:
+    """When the jobs were accepted, in seconds from the beginning, and at what rate."""
+    stage.await_jobs(jobs)
+    times = sorted(job.accepted - begin for job in stage.jobs(name))
+    assert len(times) == jobs, f"{len(times)} jobs of {jobs}"
+    every = max(1, jobs // 200)
+    return {"rate": jobs / times[-1], "times": [round(t, 4) for t in times[every - 1 :: every]]}
+
+
+def rows(numbers: Numbers) -> list[Row]:
+    """The rate, and the slowest requests."""
+    bare, ensemble = (
+        middle([one["rate"] for one in numbers[kind]]) for kind in ("bare", "ensemble")
+    )
+    jobs = f"{numbers['jobs']:,} jobs"
+    return [
+        Row(
+            f"start rule with {jobs}: accepted a second / by a bare loop of `submit_async`",
+            ensemble / bare, ">=", 0.95, "x", f"{ensemble:.0f} / {bare:.0f} jobs/s",
+        ),
+        Row(
+            f"`ensemble.status` while {jobs} are submitted, p99",
+            percentile(numbers["status"], 99), "<=", 10, "ms",
+            f"p50 {percentile(numbers['status'], 50):.2f} ms, {len(numbers['status'])} requests",
+        ),
+    ]  # fmt: skip
+
+
+def plot(figure: Any, numbers: Numbers) -> None:
+    """Jobs accepted over time, and the latencies."""
+    left, right = figure.subplots(1, 2)
+    for kind, name, color in (
+        ("bare", "bare loop of submit_async", plots.OTHER),
+        ("ensemble", "ensemble", plots.OURS),
+    ):
+        for number, one in enumerate(numbers[kind]):
+            label = name if not number else "_"
+            plots.progress(left, one["times"], numbers["jobs"], label, color)
+    left.set_ylabel("jobs accepted")
+    plots.legend(left)
+    plots.ecdf(right, numbers["status"], "ensemble.status", plots.OURS)
+    plots.goal(right, x=10, label="goal for p99")
+    plots.logarithmic(right)
+    right.set_xlabel("ms")
+    plots.legend(right)
+
+
+BENCHMARK = Benchmark(
+    "burst",
+    "A burst of submissions",
+    """An ensemble with a start rule against a client that calls `submit_async` for each job and
+    waits for the ids, each in an instance of its own. The rate is that from the firing of the
+    rule, or the first call, to the last job's `validate` event. The jobs are long: the first
+    128 run, and the others wait for cores. The status is asked for in another such burst, 20 ms
+    after each response, until all jobs are accepted.""",
+    measure,
+    rows,
+    plot,
+)

@@ -1,0 +1,130 @@
+"""Every benchmark works: it runs in tiny sizes, and its results, rows and plot are right.
+
+The benchmarks check their own results, such as that every job was there and succeeded. No time
+is looked at here.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[1] / "bench"
+sys.path.append(str(BENCH))
+
+import page  # noqa: E402
+from benchmark import Benchmark, Row, percentile  # noqa: E402
+
+#: By name: whether it needs Flux, and what the rows say that were measured.
+ROWS = {
+    "engine": (False, ["4 rules", "40 rules", "2,000 finished jobs"]),
+    "throughput": (True, ["ensemble of 20 jobs", "idle ensemble loaded", "processor time"]),
+    "burst": (True, ["start rule with 20 jobs", "`ensemble.status`"]),
+    "reaction": (True, ["p50", "p99"]),
+    "chain": (True, []),
+    "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
+    "recover": (True, ["30 finished and 5 active jobs"]),
+    "status-command": (True, ["`flux ensemble status`"]),
+    "validate": (False, ["20-rule document"]),
+    "local": (False, ["20 queued"]),
+    "simulate": (False, ["1,000 jobs: time", "1,000 jobs: memory", "one of 500"]),
+    "cost": (
+        True,
+        [
+            *["a group: to load", "a group: memory", "a rule: to load", "a rule: memory"],
+            *["active job: memory of the engine", "active job: memory of the service"],
+            *[
+                "a job: processor",
+                "a job: KVS",
+                "to recover",
+                "an ensemble: memory",
+                "an ensemble: to load",
+            ],
+            "2 ensembles that do nothing",
+        ],
+    ),
+}
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCH / "bench.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.flux] if flux else [])
+        for name, (flux, _) in ROWS.items()
+    ],
+)
+def test_the_benchmark_runs_and_says_what_it_measured(name: str) -> None:
+    done = bench("--smoke", name)
+    assert done.returncode == 0, done.stderr
+    title, *rows = done.stdout.splitlines()
+    assert title == f"{name}:"
+    expected = ROWS[name][1]
+    assert len(rows) == len(expected), done.stdout
+    for row, part in zip(rows, expected, strict=True):
+        assert part in row
+        assert re.search(r": -?[\d,.]+(e[-+]\d+)? ?\S* \(([<>]= [\d,.]+|no goal)", row), row
+
+
+def test_an_unknown_benchmark_is_named_with_those_there_are() -> None:
+    done = bench("--smoke", "engin")
+    assert done.returncode == 2
+    assert f"no benchmark named 'engin' (benchmarks: {', '.join(ROWS)})" in done.stderr
+
+
+def test_a_goal_is_met_on_its_own_side_of_the_bound() -> None:
+    assert Row("rate", 150.0, ">=", 150.0).met
+    assert not Row("rate", 149.9, ">=", 150.0).met
+    assert Row("time", 3.0, "<=", 3.0).met
+    assert not Row("time", 3.1, "<=", 3.0).met
+    assert Row("cost", 3.1).met
+
+
+def test_percentiles_are_between_the_least_and_the_greatest_value() -> None:
+    values = [float(value) for value in range(101)]
+    assert percentile(values, 50) == 50
+    assert percentile(values, 99) == 99
+    assert percentile([7.0], 99) == 7
+
+
+def test_the_page_has_the_machine_each_row_with_its_verdict_and_each_plot(tmp_path: Path) -> None:
+    benchmark = Benchmark(
+        "some",
+        "Some benchmark, of ours",
+        "How it is measured.",
+        lambda smoke: {},
+        lambda numbers: [
+            Row("fast", numbers["fast"], ">=", 2, "x", "4 / 2 s"),
+            Row("late", numbers["late"], "<=", 10, "ms"),
+            Row("a thing", 3.5, unit="kB", found="of memory"),
+        ],
+        lambda figure, numbers: figure.subplots().plot([numbers["fast"], numbers["late"]]),
+    )
+    kept = {
+        "numbers": {"fast": 2.0, "late": 11.0},
+        "seconds": 90.0,
+        "machine": {"memory": "24 GiB"},
+    }
+    performance = tmp_path / "performance.md"
+    performance.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
+    page.write([(benchmark, kept)], tmp_path)
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "about 2 minutes" in text
+    assert "| memory | 24 GiB |" in text
+    command = "[`some`](#some-benchmark-of-ours)"
+    assert f"| fast | >= 2x | 2x | yes | 4 / 2 s | {command} |" in text
+    assert f"| late | <= 10 ms | 11 ms | **no** |  | {command} |" in text
+    assert "\n## Some benchmark, of ours\n\nHow it is measured.\n" in text
+    assert "bench.py some\n" in text
+    assert "a thing" not in text
+    costs = "| one more of | costs | |\n|---|---|---|\n| a thing | 3.5 kB | of memory |\n"
+    assert performance.read_text() == f"before\n{page.BEGIN}\n\n{costs}\n{page.END}\nafter\n"
+    assert (tmp_path / "benchmarks" / "some.svg").read_text().startswith("<?xml")
