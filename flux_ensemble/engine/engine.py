@@ -19,6 +19,7 @@ back into the engine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ from flux_ensemble.engine.report import report
 from flux_ensemble.engine.requests import answer
 from flux_ensemble.engine.rules import RuleIndex, RuleState
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.engine.states import FINAL_STATES
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.spec.model import (
     OUTCOME_TRIGGERS,
@@ -57,8 +59,6 @@ from flux_ensemble.spec.model import (
 CHAIN_LIMIT = 100
 
 HEARTBEAT = "heartbeat"
-
-FINAL_STATES = ("completed", "failed", "canceled")
 
 
 class Engine:
@@ -139,6 +139,19 @@ class Engine:
     def wants_foreign(self) -> bool:
         """It needs the events of jobs that it did not submit."""
         return self.acting and self.rules.wants_foreign
+
+    def wants_job(self, name: str | None) -> bool:
+        """It needs the events of a job of this name that it did not submit."""
+        return self.acting and self.rules.wants_job(name)
+
+    @property
+    def t_foreign(self) -> float:
+        """What jobs of others did until then, and it has not seen, is none of its business."""
+        added = list(self.rules.states.values())[len(self.spec.rules) :]
+        if any(state.rule.scope == "queue" for state in added):
+            # It did not want to see what those rules are about before they were there.
+            return self.t
+        return math.inf if self.t_start is None else self.t_start
 
     @property
     def wants_nodes(self) -> frozenset[str]:
@@ -226,6 +239,8 @@ class Engine:
             return
         if not state.live:
             self.rules.retire(state)
+            if state.rule.scope == "queue":
+                self.observer.forget_foreign()
             self._stop_timer(state)
         if cause.rule is not None:
             state.causes.add(cause.rule)

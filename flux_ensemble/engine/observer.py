@@ -126,8 +126,9 @@ class Observer:
                 job.interrupted = True
 
     def forget_foreign(self) -> None:
-        """No rule is about jobs of others any more."""
-        self._foreign.clear()
+        """Forget the jobs of others that no rule is about any more."""
+        wants = self._engine.wants_job
+        self._foreign = {id: job for id, job in self._foreign.items() if wants(job.group)}
 
     def _on_foreign(self, event: JobEvent) -> None:
         engine = self._engine

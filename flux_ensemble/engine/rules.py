@@ -140,6 +140,8 @@ class RuleIndex:
         self._tables_of: dict[Hashable, tuple[dict[int, RuleState], ...]] = {}
         #: trigger -> rules, for the triggers that are not about jobs.
         self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
+        #: Names of jobs of others that rules are about; None where one is about all.
+        self._foreign_names: frozenset[str | None] = frozenset()
         for rule in spec.rules:
             self.add(rule)
 
@@ -162,6 +164,7 @@ class RuleIndex:
         for table in self._tables(state):
             table[state.position] = state
         self._tables_of.clear()
+        self._name_foreign()
         read = {*([path] if path else ()), *(condition.paths if condition else ())}
         self.wants_nodes |= {one.variable for one in read if one.statistic == "nodes"}
         if (needed := _NEEDED.get(rule.trigger)) is not None:
@@ -172,6 +175,12 @@ class RuleIndex:
         """Take a rule out of the index that will not run again."""
         for table in self._tables(state):
             table.pop(state.position, None)
+        self._name_foreign()
+
+    def _name_foreign(self) -> None:
+        self._foreign_names = frozenset(
+            state.rule.group for state in self._plain["foreign"].values()
+        )
 
     def _tables(self, state: RuleState) -> Iterator[dict[int, RuleState]]:
         rule = state.rule
@@ -268,6 +277,14 @@ class RuleIndex:
     def wants_foreign(self) -> bool:
         """Some rule with scope queue can still run."""
         return bool(self._plain["foreign"])
+
+    def wants_job(self, name: str | None) -> bool:
+        """Some rule can need the events of a job that others submitted.
+
+        Args:
+            name: its name in the queue if known.
+        """
+        return name in self._foreign_names or None in self._foreign_names
 
     def cycle(self, rule: str) -> list[str]:
         """The rules that trigger each other through their jobs, `rule` among them.

@@ -15,6 +15,7 @@ out with a fence and with what the journal has shown (`members.outcomes`, `membe
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from functools import partial
@@ -40,6 +41,7 @@ from flux_ensemble.members.outcomes import (
 from flux_ensemble.members.pipeline import Batch, Pipeline, Report
 from flux_ensemble.members.strict import Release
 from flux_ensemble.members.submission import Submitter
+from flux_ensemble.members.submit import Submissions
 
 if TYPE_CHECKING:
     from flux_ensemble.members.scaler import Scaler
@@ -47,8 +49,10 @@ if TYPE_CHECKING:
 #: Wraps a callback so that no exception escapes it: one that does kills a broker module.
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
-#: Submissions, and other calls, under way at once over all ensembles.
-SUBMISSIONS = 512
+#: Submissions, and other calls, under way at once over all ensembles. Flux takes more than a
+#: second for a job of a burst, and is only busy with enough of them; but what others submit waits
+#: behind them.
+SUBMISSIONS = 1024
 CALLS = 256
 
 
@@ -140,6 +144,7 @@ class FluxQueue:
         self.patience = patience
         self.scaler: Scaler | None = None
         self.loop = FluxLoop(handle, self.guard)
+        self._sent = Submissions(handle, self.guard)
         self.submissions = Pipeline(SUBMISSIONS, partial(self.loop.timer, 0.0))
         self.calls = Pipeline(CALLS, partial(self.loop.timer, 0.0))
         self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
@@ -201,15 +206,9 @@ class FluxQueue:
         Args:
             text: its jobspec, encoded.
             urgency: 0 holds it.
-            answer: gets its id, or why there is no response that has one.
+            answer: gets its id, or why there is none; not if no response comes.
         """
-        ids: list[int] = []
-        self.call(
-            flux.job.submit_async(self.handle, text, urgency=urgency),
-            lambda future: ids.append(int(future.get_id())),
-            lambda error: answer(ids[0] if error is None else error),
-            RESPONSE_SECONDS,
-        )
+        self._sent.send(text, urgency, answer)
 
     def release(
         self,
@@ -232,8 +231,7 @@ class FluxQueue:
         """Report what comes of a future: what `receive` raises for it, or success."""
 
         def answered(future: Any) -> None:
-            # A response that comes right after the time-out would call this again.
-            future.stop()
+            limit.cancel()
             try:
                 receive(future)
             except Exception as error:
@@ -241,7 +239,14 @@ class FluxQueue:
             else:
                 report(None)
 
-        future.then(self.guard(answered), timeout=timeout)
+        def late() -> None:
+            # The future stays until its response comes; why it has no limit of its own is said
+            # in `members.submit`.
+            future.stop()
+            report(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+
+        limit = self.loop.timer(timeout, late)
+        future.then(self.guard(answered))
 
     def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
         """Have the job manager change a job; one that has ended is no error."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 #: Seconds of starting calls after which the loop gets its turn.
-TURN_SECONDS = 0.02
+TURN_SECONDS = 0.002
 
 #: Takes the result of a call: None, or why it failed.
 Report = Callable[[Exception | None], None]
@@ -52,6 +52,11 @@ class Batch:
         self.errors: list[tuple[int, Exception]] = []
         self.revoked = False
         self._pending = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are still to be started."""
+        return self._count - self.started if self.more else 0
 
     @property
     def more(self) -> bool:
@@ -123,6 +128,11 @@ class Pipeline:
             return
         self._lanes.setdefault(lane, deque()).append(batch)
         self._pump()
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are still to be started."""
+        return sum(batch.waiting for lane in self._lanes.values() for batch in lane)
 
     def revoke(self, lane: Hashable) -> None:
         """Start no more calls of the lane; its batches finish with `revoked` set."""

@@ -1,4 +1,9 @@
-"""A streaming request to Flux whose responses are handled in the order they arrive."""
+"""A streaming request to Flux whose responses are handled in the order they arrive.
+
+Each job event is a response, so what there is to do for one is done with Flux's C functions
+alone: the bindings' own message handler takes three times as long, most of it to make an object
+of a message that is looked at once.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,11 @@ from flux_ensemble.members.flux import Guard
 from flux_ensemble.members.journal import Ended, Receive
 
 
+@ffi.callback("void(flux_t *, flux_msg_handler_t *, const flux_msg_t *, void *)")
+def _came(_handle: Any, _handler: Any, message: Any, stream: Any) -> None:
+    ffi.from_handle(stream).take(message)
+
+
 class Stream:
     """A streaming request.
 
@@ -28,6 +38,9 @@ class Stream:
         payload: of the request.
         receive: gets each response's payload, as text.
         ended: gets the error that ended the stream.
+
+    Attributes:
+        take: handles a response, an undecoded message.
     """
 
     def __init__(
@@ -43,16 +56,19 @@ class Stream:
         self._topic = topic
         self._receive = receive
         self._ended = ended
+        self.take = guard(self._take)
         self._text = ffi.new("char *[1]")
         self._tag = handle.flux_matchtag_alloc()
-        self._watcher = handle.msg_watcher_create(
-            guard(self._respond),
-            FLUX_MSGTYPE_RESPONSE,
-            topic,
-            match_tag=self._tag,
-            rolemask=lib.FLUX_ROLE_ALL,
+        glob = ffi.new("char[]", topic.encode())
+        match = {"typemask": FLUX_MSGTYPE_RESPONSE, "matchtag": self._tag, "topic_glob": glob}
+        # Flux keeps this pointer, not what it points to: that is open until the stream ends.
+        self._pointer = ffi.new_handle(self)
+        _open.add(self)
+        self._handler = handle.flux_msg_handler_create(
+            ffi.new("struct flux_match *", match)[0], _came, self._pointer
         )
-        self._watcher.start()
+        lib.flux_msg_handler_allow_rolemask(self._handler, lib.FLUX_ROLE_ALL)
+        lib.flux_msg_handler_start(self._handler)
         request = Message(FLUX_MSGTYPE_REQUEST)
         request.topic = topic
         request.payload = payload
@@ -68,15 +84,19 @@ class Stream:
         request.pimpl.set_noresponse()
         self._handle.send(request)
 
-    def _respond(self, handle: Flux, watcher: Any, message: Message, args: Any) -> None:
-        if lib.flux_response_decode(message.handle, ffi.NULL, self._text) == 0:
+    def _take(self, message: Any) -> None:
+        if lib.flux_response_decode(message, ffi.NULL, self._text) == 0:
             self._receive(self, ffi.string(self._text[0]).decode())
             return
         number = ffi.errno
         detail = os.strerror(number)
-        if lib.flux_response_decode_error(message.handle, self._text) == 0:
+        if lib.flux_response_decode_error(message, self._text) == 0:
             detail = ffi.string(self._text[0]).decode()
-        watcher.destroy()
-        self._handle.del_watcher(watcher)
+        lib.flux_msg_handler_destroy(self._handler)
+        _open.discard(self)
         self._handle.flux_matchtag_free(self._tag)
         self._ended(self, OSError(number, detail))
+
+
+#: Streams that Flux may still call back.
+_open: set[Stream] = set()

@@ -109,9 +109,13 @@ class CatchUp:
         self, ensemble: Ensemble, job: int, jobspec: Mapping[str, Any], entries: list[Entry]
     ) -> None:
         """The events of a job of others that the ensemble has not seen."""
-        wanted, events = ensemble.engine.wants_events, self._past[ensemble].events
+        engine, events = ensemble.engine, self._past[ensemble].events
+        name = job_name(jobspec)
+        if not engine.wants_job(name):
+            return
+        since = max(ensemble.t_seen, engine.t_foreign)
         for entry in entries:
-            if entry["timestamp"] > ensemble.t_seen and entry["name"] in wanted:
+            if entry["timestamp"] > since and entry["name"] in engine.wants_events:
                 events.append(
                     JobEvent(
                         entry["timestamp"],
@@ -119,7 +123,7 @@ class CatchUp:
                         entry["name"],
                         entry.get("context") or {},
                         foreign=True,
-                        job_name=job_name(jobspec),
+                        job_name=name,
                     )
                 )
 

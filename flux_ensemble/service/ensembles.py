@@ -282,7 +282,10 @@ class Ensemble:
             self.member.refused(event.job)
         if self.log.wants_events:
             self.log.job_event(event.t, event.job, event.name, event.context)
-        if event.name in self.engine.wants_events:
+        engine = self.engine
+        if event.name not in engine.wants_events:
+            return
+        if not event.foreign or engine.wants_job(event.job_name):
             self._driver.post(event)
 
     def violation(self, event: JobEvent) -> None:

@@ -18,7 +18,8 @@ from flux.core.inner import ffi, lib
 from flux.future import Future
 from flux.kvs import RAW, KVSTxn
 
-from flux_ensemble.members.flux import Guard, errno_name, sentence
+from flux_ensemble.members.errors import errno_name, sentence
+from flux_ensemble.members.flux import FluxLoop, Guard
 
 #: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
 PATIENCE = 10.0
@@ -71,6 +72,7 @@ class Kvs:
     def __init__(self, handle: Flux, guard: Guard) -> None:
         self._handle = handle
         self._guard = guard
+        self._loop = FluxLoop(handle, guard)
 
     def send(self, change: Change, key: str, done: Done, *, sync: bool = False) -> None:
         """Make a change.
@@ -82,9 +84,14 @@ class Kvs:
             sync: have it on disk, with a checkpoint, before that.
         """
 
+        try:
+            future = change.commit(self._handle, sync=sync)
+        except OSError as error:
+            done(_not_written(key, error))
+            return
+
         def answered(future: Future) -> None:
-            # A response that comes after the time limit would call back once more.
-            future.stop()
+            limit.cancel()
             try:
                 future.get()
             except OSError as error:
@@ -92,14 +99,13 @@ class Kvs:
             else:
                 done(None)
 
-        try:
-            future = change.commit(self._handle, sync=sync)
-        except OSError as error:
-            done(_not_written(key, error))
-            return
-        # The reactor's idea of now dates from the start of its present turn.
-        lib.flux_reactor_now_update(self._handle.get_reactor())
-        future.then(self._guard(answered), timeout=PATIENCE)
+        def late() -> None:
+            # Why the future has no limit of its own is said in `members.submit`.
+            future.stop()
+            done(_not_written(key, OSError(errno.ETIMEDOUT, "")))
+
+        limit = self._loop.timer(PATIENCE, late)
+        future.then(self._guard(answered))
 
     def commit(self, change: Change, key: str, *, sync: bool = False) -> None:
         """Make a change, and wait for it; arguments as for `send`.

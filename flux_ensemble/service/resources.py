@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flux.core.handle import Flux
 from flux.resource import ResourceSet
 
-from flux_ensemble.members.flux import Guard
+from flux_ensemble.members.flux import FluxQueue
+from flux_ensemble.service.latest import Numbers, Take
 
 #: Seconds to wait for each response.
 PATIENCE = 5.0
@@ -20,31 +20,31 @@ PATIENCE = 5.0
 NODES = ("node_cores_free", "node_cores_up", "node_up_count", "node_free_count")
 STATES = ("new", "depend", "priority", "sched", "run", "cleanup", "inactive")
 
-Numbers = Mapping[str, int | None]
 
-
-def query(handle: Flux, guard: Guard, done: Callable[[Numbers, Numbers], None]) -> None:
+def query(queue: FluxQueue, done: Take) -> None:
     """Ask for nodes and jobs.
 
     Args:
-        handle: Flux handle.
-        guard: wraps what is called from the reactor.
-        done: gets the values of `NODES` and of `STATES`.
+        queue: where.
+        done: gets the answer.
     """
     answers: dict[str, Numbers] = {}
 
     def ask(topic: str, names: tuple[str, ...], count: Callable[[Any], Numbers]) -> None:
-        def answered(future: Any) -> None:
-            # A response that comes right after the time-out would call this again.
-            future.stop()
-            try:
-                answers[topic] = count(future.get())
-            except OSError:
-                answers[topic] = dict.fromkeys(names)
+        answer: Numbers = dict.fromkeys(names)
+
+        def receive(future: Any) -> None:
+            nonlocal answer
+            answer = count(future.get())
+
+        def report(error: Exception | None) -> None:
+            answers[topic] = answer
+            if not isinstance(error, OSError | None):
+                queue.report(error)
             if len(answers) == 2:
                 done(answers["resource.sched-status"], answers["job-list.job-stats"])
 
-        handle.rpc(topic, {}).then(guard(answered), timeout=PATIENCE)
+        queue.call(queue.handle.rpc(topic, {}), receive, report, PATIENCE)
 
     ask("resource.sched-status", NODES, count_nodes)
     ask("job-list.job-stats", STATES, count_jobs)

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
-import platform
 import syslog
 import time
 import traceback
@@ -36,26 +34,26 @@ from flux_ensemble.members.flux import FluxLoop, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.members.stream import Stream
-from flux_ensemble.service import resources
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.bounds import check_ensembles
 from flux_ensemble.service.documents import open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
 from flux_ensemble.service.kvs_io import StoreError
+from flux_ensemble.service.latest import Latest
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
+from flux_ensemble.service.perf import Perf
 from flux_ensemble.service.recovery import RETRY_LIMIT, Recovery
+from flux_ensemble.service.reports import Reports
 from flux_ensemble.service.requests import READING, RequestError, parse
+from flux_ensemble.service.resources import query
 from flux_ensemble.service.settings import kept_directory, read_settings
 from flux_ensemble.service.shutdown import Shutdown
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.spec.model import JOB_EVENTS, Spec
 
 Payload = Mapping[str, Any]
-
-#: What guests see of an ensemble where a site lets them.
-GUEST_KEYS = ("name", "state", "t_start", "t_end")
 
 
 def calm_collector() -> None:
@@ -89,9 +87,7 @@ class Service:
         name: str = "ensemble",
     ) -> None:
         self._handle = handle
-        self._mode = mode
         self._log = log
-        self._t_start = time.time()
         self._guard = guard(self.unexpected)
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
@@ -100,7 +96,7 @@ class Service:
         self._queue_wide: list[Ensemble] = []
         self._starting: dict[Ensemble, Message] = {}
         self._held: list[tuple[str, Message, Payload]] = []
-        self._past = {"commands": 0, "firings": 0}
+        self._unfit: str | None = None
         self._responder = Responder(handle, self._error)
         self._streams = Streams(self._responder)
         self._queue = FluxQueue(handle, self.unexpected)
@@ -131,6 +127,17 @@ class Service:
             self._queue, self._ensembles, lambda: self._recovery.ready, self._error
         )
         self._configure(configured)
+        self._perf = Perf(self._loop, lambda: self._queue.submissions.waiting)
+        self._reports = Reports(
+            mode,
+            self._ensembles,
+            self._tracker,
+            self._recovery,
+            self._members,
+            Latest(partial(query, self._queue), self._loop),
+            self._perf,
+            lambda: self._state,
+        )
         self._methods: Mapping[str, Callable[[Message, Payload], None]] = {
             "load": self._load,
             "list": self._list,
@@ -165,8 +172,14 @@ class Service:
             self._recovery.restore(self._restore)
         except (StoreError, OSError) as error:
             self._error(f"cannot read the KVS: {error}; trying again")
+            self._cannot_begin(f"it cannot read the KVS: {error}")
             self._loop.timer(RETRY_LIMIT, self._begin)
             return
+        except Exception as error:
+            self.unexpected(error)
+            self._cannot_begin(f"internal error: {error!r} (see flux dmesg)")
+            return
+        self._unfit = None
         self._log(
             syslog.LOG_INFO,
             f"flux-ensemble {__version__} begins epoch {self._recovery.epoch}",
@@ -180,6 +193,13 @@ class Service:
         calm_collector()
         self._count_queue_wide()
         self._recovery.catch_up(self._ready)
+
+    def _cannot_begin(self, reason: str) -> None:
+        """Refuse what is asked; waiting would not help."""
+        self._unfit = f"the ensemble service cannot begin: {reason}"
+        held, self._held = self._held, []
+        for _, message, _ in held:
+            self._responder.refuse(message, errno.EIO, self._unfit)
 
     def _ready(self) -> None:
         """The journal is read: start what was loaded, and do what was asked, meanwhile."""
@@ -203,6 +223,7 @@ class Service:
             ensemble.close(errno.ESHUTDOWN, reason)
         self._journal.stop()
         self._members.close()
+        self._perf.stop()
         self._shutdown.stop()
         for watcher in self._watchers:
             watcher.destroy()
@@ -246,6 +267,9 @@ class Service:
         except RequestError as refused:
             self._responder.refuse(message, refused.errno, str(refused))
             return
+        if self._unfit is not None:
+            self._responder.refuse(message, errno.EIO, self._unfit)
+            return
         # Nothing can be read before the KVS was, and nothing be changed before the journal.
         if self._recovery.ready or (self._recovery.epoch and method in READING):
             self._handle_now(method, message, payload)
@@ -276,48 +300,11 @@ class Service:
         return answer
 
     def _list(self, message: Message, payload: Payload) -> None:
-        listed = [ensemble.summary() for ensemble in self._ensembles]
-        if not is_owner(message):
-            keys = (*GUEST_KEYS, "active", "waiting", "finished")
-            listed = [{key: one[key] for key in keys} for one in listed]
-        self._responder.respond(message, {"ensembles": listed})
+        self._responder.respond(message, self._reports.list(is_owner(message)))
 
     def _status(self, message: Message, payload: Payload) -> None:
-        if "name" in payload:
-            chosen = [self._ensembles.get(payload["name"])]
-        else:
-            chosen = list(self._ensembles)
-
-        def respond(nodes: resources.Numbers, queue: resources.Numbers) -> None:
-            answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
-            listed = [ensemble.status() for ensemble in chosen]
-            if is_owner(message):
-                answer["service"] = self._counters()
-                answer["members"] = self._members.report()
-            else:
-                answer["service"] = {"version": __version__}
-                keys = (*GUEST_KEYS, "groups", "jobs")
-                listed = [{key: one[key] for key in keys} for one in listed]
-            self._responder.respond(message, {**answer, "ensembles": listed})
-
-        resources.query(self._handle, self._guard, respond)
-
-    def _counters(self) -> Payload:
-        return {
-            "version": __version__,
-            "mode": self._mode,
-            "pid": os.getpid(),
-            "t_start": self._t_start,
-            "python": platform.python_version(),
-            "epoch": self._recovery.epoch,
-            "state": self._state,
-            "unreadable": self._recovery.unreadable,
-            "events": self._tracker.events,
-            **{
-                key: past + sum(getattr(ensemble, key) for ensemble in self._ensembles)
-                for key, past in self._past.items()
-            },
-        }
+        answer = partial(self._responder.respond, message)
+        self._reports.status(payload.get("name"), is_owner(message), answer)
 
     @property
     def _state(self) -> str:
@@ -451,8 +438,7 @@ class Service:
 
     def _drop(self, ensemble: Ensemble) -> None:
         """Forget an ended ensemble; jobs of it that are active are left alone."""
-        for key in self._past:
-            self._past[key] += getattr(ensemble, key)
+        self._reports.forget(ensemble)
         self._ensembles.remove(ensemble)
         self._tracker.forget(ensemble)
         was_live = ensemble.live

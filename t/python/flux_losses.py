@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -12,6 +13,16 @@ from flux_member import Bench, mock
 
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+from flux_ensemble.members.flux import SUBMISSIONS
+
+# flux_member has made it importable.
+from flux.constants import FLUX_MSGTYPE_REQUEST  # isort: skip
+
+#: Jobs of a burst: when it is disturbed, some have not been sent yet.
+BURST = SUBMISSIONS + SUBMISSIONS // 2
+
+#: More matchtags than a handle of a test has in its pool.
+TAGS = 2000
 
 #: How often `Bench` looks whether a process has ended, in seconds.
 LOOK = 0.01
@@ -50,6 +61,7 @@ def tally(bench: Bench, count: int, outcome: CommandDone | CommandFailed) -> dic
     shown = [job for jobs in bench.jobs.values() for job in jobs]
     return {
         "errors": bench.errors,
+        "jobs": count,
         "outcome": type(outcome).__name__,
         "reason": getattr(outcome, "reason", ""),
         "errno": getattr(outcome, "errno", ""),
@@ -111,6 +123,47 @@ def gone(jobs: int) -> dict[str, Any]:
     after = bench.perform(member.submit, SubmitJobs(3, "a", "r", 2, 0, 1))
     found["after"] = type(after).__name__
     return found
+
+
+def late() -> dict[str, Any]:
+    """A call is given up, and then there is a response: is its matchtag given to others?"""
+    bench = Bench()
+    handle = bench.handle
+    requests: list[Any] = []
+    outcomes: list[int | None] = []
+
+    def tags() -> set[int]:
+        """Those that are free; they go round."""
+        gc.collect()  # futures refer to themselves
+        given = [handle.flux_matchtag_alloc() for _ in range(TAGS)]
+        for tag in given:
+            handle.flux_matchtag_free(tag)
+        return set(given)
+
+    def given_up(error: Exception | None) -> None:
+        outcomes.append(getattr(error, "errno", None))
+        # In a turn of its own: nothing of the call is left then.
+        bench.queue.loop.timer(0.0, handle.reactor_stop)
+
+    handle.service_register("late").get()
+    watcher = handle.msg_watcher_create(
+        lambda _handle, _watcher, message, _args: requests.append(message),
+        FLUX_MSGTYPE_REQUEST,
+        "late.*",
+    )
+    watcher.start()
+    future = handle.rpc("late.call", {})
+    tag = future.pimpl.flux_rpc_get_matchtag()
+    bench.queue.call(future, lambda future: future.get(), given_up, 0.2)
+    del future
+    handle.reactor_run()
+    before = tag in tags()
+    handle.respond(requests[0], {})
+    # A response to this comes after it.
+    bench.queue.call(handle.rpc("broker.ping", {"seq": 1}), lambda future: future.get(), given_up)
+    handle.reactor_run()
+    watcher.destroy()
+    return {"errors": bench.errors, "outcomes": outcomes, "free": [before, tag in tags()]}
 
 
 def refused() -> dict[str, Any]:
@@ -191,9 +244,10 @@ def known() -> dict[str, Any]:
 
 if __name__ == "__main__":
     what: dict[str, Callable[[], dict[str, Any]]] = {
-        "reload": lambda: reload(1000),
-        "away": lambda: away(800, 3.0),
-        "gone": lambda: gone(800),
+        "reload": lambda: reload(BURST),
+        "away": lambda: away(BURST, 3.0),
+        "late": late,
+        "gone": lambda: gone(BURST),
         "refused": refused,
         "fence": fence,
         "known": known,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from play import Finish, Play, StartTimer, StopTimer, SubmitJobs, document, on_start, submit
 
+from flux_ensemble.engine.snapshot import dump
+
 
 def test_a_start_rule_submits_its_group_once_and_says_so_exactly():
     play = Play(document(rules=[on_start()]))
@@ -280,6 +282,30 @@ def test_a_queue_rule_sees_the_jobs_of_others_and_an_ensemble_rule_does_not():
     play.foreign(901, "finish", status=0)
     assert (play.submitted("a"), play.submitted("b")) == (0, 1)
     assert not play.engine.wants_foreign
+
+
+def test_a_queue_rule_about_a_name_wants_no_events_of_other_jobs():
+    rules = [
+        {"trigger": "job-finish", "scope": "queue", "group": "x", "action": submit("b")},
+        {"trigger": "job-start", "scope": "queue", "group": "y", "action": submit("b")},
+        {"trigger": "job-finish", "group": "a", "action": submit("a")},
+    ]
+    play = Play(document(rules=rules))
+    wants = play.engine.wants_job
+    assert [wants(name) for name in ("x", "y", "a", None)] == [True, True, False, False]
+    play.foreign(901, "submit", job_name="x")
+    play.foreign(902, "start", job_name="y")
+    assert [wants(name) for name in ("x", "y")] == [True, False]
+    assert dump(play.engine)["state"]["foreign"]["id"] == [901]
+
+
+def test_a_queue_rule_about_no_name_wants_the_events_of_all_jobs():
+    rules = [
+        {"trigger": "job-finish", "scope": "queue", "group": "x", "action": submit("b")},
+        {"trigger": "job-finish", "scope": "queue", "action": submit("b")},
+    ]
+    engine = Play(document(rules=rules)).engine
+    assert all(engine.wants_job(name) for name in ("x", "y", None))
 
 
 @pytest.mark.parametrize("first", ["validate", "start", "finish", "clean"])

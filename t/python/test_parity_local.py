@@ -26,7 +26,7 @@ EXPECTED = dict(
 NEED_FLUX = frozenset({"job-memo"})
 
 #: Examples of what a local queue has not: jobs from outside, and another size.
-ELSEWHERE = frozenset({"queue-scope", "grow-on-pending", "shrink-when-idle"})
+ELSEWHERE = frozenset({"queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster"})
 
 
 def test_every_example_is_compared() -> None:

@@ -16,7 +16,13 @@ ROOT = Path(__file__).parents[2]
 FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
 
 #: Examples of what a simulation has not: custom functions, jobs of others, and another size.
-ELSEWHERE = {"custom-action", "queue-scope", "grow-on-pending", "shrink-when-idle"}
+ELSEWHERE = {
+    "custom-action",
+    "queue-scope",
+    "grow-on-pending",
+    "shrink-when-idle",
+    "minicluster",
+}
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem not in ELSEWHERE)
 
