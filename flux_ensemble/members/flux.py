@@ -31,6 +31,7 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.members.base import Done
 from flux_ensemble.members.errors import errno_name, sentence
 from flux_ensemble.members.fence import raise_fence
+from flux_ensemble.members.inbox import Inbox
 from flux_ensemble.members.outcomes import (
     PATIENCE,
     RESPONSE_SECONDS,
@@ -128,6 +129,7 @@ class FluxQueue:
             of it, for instance because job-ingest is not loaded.
 
     Attributes:
+        inbox: what the journal and responses go through.
         scaler: what the instance grows and shrinks by, or None.
     """
 
@@ -144,7 +146,8 @@ class FluxQueue:
         self.patience = patience
         self.scaler: Scaler | None = None
         self.loop = FluxLoop(handle, self.guard)
-        self._sent = Submissions(handle, self.guard)
+        self.inbox = Inbox(handle, report)
+        self._sent = Submissions(handle, self.inbox)
         self.submissions = Pipeline(SUBMISSIONS, partial(self.loop.timer, 0.0))
         self.calls = Pipeline(CALLS, partial(self.loop.timer, 0.0))
         self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
@@ -231,7 +234,6 @@ class FluxQueue:
         """Report what comes of a future: what `receive` raises for it, or success."""
 
         def answered(future: Any) -> None:
-            limit.cancel()
             try:
                 receive(future)
             except Exception as error:
@@ -245,8 +247,12 @@ class FluxQueue:
             future.stop()
             report(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
+        def come(future: Any) -> None:
+            limit.cancel()
+            self.inbox.put(answered, future)
+
         limit = self.loop.timer(timeout, late)
-        future.then(self.guard(answered))
+        future.then(come)
 
     def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
         """Have the job manager change a job; one that has ended is no error."""

@@ -101,7 +101,7 @@ class Resources:
                 self._look_again()
 
         self._streams[topic] = Stream(
-            self._queue.handle, self._queue.guard, topic, payload, receive, ended
+            self._queue.handle, self._queue.inbox, topic, payload, receive, ended
         )
 
     def _look_later(self, after: float) -> None:

@@ -16,7 +16,7 @@ from flux.core.handle import Flux
 from flux.core.inner import ffi, lib
 from flux.message import Message
 
-from flux_ensemble.members.flux import Guard
+from flux_ensemble.members.inbox import Inbox
 from flux_ensemble.members.journal import Ended, Receive
 
 
@@ -33,30 +33,27 @@ class Stream:
 
     Args:
         handle: Flux handle.
-        guard: wraps what is called from the reactor.
+        inbox: what the responses go through.
         topic: of the request; TOPIC-cancel ends it.
         payload: of the request.
         receive: gets each response's payload, as text.
         ended: gets the error that ended the stream.
-
-    Attributes:
-        take: handles a response, an undecoded message.
     """
 
     def __init__(
         self,
         handle: Flux,
-        guard: Guard,
+        inbox: Inbox,
         topic: str,
         payload: Mapping[str, Any],
         receive: Receive,
         ended: Ended,
     ) -> None:
         self._handle = handle
+        self._inbox = inbox
         self._topic = topic
         self._receive = receive
         self._ended = ended
-        self.take = guard(self._take)
         self._text = ffi.new("char *[1]")
         self._tag = handle.flux_matchtag_alloc()
         glob = ffi.new("char[]", topic.encode())
@@ -84,9 +81,12 @@ class Stream:
         request.pimpl.set_noresponse()
         self._handle.send(request)
 
-    def _take(self, message: Any) -> None:
+    def take(self, message: Any) -> None:
+        """Take a response, an undecoded message."""
         if lib.flux_response_decode(message, ffi.NULL, self._text) == 0:
-            self._receive(self, ffi.string(self._text[0]).decode())
+            self._inbox.put(
+                self._receive, self, ffi.string(self._text[0]).decode("utf-8", "replace")
+            )
             return
         number = ffi.errno
         detail = os.strerror(number)
@@ -95,7 +95,7 @@ class Stream:
         lib.flux_msg_handler_destroy(self._handler)
         _open.discard(self)
         self._handle.flux_matchtag_free(self._tag)
-        self._ended(self, OSError(number, detail))
+        self._inbox.put(self._ended, self, OSError(number, detail))
 
 
 #: Streams that Flux may still call back.

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.core.handle import Flux
 from flux.core.inner import ffi, lib
 
+from flux_ensemble.members.inbox import Inbox
 from flux_ensemble.members.outcomes import Answer
-
-if TYPE_CHECKING:
-    from flux_ensemble.members.flux import Guard
 
 #: Seconds after which a response is not waited for any more. It can still come: destroying the
 #: future keeps its matchtag until then.
@@ -37,12 +35,12 @@ class Submissions:
 
     Args:
         handle: Flux handle.
-        guard: wraps what is called from the reactor.
+        inbox: what the answers go through.
     """
 
-    def __init__(self, handle: Flux, guard: Guard) -> None:
+    def __init__(self, handle: Flux, inbox: Inbox) -> None:
         self._handle = handle
-        self._guard = guard
+        self._inbox = inbox
         self._id = ffi.new("flux_jobid_t *")
         #: Oldest first. Flux has pointers to them.
         self._open: dict[_Submission, None] = {}
@@ -63,7 +61,7 @@ class Submissions:
         future = lib.flux_job_submit(self._handle.handle, text.encode(), urgency, 0)
         if future == ffi.NULL:
             raise _error(ffi.errno)
-        submission = _Submission(self, future, now, self._guard(answer))
+        submission = _Submission(self, future, now, answer)
         self._open[submission] = None
         if lib.flux_future_then(future, -1.0, _came, submission.pointer) < 0:
             number = ffi.errno
@@ -79,7 +77,7 @@ class Submissions:
             number = ffi.errno
             answer = _error(number, lib.flux_future_error_string(submission.future))
         self._end(submission)
-        submission.answer(answer)
+        self._inbox.put(submission.answer, answer)
 
     def _end(self, submission: _Submission) -> None:
         del self._open[submission]

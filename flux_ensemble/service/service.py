@@ -65,7 +65,7 @@ def calm_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 1000)
+    gc.set_threshold(5_000, 1000, 1000)
 
 
 class Service:
@@ -107,7 +107,7 @@ class Service:
             lambda: self._queue_wide,
         )
         self._journal = Journal(
-            partial(Stream, handle, self._guard),
+            partial(Stream, handle, self._queue.inbox),
             event=self._tracker.event,
             backlog=self._tracker.learn,
             lost=self._lost_journal,
@@ -155,7 +155,7 @@ class Service:
             "scale": self._scale,
         }
         self._watchers = listen(handle, name, self._guard, self.dispatch, self._streams.gone)
-        self._shutdown = Shutdown(handle, self._guard, self._suspend)
+        self._shutdown = Shutdown(handle, self._guard, self._queue.inbox, self._suspend)
         self._guard(self._begin)()
 
     def _configure(self, table: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble.members.flux import Guard
+from flux_ensemble.members.inbox import Inbox
 from flux_ensemble.members.stream import Stream
 
 #: The states of a broker after RUN.
@@ -28,20 +29,23 @@ class Shutdown:
     Args:
         handle: Flux handle.
         guard: wraps what is called from the reactor.
+        inbox: what job events go through, too.
         begins: called once, when the shutdown begins.
 
     Attributes:
         begun: the instance is shutting down.
     """
 
-    def __init__(self, handle: Flux, guard: Guard, begins: Callable[[], None]) -> None:
+    def __init__(
+        self, handle: Flux, guard: Guard, inbox: Inbox, begins: Callable[[], None]
+    ) -> None:
         self._handle = handle
         self._guard = guard
         self._begins = begins
         self.begun = False
         # A Flux that has no such stream says so, and nothing is noticed.
         self._stream: Stream | None = Stream(
-            handle, guard, "state-machine.monitor", {}, self._changed, self._ended
+            handle, inbox, "state-machine.monitor", {}, self._changed, self._ended
         )
 
     def stop(self) -> None:

@@ -16,10 +16,12 @@ from flux_ensemble.bindings import require_flux
 require_flux()
 
 import flux  # noqa: E402
+from flux.constants import FLUX_MSGTYPE_REQUEST  # noqa: E402
 
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
-from flux_ensemble.members.flux import FluxMember, FluxQueue, guard  # noqa: E402
+from flux_ensemble.members.flux import FluxMember, FluxQueue  # noqa: E402
+from flux_ensemble.members.inbox import Inbox  # noqa: E402
 from flux_ensemble.members.journal import Journal  # noqa: E402
 from flux_ensemble.members.stream import Stream  # noqa: E402
 from flux_ensemble.spec.loading import load_mapping  # noqa: E402
@@ -47,7 +49,7 @@ class Bench:
         self.learned = 0
         self.queue = FluxQueue(self.handle, self._unexpected, patience=patience)
         self.journal = Journal(
-            partial(Stream, self.handle, guard(self._unexpected)),
+            partial(Stream, self.handle, self.queue.inbox),
             event=self._event,
             backlog=self._learn,
             lost=self.errors.append,
@@ -172,5 +174,42 @@ def change() -> dict[str, Any]:
     return result
 
 
+def overtake() -> dict[str, Any]:
+    """Many responses, one of which raises in handling, and a request behind them."""
+    handle = flux.Flux()
+    handle.service_register("overtake").get()
+    handled: list[Any] = []
+    errors: list[Exception] = []
+    inbox = Inbox(handle, errors.append)
+    count = 200
+
+    def handle_one(number: int) -> None:
+        handled.append(number)
+        if number == 7:
+            raise ValueError("seven")
+        if len(handled) == count + 2:
+            handle.reactor_stop()
+
+    def request(*_: Any) -> None:
+        handled.append("request")
+
+    def first(*_: Any) -> None:
+        for number in range(1, count + 1):
+            future = handle.rpc("broker.ping", {"seq": number})
+            future.then(lambda future, number: inbox.put(handle_one, number), number)
+        handle.rpc("overtake.request")
+        # When this one has its response, all the others are there to be read.
+        handle.rpc("broker.ping", {"seq": 0}).get()
+
+    watcher = handle.msg_watcher_create(request, FLUX_MSGTYPE_REQUEST, "overtake.request")
+    watcher.start()
+    start = handle.timer_watcher_create(0.0, first)
+    start.start()
+    inbox.put(handle_one, 0)
+    handle.reactor_run()
+    return {"errors": [], "handled": handled, "raised": [str(error) for error in errors]}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"widen": lambda: widen(400), "change": change}[sys.argv[1]]()))
+    scenarios = {"widen": lambda: widen(400), "change": change, "overtake": overtake}
+    print(json.dumps(scenarios[sys.argv[1]]()))
