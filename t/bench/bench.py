@@ -60,7 +60,7 @@ def measure(name: str, *, smoke: bool) -> list[Row]:
     seconds = time.monotonic() - begin
     with tempfile.TemporaryDirectory() as directory:
         # A plot that fails is to be known before an hour has gone by.
-        page.draw(benchmark, numbers, Path(directory, "plot.svg"))
+        page.draw(benchmark, numbers, Path(directory, "plot.png"))
     found = benchmark.rows(numbers)
     for row in found:
         verdict = "" if smoke or not row.sign else "met" if row.met else "MISSED"

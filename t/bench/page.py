@@ -70,12 +70,12 @@ def write(kept: Sequence[tuple[Benchmark, Numbers]], docs: Path = DOCS) -> None:
             )  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |\n")
     for benchmark, one in kept:
-        draw(benchmark, one["numbers"], plotted / f"{benchmark.name}.svg")
+        draw(benchmark, one["numbers"], plotted / f"{benchmark.name}.png")
         about = "\n".join(line.strip() for line in benchmark.about.splitlines())
         lines.append(
             f"\n## {benchmark.title}\n\n{about}\n\n"
             f"    .venv/bin/python t/bench/bench.py {benchmark.name}\n\n"
-            f"![{benchmark.title}](benchmarks/{benchmark.name}.svg)\n"
+            f"![{benchmark.title}](benchmarks/{benchmark.name}.png)\n"
         )
     (docs / "benchmarks.md").write_text("".join(lines))
     _replace_costs(docs / "performance.md", "".join(costs))

@@ -1,7 +1,7 @@
 """What the plots have in common: looks, and the few kinds that there are.
 
 Figures are drawn for a page of documentation: white, one font, few colours, the goal as a
-dashed line. SVG files are the same for the same numbers.
+dashed line. Files are the same for the same numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _LOOKS: dict[Any, Any] = {
     "font.size": 9,
     "grid.color": "#e5e5e5",
     "legend.frameon": False,
-    "svg.hashsalt": "flux-ensemble",
 }
 
 
@@ -42,8 +41,8 @@ def figure(height: float) -> Any:
 
 
 def save(drawn: Any, file: Path) -> None:
-    """Write a figure, in the format that the file's name says."""
-    drawn.savefig(file, facecolor="white", metadata={"Date": None} if file.suffix == ".svg" else {})
+    """Write a figure as PNG."""
+    drawn.savefig(file, facecolor="white", dpi=110, metadata={"Software": None})
 
 
 def ecdf(axes: Any, values: Sequence[float], label: str, color: str) -> None:
