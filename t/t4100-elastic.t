@@ -37,6 +37,10 @@ test_expect_success FLUX 'brokers that do not start are told of, with the output
 	elastic failing "$flat"
 '
 
+test_expect_success FLUX 'they are so where the brokers form a chain, and others are not waited for' '
+	elastic failing "$chain"
+'
+
 test_expect_success FLUX 'nodes that somebody else has drained are left alone' '
 	elastic others "$flat"
 '

@@ -48,11 +48,11 @@ class Growth:
                 f"{change.named(taken)} was drained by somebody else meanwhile "
                 f"({ranks.drained[min(taken)]!r}); the size is {len(ranks.in_use)}",
             )
-        # One that failed to start may be there all the same: it was started before.
-        if missing <= self._failed.keys() - ranks.online:
+        failed = missing & self._failed.keys()
+        if missing <= self._lost(ranks):
             raise OSError(
                 errno.EIO,
-                f"cannot start {change.named(missing)}: {self._failed[min(missing)]}; "
+                f"cannot start {change.named(missing)}: {self._failed[min(failed)]}; "
                 f"the size is {len(ranks.in_use)}",
             )
         new = missing - ranks.ours - self._started
@@ -62,7 +62,11 @@ class Growth:
             change.call("resource.drain", request, self._drained, f"drain {change.named(new)}")
         start = (missing & ranks.ours) - self._started
         if not change.instance.together:
-            start -= ranks.online
+            # A broker whose parent is just ending would end with it.
+            there = ranks.online - change.instance.stopping.keys()
+            start = frozenset(
+                one for one in start - ranks.online if change.parents.get(one, -1) in there
+            )
         if start:
             self._started |= start
             change.instance.start(start, ranks.online | self._coming, self._not_started)
@@ -75,6 +79,15 @@ class Growth:
             change.call(
                 "resource.undrain", request, self._undrained, f"undrain {change.named(back)}"
             )
+
+    def _lost(self, ranks: Ranks) -> Set[int]:
+        """The ranks that will not come: they failed to start, or are below one that did."""
+        # One that failed to start may be there all the same: it was started before.
+        lost = self._failed.keys() - ranks.online
+        parents = self._change.parents
+        while below := {one for one in self._coming - lost if parents.get(one, -1) in lost}:
+            lost |= below
+        return lost
 
     def _drained(self, _: object) -> None:
         self._draining = False
