@@ -57,6 +57,21 @@ test_expect_success 'what keeps the service from being asked is shown' '
 	wait_until says_trouble
 '
 
+test_expect_success 'status has the requests that are outstanding, and nodes and queue of the member' '
+	sed "s/deadline: 2s/deadline: 1h/" down.yaml >asks.yaml &&
+	flux resource undrain 1-2 &&
+	wait_status members.default.size 3 &&
+	rpc load file=asks.yaml cwd=/ environment:={} text=@asks.yaml &&
+	wait_status members.default.size 1 &&
+	flux ensemble status >status.out &&
+	grep "^scaling: asks: rule-1 #0 asks for a size of 1" status.out &&
+	flux ensemble status --json >status.json &&
+	is "$(json nodes.node_up_count <status.json)" \
+		"$(json members.default.nodes.node_up_count <status.json)" &&
+	is "$(json queue.run <status.json)" "$(json members.default.queue.run <status.json)" &&
+	flux ensemble cancel asks
+'
+
 test_expect_success 'certificates that are not there are refused with the document' '
 	test_expect_code 2 flux ensemble run --member minicluster --tls-cert no.crt --tls-key no.key \
 		--tls-ca no.ca down.yaml 2>err &&

@@ -119,6 +119,8 @@ def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
         + (f", changing to {to}" if to is not None else "")
         + f" ({scaler['kind']})"
     )
+    for one in member["requests"]:
+        yield f"{one['ensemble']}: {one['rule']} #{one['firing']} asks for a size of {one['to']}"
     if scaler["trouble"] is not None:
         yield scaler["trouble"]
     if member["failure"] is not None:

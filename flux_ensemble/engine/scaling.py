@@ -309,13 +309,14 @@ class Scaling:
                 "size": known.size,
                 "low": known.low,
                 "high": known.high,
-                "request": self._report_request(member),
+                "request": self.outstanding(member),
                 "denied": self._denied.get(member),
             }
             for member, known in self.members.items()
         }
 
-    def _report_request(self, member: str) -> dict[str, Any] | None:
+    def outstanding(self, member: str) -> dict[str, Any] | None:
+        """The request to a member that is outstanding, as JSON, or None."""
         if member not in self._outstanding:
             return None
         t, pending = self._outstanding[member]

@@ -20,9 +20,10 @@ from flux_ensemble.members.errors import sentence
 from flux_ensemble.members.flux import FluxQueue
 from flux_ensemble.members.ranks import Ranks, nodes
 from flux_ensemble.members.resources import RESPONSE_SECONDS, Resources
-from flux_ensemble.members.scaler_settings import read_scaler
+from flux_ensemble.members.scaler_settings import ScalerSettings, read_scaler
 from flux_ensemble.members.scalers import make_scaler
 from flux_ensemble.service.ensembles import Ensemble
+from flux_ensemble.service.latest import Numbers
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.model import MEMBER
 
@@ -54,7 +55,7 @@ class Instance:
         self._complain = complain
         self._failure: str | None = None
         self._resources: Resources | None = None
-        self._table: Mapping[str, Any] = {}
+        self._settings: ScalerSettings | None = None
         self._adopted = False
 
     @property
@@ -62,25 +63,27 @@ class Instance:
         """Its size can change."""
         return self._queue.scaler is not None
 
-    def configure(self, table: Mapping[str, Any], *, adopted: bool = False) -> None:
-        """Take the scaler that a table of keys describes; without one, keep what there is.
+    def configure(self, table: Mapping[str, Any]) -> None:
+        """Take the scaler that the site has configured, if there is one.
 
         Args:
-            table: as [ensemble].
-            adopted: it came with a load request.
+            table: [ensemble].
 
         Raises:
             ValueError, OSError: it cannot be had.
         """
         settings = read_scaler(table)
-        if settings is None:
-            return
+        if settings is not None:
+            self._use(settings)
+
+    def _use(self, settings: ScalerSettings) -> None:
         scaler = make_scaler(self._queue, settings)
         if self._queue.scaler is not None:
             self._queue.scaler.close()
         self.rest()
-        self._queue.scaler = scaler
-        self._table, self._adopted = dict(table), adopted
+        # What another scaler said of its bounds is not so any more.
+        self.latest = None
+        self._queue.scaler, self._settings = scaler, settings
 
         def looked(size: int, up: int, free: int) -> None:
             self._says(size, up, free, scaler.low, scaler.high)
@@ -97,20 +100,21 @@ class Instance:
         Raises:
             RequestError: EINVAL, or EEXIST where there is another scaler.
         """
-        if self.elastic and table == self._table:
-            return
-        if self.elastic and (used or not self._adopted):
-            whose = "an ensemble that runs uses it" if self._adopted else "the site configured it"
-            raise RequestError(
-                errno.EEXIST,
-                f"scaler: this instance has another one, {self._table.get('scaler')!r}, and "
-                f"{whose}: load the document without a scaler of its own",
-            )
         try:
-            self.configure({"scaler": None, **table}, adopted=True)
+            settings = read_scaler({"scaler": None, **table})
+            if settings is None or settings == self._settings:
+                return
+            if self._settings is not None and (used or not self._adopted):
+                whose = "an ensemble that runs uses" if self._adopted else "the site configured"
+                raise RequestError(
+                    errno.EEXIST,
+                    f"scaler: this instance has another one, {self._settings.kind!r}, and {whose} "
+                    "it: load the document without a scaler of its own",
+                )
+            self._use(settings)
         except (ValueError, OSError) as error:
             raise RequestError(errno.EINVAL, f"ensemble.load: {error}") from None
-        self._table = table
+        self._adopted = True
 
     def scale(self, to: int) -> dict[str, int]:
         """Begin to change the size.
@@ -253,9 +257,25 @@ class Members:
             for one in self._table.values():
                 one.rest()
 
-    def report(self) -> dict[str, dict[str, Any]]:
-        """What `ensemble.status` says of each, as JSON."""
-        return {name: one.report() for name, one in self._table.items()}
+    def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
+        """What `ensemble.status` says of each, as JSON.
+
+        Args:
+            nodes, queue: of the one that there is.
+        """
+        return {
+            name: {
+                **one.report(),
+                "nodes": nodes,
+                "queue": queue,
+                "requests": [
+                    {"ensemble": ensemble.name, **request}
+                    for ensemble in self._ensembles
+                    if (request := ensemble.engine.scaling.outstanding(name)) is not None
+                ],
+            }
+            for name, one in self._table.items()
+        }
 
     def close(self) -> None:
         """Give up what is under way; nobody is told any more."""

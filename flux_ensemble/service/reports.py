@@ -84,7 +84,7 @@ class Reports:
             answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
             if owner:
                 answer["service"] = self._service()
-                answer["members"] = self._members.report()
+                answer["members"] = self._members.report(nodes, queue)
             else:
                 answer["service"] = {"version": __version__}
                 listed = _cut(listed, (*GUEST_KEYS, "groups", "jobs"))
