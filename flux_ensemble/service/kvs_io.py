@@ -19,7 +19,7 @@ from flux.future import Future
 from flux.kvs import RAW, KVSTxn
 
 from flux_ensemble.members.errors import errno_name, sentence
-from flux_ensemble.members.flux import FluxLoop, Guard
+from flux_ensemble.members.flux import FluxLoop, Guard, within
 
 #: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
 PATIENCE = 10.0
@@ -91,7 +91,6 @@ class Kvs:
             return
 
         def answered(future: Future) -> None:
-            limit.cancel()
             try:
                 future.get()
             except OSError as error:
@@ -100,12 +99,9 @@ class Kvs:
                 done(None)
 
         def late() -> None:
-            # Why the future has no limit of its own is said in `members.submit`.
-            future.stop()
             done(_not_written(key, OSError(errno.ETIMEDOUT, "")))
 
-        limit = self._loop.timer(PATIENCE, late)
-        future.then(self._guard(answered))
+        within(self._loop, PATIENCE, future, self._guard(answered), late)
 
     def commit(self, change: Change, key: str, *, sync: bool = False) -> None:
         """Make a change, and wait for it; arguments as for `send`.
