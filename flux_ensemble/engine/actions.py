@@ -205,26 +205,25 @@ class Actions:
         if engine.state != "running" or engine.t_start is None:
             return
         while (batch := engine.workload.next_batch()) is not None:
-            firing, indices = batch
+            firing, first, count = batch
             origin = Origin(firing.rule, firing.number, (), firing.request)
             command = SubmitJobs(
                 self._next_id(),
                 firing.group,
                 firing.rule,
                 firing.number,
-                indices.start,
-                len(indices),
+                first,
+                count,
                 firing.each,
                 firing.params,
             )
             self._send(Pending(origin, command, firing=firing), command.id)
 
-    def admitted(self, job: Job) -> None:
-        """A job showed in the queue; if it was given up meanwhile, cancel it."""
-        if job.firing is not None and job.firing.cancel_unseen:
-            job.canceling = True
-            origin = Origin(job.firing.rule, job.firing.number)
-            self._cancel((job.id,), "canceled before it showed in the queue", origin)
+    def cancel_unseen(self, job: Job, firing: Firing) -> None:
+        """Cancel a job that was given up before it showed in the queue."""
+        job.canceling = True
+        origin = Origin(firing.rule, firing.number)
+        self._cancel((job.id,), "canceled before it showed in the queue", origin)
 
     def cancel_jobs(self, groups: Iterable[str], reason: str, origin: Origin | None = None) -> int:
         """Cancel the active jobs of groups, and drop those that wait.
@@ -337,8 +336,10 @@ class Actions:
         origin = pending.origin
         if pending.firing is not None:
             self._engine.workload.confirm(pending.firing)
-            ids = list(event.result.get("ids", ()))
-            self._reply(origin, {"ids": ids, "firing": origin.number})
+            if origin.request is not None:
+                ids = list(event.result.get("ids", ()))
+                reply = {"ids": ids, "firing": origin.number}
+                self._engine.emit(Reply(origin.request, reply))
             if not pending.firing.waiting and not pending.firing.outstanding:
                 self._outcome(origin, jobs=pending.firing.stop - pending.firing.first)
         elif pending.call is not None:
@@ -420,10 +421,6 @@ class Actions:
 
     def _outcome(self, origin: Origin, **context: Any) -> None:
         self._engine.record("outcome", rule=origin.rule, firing=origin.number, ok=True, **context)
-
-    def _reply(self, origin: Origin, result: Mapping[str, Any]) -> None:
-        if origin.request is not None:
-            self._engine.emit(Reply(origin.request, result))
 
     def _next_id(self) -> int:
         self._last_id += 1

@@ -15,7 +15,6 @@ from flux_ensemble.engine.quick import quick
 
 
 @quick
-@dataclass(frozen=True, slots=True)
 class SubmitJobs:
     """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
 
@@ -92,7 +91,6 @@ class StopTimer:
 
 
 @quick
-@dataclass(frozen=True, slots=True)
 class Record:
     """Append an entry (RFC 18) to the ensemble's eventlog."""
 

@@ -117,7 +117,13 @@ class Engine:
         if event.t > self.t:
             self.t = event.t
         self._handlers[type(event)](event)
-        self._settle()
+        workload = self.workload
+        if workload.drained or self.scaling.told:
+            self._follow_up()
+        if workload.room > 0 and workload.firings.backlog:
+            self.actions.send_jobs()
+        if not workload.busy and not self.actions.busy:
+            self._rest()
         return out
 
     @property
@@ -128,7 +134,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """No job and no command of it is under way."""
-        return not self.workload.busy() and not self.actions.busy
+        return not self.workload.busy and not self.actions.busy
 
     @property
     def wants_events(self) -> frozenset[str]:
@@ -370,14 +376,8 @@ class Engine:
 
     # -- the end of an event ------------------------------------------------------
 
-    def _settle(self) -> None:
-        workload = self.workload
-        if workload.drained or self.scaling.told:
-            self._follow_up()
-        if workload.sendable:
-            self.actions.send_jobs()
-        if workload.busy() or self.actions.busy:
-            return
+    def _rest(self) -> None:
+        """Nothing is under way: end if that is the end."""
         if self.state == "ending":
             self._finish()
         elif (
@@ -408,7 +408,7 @@ class Engine:
             states = [state for group in drained for state in self.rules.idle(group)]
             drained.clear()
             for state in sorted(states, key=lambda state: state.position):
-                if not self.workload.busy(state.rule.group):
+                if not self.workload.busy_of(state.rule.group):
                     event = {"trigger": "idle", "group": state.rule.group, "timestamp": self.t}
                     self.evaluate(state, Cause(event, None, depth))
                     depth = (*depth, state.rule.id)

@@ -31,7 +31,6 @@ class Started:
 
 
 @quick
-@dataclass(frozen=True, slots=True)
 class JobEvent:
     """A job posted an event (RFC 21).
 
@@ -62,7 +61,6 @@ class TimerFired:
 
 
 @quick
-@dataclass(frozen=True, slots=True)
 class CommandDone:
     """A command succeeded.
 

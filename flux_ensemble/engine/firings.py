@@ -82,10 +82,11 @@ class Firing:
         """Jobs that have not been sent."""
         return self.stop - self.next
 
-    @property
     def over(self) -> bool:
         """Each of its jobs has come and gone."""
-        return not (self.live or self.outstanding or self.unseen or self.lost or self.waiting)
+        return not (
+            self.live or self.outstanding or self.unseen or self.lost or self.next < self.stop
+        )
 
 
 class Firings:
@@ -122,7 +123,7 @@ class Firings:
 
     def close_if_over(self, firing: Firing) -> None:
         """Forget the firing if each of its jobs has come and gone."""
-        if firing.over:
+        if firing.over():
             self._open.pop((firing.rule, firing.number), None)
 
     def drop_waiting(self, firing: Firing) -> int:

@@ -34,8 +34,12 @@ class IntervalSet:
         return list(zip(self._starts, self._stops, strict=True))
 
     def __contains__(self, number: int) -> bool:
+        stops = self._stops
+        # Numbers come in order but for a few.
+        if not stops or number >= stops[-1]:
+            return False
         at = bisect_right(self._starts, number) - 1
-        return at >= 0 and number < self._stops[at]
+        return at >= 0 and number < stops[at]
 
     def __len__(self) -> int:
         return sum(self._stops) - sum(self._starts)
@@ -43,6 +47,9 @@ class IntervalSet:
     def add(self, number: int) -> None:
         """Add one number; one that is there already is no error."""
         starts, stops = self._starts, self._stops
+        if stops and number == stops[-1]:
+            stops[-1] += 1
+            return
         at = bisect_right(starts, number)
         if at and number < stops[at - 1]:
             return

@@ -115,6 +115,7 @@ class Metrics:
     """Counts and streams of all groups of one ensemble, and what is known of its member.
 
     Attributes:
+        counts: the counters of each group, `count.GROUP.COUNTER`.
         pending_nodes: nodes that the jobs need which are in the queue and have not started.
         nodes: the metrics `nodes.*`, as far as they are known.
     """
@@ -130,10 +131,6 @@ class Metrics:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
             for variable in STREAMS:
                 self._streams[group, variable] = Stream(self._statistics)
-
-    def increment(self, group: str, counter: str) -> None:
-        """Add one to `count.GROUP.COUNTER`."""
-        self.counts[group][counter] += 1
 
     def observe(self, group: str, variable: str, value: float) -> None:
         """Take a finite value into the stream `GROUP-VARIABLE`."""

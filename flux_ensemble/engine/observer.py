@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import finite
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES
-from flux_ensemble.engine.rules import TRIGGER_OF, Change, RuleState
+from flux_ensemble.engine.quick import quick
+from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS, JobSet
 
 if TYPE_CHECKING:
     from flux_ensemble.engine.engine import Engine
 
-#: What changes when a job that has not started waits no more. (Where it is submitted or
-#: starts the index of the rules knows by the event.)
-_UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
+_NO_NEWS: News = (None, ())
+_VALIDATED: News = (None, ((COUNT, "submitted"),))
+_STARTED: News = (None, (("", "pending"),))
 
-#: What changes when a job is valid, starts, finishes after a start, and has its outcome.
-_VALIDATED: tuple[Change, ...] = ((COUNT, "submitted"),)
-_STARTED: tuple[Change, ...] = (("", "pending"),)
-_FINISHED: tuple[Change, ...] = (("", "duration"),)
+#: What changes when a job that has not started waits no more, and when one has run.
+_UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
+_RAN: tuple[Change, ...] = (("", "duration"),)
+
+#: What changes when a job has its outcome.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
     outcome: ((COUNT, "finished"), (COUNT, outcome)) for outcome in OUTCOMES
 }
@@ -43,7 +44,7 @@ _FIRST_SEEN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class Cause:
     """Why a rule is evaluated.
 
@@ -69,6 +70,15 @@ class Observer:
         for name, group in engine.spec.groups.items():
             sizes = {one.nodes for one in group.sets}
             self._nodes[name] = sizes.pop() if len(sizes) == 1 else 0
+        #: What is done about events of jobs of ours, given also the outcome that was known.
+        self._takes: dict[str, Callable[[Job, str, JobEvent, str | None], News]] = {
+            "validate": self._on_validate,
+            "start": self._on_start,
+            "finish": self._on_finish,
+            "memo": self._on_memo,
+            "invalidate": self._on_gone,
+            "clean": self._on_gone,
+        }
 
     def await_nodes(self, job: Job) -> None:
         """A job of ours waits for nodes."""
@@ -87,35 +97,35 @@ class Observer:
         if event.foreign:
             self._on_foreign(event)
             return
-        engine = self._engine
-        job, known = engine.workload.jobs.get(event.job), None
-        if job is not None:
+        engine, name = self._engine, event.name
+        job, news = engine.workload.jobs.get(event.job), _NO_NEWS
+        if job is None:
+            job = self._admit(event)
+            if job is None:
+                return
+            group = job.group or ""
+        else:
             known = job.outcome
             if not job.accept(event):
                 return
-        elif event.name == "submit" and event.tag is not None:
-            job = engine.workload.admit(event.job, event.tag, event.t)
-            if job is None:
-                return
-            engine.actions.admitted(job)
-        else:
-            return
-        group = job.group or ""
-        changed = self._observe(job, group, event)
-        outcome = None
-        if known is None and job.outcome is not None:
-            interrupted = job.interrupted and job.outcome == "canceled"
-            if not interrupted:
-                outcome = job.outcome
-            self._conclude(job, job.outcome, interrupted)
-            changed += _CONCLUDED[job.outcome]
-        if job.phase is _GONE:
-            if job.nodes:
-                changed += self._want_no_nodes(job)
-            engine.workload.leave(job)
-        states = engine.rules.own(group, event.name, outcome, changed)
+            group = job.group or ""
+            take = self._takes.get(name)
+            if take is not None:
+                news = take(job, group, event, known)
+        states = engine.rules.own(group, name, news)
         if states and engine.acting:
             self._trigger(job, event, states)
+
+    def _admit(self, event: JobEvent) -> Job | None:
+        """The job of ours that shows by the event, if that is what the event is."""
+        if event.name != "submit" or event.tag is None:
+            return None
+        job = self._engine.workload.admit(event.job, event.tag, event.t)
+        if job is not None:
+            if job.firing is not None and job.firing.cancel_unseen:
+                self._engine.actions.cancel_unseen(job, job.firing)
+            self.await_nodes(job)
+        return job
 
     def on_interrupted(self, event: Interrupted) -> None:
         """The instance shut down while jobs of ours were active."""
@@ -166,62 +176,70 @@ class Observer:
         for state in states:
             self._engine.evaluate(state, cause, memo=memo)
 
-    def _observe(self, job: Job, group: str, event: JobEvent) -> tuple[Change, ...]:
-        """Count and measure what happened to a job of ours.
+    # -- what is counted and measured of a job of ours ----------------------------
 
-        Returns:
-            The metrics of the group that changed.
-        """
-        stats, name = self._engine.stats, event.name
-        if name == "validate":
-            stats.increment(group, "submitted")
-            return _VALIDATED
-        if name == "start":
-            stats.observe(group, "pending", max(0.0, event.t - job.t_submit))
-            stats.pending_nodes -= job.nodes
-            job.nodes = 0
-            return _STARTED
-        if name == "finish":
-            if job.t_start is None:
-                return self._want_no_nodes(job)
-            stats.observe(group, "duration", max(0.0, event.t - job.t_start))
-            return _FINISHED
-        if name == "submit":
-            self.await_nodes(job)
-            return ()
-        if name != "memo":
-            return ()
+    def _on_validate(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+        self._engine.stats.counts[group]["submitted"] += 1
+        return _VALIDATED
+
+    def _on_start(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+        stats = self._engine.stats
+        stats.observe(group, "pending", max(0.0, event.t - job.t_submit))
+        stats.pending_nodes -= job.nodes
+        job.nodes = 0
+        return _STARTED
+
+    def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+        if job.t_start is None:
+            return self._conclude(job, group, self._want_no_nodes(job))
+        self._engine.stats.observe(group, "duration", max(0.0, event.t - job.t_start))
+        return self._conclude(job, group, _RAN)
+
+    def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
             if number is not None and key not in _RESERVED_VARIABLES:
-                stats.observe(group, key, number)
+                self._engine.stats.observe(group, key, number)
                 changed.append(("", key))
-        return tuple(changed)
+        return None, tuple(changed)
+
+    def _on_gone(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+        news = _NO_NEWS if job.outcome is known else self._conclude(job, group, ())
+        if job.nodes:
+            outcome, changed = news
+            news = outcome, changed + self._want_no_nodes(job)
+        self._engine.workload.leave(job)
+        return news
 
     def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:
         self._engine.stats.pending_nodes -= job.nodes
         job.nodes = 0
         return _UNWANTED
 
-    def _conclude(self, job: Job, outcome: str, interrupted: bool) -> None:
+    def _conclude(self, job: Job, group: str, changed: tuple[Change, ...]) -> News:
         """Count the outcome of a job of ours, and try it again if it is to be."""
-        engine, firing = self._engine, job.firing
+        engine, firing, outcome = self._engine, job.firing, job.outcome
         assert firing is not None
-        engine.stats.increment(firing.group, "finished")
-        engine.stats.increment(firing.group, outcome)
+        assert outcome is not None
+        counts = engine.stats.counts[group]
+        counts["finished"] += 1
+        counts[outcome] += 1
+        changed += _CONCLUDED[outcome]
+        if outcome == "success":
+            return outcome, changed
+        interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
             engine.interrupted += 1
             engine.record(
                 "interrupted",
                 id=job.id,
-                group=firing.group,
+                group=group,
                 rule=firing.rule,
                 firing=firing.number,
                 index=job.index,
             )
-        again = outcome == "failed" or interrupted
-        if not again or not engine.acting or firing.cancel_unseen:
-            return
-        if firing.attempt < self._job_set(job).retries:
+        again = (outcome == "failed" or interrupted) and engine.acting
+        if again and not firing.cancel_unseen and firing.attempt < self._job_set(job).retries:
             engine.actions.retry(firing, job.index)
+        return None if interrupted else outcome, changed

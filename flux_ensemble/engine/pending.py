@@ -13,7 +13,6 @@ from flux_ensemble.spec.model import Action
 
 
 @quick
-@dataclass(frozen=True, slots=True)
 class Origin:
     """The firing that a command belongs to.
 
@@ -43,7 +42,6 @@ class Call:
 
 
 @quick
-@dataclass(frozen=True, slots=True)
 class Pending:
     """A command whose outcome has not come back."""
 

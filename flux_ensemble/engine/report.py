@@ -24,7 +24,7 @@ def report(engine: Engine) -> dict[str, Any]:
         "groups": {group: _group(engine, group) for group in engine.spec.groups},
         "rules": [_rule(state) for state in engine.rules.states.values()],
         "jobs": {
-            "waiting": workload.busy() - len(workload.jobs),
+            "waiting": workload.busy - len(workload.jobs),
             "active": len(workload.jobs),
             "total": workload.total,
         },

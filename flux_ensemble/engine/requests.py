@@ -73,10 +73,10 @@ def _room_for(engine: Engine, action: Action) -> None:
     except ValueError as error:
         raise Refused("EINVAL", str(error)) from None
     limits, workload = engine.spec.limits, engine.workload
-    if workload.busy() + size > limits.active_jobs:
+    if workload.busy + size > limits.active_jobs:
         raise Refused(
             "EAGAIN",
-            f"{size} more jobs would make {workload.busy() + size} active, "
+            f"{size} more jobs would make {workload.busy + size} active, "
             f"and limits.active-jobs is {limits.active_jobs}",
         )
     if workload.total + size > limits.jobs:

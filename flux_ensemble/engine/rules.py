@@ -35,6 +35,11 @@ TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 #: the member, as ("queue", "pending-nodes").
 Change = tuple[str, str]
 
+#: What an event of a job of ours has brought about: the outcome that the job has by it, if
+#: rules are to see it, and the metrics of the group that changed. (Where a job is submitted or
+#: starts, the nodes that jobs wait for change too; the index knows that by the event.)
+News = tuple[str | None, tuple[Change, ...]]
+
 
 class RuleState:
     """A rule and how often it ran.
@@ -199,21 +204,18 @@ class RuleIndex:
                 for path in paths:
                     yield self._metric[metric_key(path)]
 
-    def own(
-        self, group: str, event: str, outcome: str | None, changed: tuple[Change, ...]
-    ) -> Sequence[RuleState]:
+    def own(self, group: str, event: str, news: News) -> Sequence[RuleState]:
         """Rules that an event of a job of ours triggers, in order.
 
         Args:
             group: the job's group.
             event: the event's name.
-            outcome: the outcome that the job has by this event, if rules are to see it.
-            changed: the metrics of the group that changed.
+            news: what it has brought about.
         """
-        key = (group, event, outcome, changed)
+        key = group, event, news
         tables = self._tables_of.get(key)
         if tables is None:
-            tables = self._own_tables(*key)
+            tables = self._own_tables(group, event, *news)
             # Memos bring about ever new changes, the other events the same ones again.
             if event != "memo":
                 self._tables_of[key] = tables

@@ -27,22 +27,24 @@ class Workload:
 
     def __init__(self, groups: Collection[str], limit: int) -> None:
         self._limit = limit
+        #: How many more jobs may be sent; below 0 where more showed than were expected.
+        self.room = limit
         self.firings = Firings()
         self.jobs: dict[int, Job] = {}
         self._active: dict[str, dict[int, Job]] = {group: {} for group in groups}
         self._waiting = dict.fromkeys(groups, 0)
         self._in_flight = dict.fromkeys(groups, 0)
-        self._queued = 0
-        self._busy = 0
+        #: Jobs that are not over.
+        self.busy = 0
         #: Jobs that were ever asked for.
         self.total = 0
         #: Groups whose busy count has fallen to 0, and None for the ensemble's.
         self.drained: set[str | None] = set()
 
-    def busy(self, group: str | None = None) -> int:
+    def busy_of(self, group: str | None) -> int:
         """Jobs of the group, or of the ensemble, that are not over."""
         if group is None:
-            return self._busy
+            return self.busy
         return self._waiting[group] + self._in_flight[group] + len(self._active[group])
 
     def waiting(self, group: str) -> int:
@@ -57,31 +59,32 @@ class Workload:
         """A firing asks for its jobs."""
         self.firings.open(firing)
         self._waiting[firing.group] += firing.waiting
-        self._busy += firing.waiting
+        self.busy += firing.waiting
         self.total += firing.waiting
 
-    @property
-    def sendable(self) -> bool:
-        """There are jobs to send, and the limit allows some."""
-        return self._queued < self._limit and bool(self.firings.backlog)
+    def next_batch(self) -> tuple[Firing, int, int] | None:
+        """The next jobs to send, as many as the limit allows; None if there are none.
 
-    def next_batch(self) -> tuple[Firing, range] | None:
-        """The next jobs to send, as many as the limit allows; None if there are none."""
-        if not self.sendable:
+        Returns:
+            Their firing, the index of the first, and how many they are.
+        """
+        backlog, room = self.firings.backlog, self.room
+        if room <= 0 or not backlog:
             return None
-        backlog = self.firings.backlog
-        room = self._limit - self._queued
         firing = backlog[0]
-        batch = range(firing.next, min(firing.stop, firing.next + room))
-        firing.next = batch.stop
-        if not firing.waiting:
+        first = firing.next
+        count = firing.stop - first
+        if count <= room:
             backlog.popleft()
-        firing.unseen += len(batch)
+        else:
+            count = room
+        firing.next += count
+        firing.unseen += count
         firing.outstanding += 1
-        self._waiting[firing.group] -= len(batch)
-        self._in_flight[firing.group] += len(batch)
-        self._queued += len(batch)
-        return firing, batch
+        self._waiting[firing.group] -= count
+        self._in_flight[firing.group] += count
+        self.room -= count
+        return firing, first, count
 
     def confirm(self, firing: Firing, lost: int = 0) -> None:
         """A batch of the firing has its outcome; `lost` jobs of it never got to the queue."""
@@ -91,25 +94,26 @@ class Workload:
             firing.unseen -= lost
             firing.lost += lost
             self._in_flight[firing.group] -= lost
-            self._queued -= lost
+            self.room += lost
             self._release(firing.group, lost)
         self.firings.close_if_over(firing)
 
     def admit(self, id: int, tag: Tag, t: float) -> Job | None:
         """A job of the ensemble showed in the queue; None if its tag was not expected."""
-        firing = self.firings.expecting(tag.rule, tag.firing, tag.index)
+        _, rule, number, index = tag
+        firing = self.firings.expecting(rule, number, index)
         if firing is None:
             return None
-        firing.seen.add(tag.index)
+        firing.seen.add(index)
         firing.live += 1
         if firing.unseen:
             firing.unseen -= 1
             self._in_flight[firing.group] -= 1
         else:
             firing.lost -= 1
-            self._queued += 1
-            self._busy += 1
-        job = Job(id, firing.group, firing, tag.index, t)
+            self.room -= 1
+            self.busy += 1
+        job = Job(id, firing.group, firing, index, t)
         self.jobs[id] = self._active[firing.group][id] = job
         return job
 
@@ -119,7 +123,7 @@ class Workload:
         assert firing is not None
         del self.jobs[job.id]
         del self._active[firing.group][job.id]
-        self._queued -= 1
+        self.room += 1
         firing.live -= 1
         self._release(firing.group, 1)
         self.firings.close_if_over(firing)
@@ -161,10 +165,10 @@ class Workload:
         return dropped
 
     def _release(self, group: str, jobs: int) -> None:
-        self._busy -= jobs
-        if not self.busy(group):
+        self.busy -= jobs
+        if not self.busy_of(group):
             self.drained.add(group)
-        if not self._busy:
+        if not self.busy:
             self.drained.add(None)
 
     def ages(self, group: str, gauge: str, t: float) -> Iterator[float]:
@@ -190,8 +194,9 @@ class Workload:
         for firing in self.firings:
             self._waiting[firing.group] += firing.waiting
             self._in_flight[firing.group] += firing.unseen
-        self._queued = sum(self._in_flight.values()) + len(self.jobs)
-        self._busy = sum(self._waiting.values()) + self._queued
+        queued = sum(self._in_flight.values()) + len(self.jobs)
+        self.room = self._limit - queued
+        self.busy = sum(self._waiting.values()) + queued
 
     def check(self) -> None:
         """The counts agree with each other.
@@ -208,7 +213,7 @@ class Workload:
             waiting += firing.waiting
             live += firing.live
             assert len(firing.seen) + firing.unseen + firing.lost == firing.next - firing.first
-            assert not firing.over, "a firing that is over is closed"
+            assert not firing.over(), "a firing that is over is closed"
         assert (
             waiting
             == sum(self._waiting.values())
@@ -216,8 +221,8 @@ class Workload:
         )
         assert unseen == sum(self._in_flight.values())
         assert live == len(self.jobs) == sum(map(len, self._active.values()))
-        assert self._queued == unseen + live
-        assert self._busy == waiting + unseen + live == sum(map(self.busy, self._active))
+        assert self.room == self._limit - unseen - live
+        assert self.busy == waiting + unseen + live == sum(map(self.busy_of, self._active))
         for id, job in self.jobs.items():
             assert id == job.id
             assert job.phase is not Phase.GONE

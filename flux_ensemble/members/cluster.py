@@ -7,7 +7,7 @@ not the nodes that there are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,8 +97,8 @@ class Cluster:
         self._buckets: list[dict[int, None]] = [{} for _ in range(cores + 1)]
         self._buckets[cores] = dict.fromkeys(range(nodes))
         self._mask = 1 << cores
-        #: Cores in use, for utilisation.
-        self.busy_cores = 0
+        #: Cores in use, and nodes with cores in use, for utilisation.
+        self.busy_cores = self.busy_nodes = 0
 
     def check(self, shape: Shape) -> None:
         """The cluster could hold the shape if it were empty.
@@ -133,44 +133,37 @@ class Cluster:
         Returns:
             The node of each piece, or None if there is no room.
         """
+        least, gpus = shape.cores, shape.gpus
+        if shape.exclusive:
+            least, gpus = self.cores, self.gpus
         found: list[int] = []
-        for node in self._candidates(shape):
-            if node in without:
-                continue
-            pieces = self._pieces(shape, self.free_cores[node], self.free_gpus[node])
-            found += [node] * min(pieces, shape.chunks - len(found))
-            if len(found) == shape.chunks:
-                for used, cores, gpus in self.use(shape, found):
-                    self._move(used, -cores, -gpus)
-                return found
+        mask = self._mask >> least << least
+        while mask:
+            # The fullest nodes with room for a piece.
+            free = (mask & -mask).bit_length() - 1
+            mask &= mask - 1
+            for node in self._buckets[free]:
+                if self.free_gpus[node] < gpus or node in without:
+                    continue
+                missing = shape.chunks - len(found)
+                if missing == 1:
+                    found.append(node)
+                else:
+                    pieces = self._pieces(shape, free, self.free_gpus[node])
+                    found += [node] * min(pieces, missing)
+                if len(found) == shape.chunks:
+                    self._use(shape, found, 1)
+                    return found
         return None
 
     def release(self, shape: Shape, placed: Sequence[int]) -> None:
         """Give back what `place` took."""
-        for node, cores, gpus in self.use(shape, placed):
-            self._move(node, cores, gpus)
-
-    @property
-    def busy_nodes(self) -> int:
-        """How many nodes have cores in use."""
-        return self.nodes - len(self._buckets[self.cores])
+        self._use(shape, placed, -1)
 
     def emptiest(self) -> Iterator[int]:
         """All nodes, those with the most free cores first."""
         for bucket in reversed(self._buckets):
             yield from bucket
-
-    def _candidates(self, shape: Shape) -> Iterator[int]:
-        """Nodes with room for a piece, the fullest first."""
-        least = self.cores if shape.exclusive else shape.cores
-        gpus = self.gpus if shape.exclusive else shape.gpus
-        mask = self._mask >> least << least
-        while mask:
-            free = (mask & -mask).bit_length() - 1
-            mask &= mask - 1
-            for node in self._buckets[free]:
-                if self.free_gpus[node] >= gpus:
-                    yield node
 
     @staticmethod
     def _pieces(shape: Shape, cores: int, gpus: int) -> int:
@@ -181,24 +174,32 @@ class Cluster:
         pieces = gpus // shape.gpus
         return min(pieces, cores // shape.cores) if shape.cores else pieces
 
-    def use(self, shape: Shape, placed: Sequence[int]) -> list[tuple[int, int, int]]:
-        """What a placed job uses: (node, cores, gpus), a node perhaps several times."""
+    def _use(self, shape: Shape, placed: Sequence[int], sign: int) -> None:
+        """Take (1) or give back (-1) what a job uses on its nodes."""
+        cores, gpus = sign * shape.cores, sign * shape.gpus
+        nodes: Iterable[int] = placed
         if shape.exclusive:
-            return [(node, self.cores, self.gpus) for node in dict.fromkeys(placed)]
-        return [(node, shape.cores, shape.gpus) for node in placed]
+            cores, gpus, nodes = sign * self.cores, sign * self.gpus, dict.fromkeys(placed)
+        for node in nodes:
+            if gpus:
+                self.free_gpus[node] -= gpus
+            if cores:
+                self._move(node, cores)
 
-    def _move(self, node: int, cores: int, gpus: int) -> None:
-        """Change a node's free cores and gpus by so many."""
-        self.free_gpus[node] += gpus
-        if not cores:
-            return
-        before = self.free_cores[node]
-        after = before + cores
-        bucket = self._buckets[before]
+    def _move(self, node: int, cores: int) -> None:
+        """Take so many cores of a node, or give them back if it is less than 0."""
+        buckets, before = self._buckets, self.free_cores[node]
+        self.free_cores[node] = after = before - cores
+        self.busy_cores += cores
+        bucket = buckets[before]
         del bucket[node]
         if not bucket:
-            self._mask &= ~(1 << before)
-        self._buckets[after][node] = None
-        self._mask |= 1 << after
-        self.free_cores[node] = after
-        self.busy_cores -= cores
+            self._mask ^= 1 << before
+        bucket = buckets[after]
+        if not bucket:
+            self._mask ^= 1 << after
+        bucket[node] = None
+        if before == self.cores:
+            self.busy_nodes += 1
+        elif after == self.cores:
+            self.busy_nodes -= 1

@@ -126,11 +126,11 @@ class Scheduler:
     def release(self, claim: Claim) -> None:
         """A job that ran gives back its nodes."""
         assert claim.placed is not None
-        cluster = self.cluster
+        cluster, ends = self.cluster, self._ends
         cluster.release(claim.shape, claim.placed)
         for node in claim.placed:
-            if cluster.free_cores[node] == cluster.cores:
-                self._ends[node] = 0.0
+            if ends[node] and cluster.free_cores[node] == cluster.cores:
+                ends[node] = 0.0
         claim.placed = None
 
     def start(self, now: float) -> list[Claim]:
@@ -178,9 +178,10 @@ class Scheduler:
         return started
 
     def _set_end(self, claim: Claim, now: float) -> None:
-        until = now + claim.limit if claim.limit else math.inf
+        until, ends = now + claim.limit if claim.limit else math.inf, self._ends
         for node in claim.placed or ():
-            self._ends[node] = max(self._ends[node], until)
+            if until > ends[node]:
+                ends[node] = until
 
     def _reserve(self, head: Claim) -> None:
         """Choose the nodes that `head` will get, and when at the latest, unless it has."""

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from flux_ensemble.members.virtual import VirtualJob, VirtualQueue
-from flux_ensemble.spec.distributions import Distribution, Drawable, FromLog, Param, Simulated
+from flux_ensemble.spec.distributions import Drawable, FromLog, Param, Simulated
 
 #: How long a job takes of which nothing is said, in seconds.
 DEFAULT_DURATION = 1.0
@@ -78,7 +78,8 @@ class VirtualLoop:
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Happening:
         """Call back after `after` seconds, then each `every` seconds if that is not 0."""
         happening = Happening(callback, every)
-        self._push(self._time + after, happening)
+        self._sequence += 1
+        heappush(self._heap, (self._time + after, self._sequence, happening))
         return happening
 
     def soon(self, callback: Callable[[], None]) -> None:
@@ -119,14 +120,11 @@ class VirtualLoop:
                 self._advance(self._time, time)
                 self._time = time
             if happening.every:
-                self._push(time + happening.every, happening)
+                self._sequence += 1
+                heappush(heap, (time + happening.every, self._sequence, happening))
             callback()
             settle()
         return True
-
-    def _push(self, time: float, happening: Happening) -> None:
-        self._sequence += 1
-        heappush(self._heap, (time, self._sequence, happening))
 
 
 class _Run:
@@ -172,12 +170,16 @@ class SimulatedRunner:
         behaviour = self._behaviour.get(job.tag.group, UNKNOWN)
         if behaviour is not UNKNOWN:
             self._random.seed(self._stream(job))
-        duration = self._draw(job, behaviour.duration, DEFAULT_DURATION)
-        startup = self._draw(job, behaviour.startup, 0.0) if behaviour.startup else 0.0
+        duration, startup = DEFAULT_DURATION, 0.0
+        if behaviour.duration is not None:
+            assert not isinstance(behaviour.duration, FromLog)
+            duration = max(0.0, self._draw(job, behaviour.duration))
+        if behaviour.startup is not None:
+            startup = max(0.0, self._draw(job, behaviour.startup))
         fails = behaviour.failure_rate and self._random.random() < behaviour.failure_rate
         memo: dict[str, float] = {}
         for key, given in behaviour.memo.items():
-            memo[key] = self._value(job, given)
+            memo[key] = self._draw(job, given)
         run = self._runs[job.id] = _Run(job, duration, _FAILED if fails else 0, memo)
         if startup:
             run.next = self._loop.timer(startup, partial(self._begin, run))
@@ -233,14 +235,7 @@ class SimulatedRunner:
             self._streams[group, rule] = stream
         return stream << 128 | firing << 64 | index
 
-    def _draw(self, job: VirtualJob, given: Distribution | None, default: float) -> float:
-        """Seconds, at least 0; `default` where nothing is said."""
-        if given is None:
-            return default
-        assert not isinstance(given, FromLog)
-        return max(0.0, self._value(job, given))
-
-    def _value(self, job: VirtualJob, given: Drawable) -> float:
+    def _draw(self, job: VirtualJob, given: Drawable) -> float:
         try:
             value = given.draw(self._random, job.params)
         except (KeyError, TypeError, ValueError, OverflowError):

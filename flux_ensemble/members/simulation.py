@@ -221,7 +221,8 @@ class Simulation:
 
     def settled(self) -> None:
         """An event has been handled."""
-        self._capped = self._capped or bool(self._engine.workload.firings.backlog)
+        if not self._capped and self._engine.workload.firings.backlog:
+            self._capped = True
 
     def broken(self, error: Exception) -> None:
         """The driver has closed because of an exception."""

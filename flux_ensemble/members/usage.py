@@ -36,21 +36,21 @@ class Usage:
 
     def advance(self, before: float, after: float) -> None:
         """What is in use now was so from `before` to `after`, in seconds from 0."""
-        cores = self._cluster.busy_cores
-        seconds = after - before
-        self.node_seconds += self._cluster.busy_nodes * seconds
-        self.core_seconds += cores * seconds
+        cluster, seconds = self._cluster, after - before
+        used = cluster.busy_cores * seconds
+        self.node_seconds += cluster.busy_nodes * seconds
+        self.core_seconds += used
         while after > self._covered:
             self._coarsen()
         point = int(before / self.length)
         if point < len(self.cores) and after <= (point + 1) * self.length:
-            self.cores[point] += cores * seconds
+            self.cores[point] += used
             return
         while before < after:
             end = min(after, (point + 1) * self.length)
             while len(self.cores) <= point:
                 self.cores.append(0.0)
-            self.cores[point] += cores * max(0.0, end - before)
+            self.cores[point] += cluster.busy_cores * max(0.0, end - before)
             before = end
             point += 1
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
@@ -20,7 +21,26 @@ from flux_ensemble.members.base import Done
 from flux_ensemble.members.cluster import Shape, UnsatisfiableError, shape_of
 from flux_ensemble.members.scheduler import Claim, Scheduler
 from flux_ensemble.spec import jobspec
-from flux_ensemble.spec.model import JobSet, Spec, Submission
+from flux_ensemble.spec.model import JOB_EVENTS, JobSet, Spec, Submission
+
+#: An event: its name and its context (RFC 21).
+Entry = tuple[str, Mapping[str, Any]]
+
+# The events that are always the same.
+_VALIDATE: Entry = ("validate", {})
+_DEPEND: Entry = ("depend", {})
+_ALLOC: Entry = ("alloc", {})
+_START: Entry = ("start", {})
+_RELEASE: Entry = ("release", {"ranks": "all", "final": True})
+_FREE: Entry = ("free", {})
+_CLEAN: Entry = ("clean", {})
+
+
+@cache
+def _beginning(urgency: int) -> tuple[Entry, ...]:
+    """The events of a job that is taken in; jobs are many, and urgencies few."""
+    submit, priority = {"urgency": urgency}, {"priority": urgency}
+    return ("submit", submit), _VALIDATE, _DEPEND, ("priority", priority)
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +90,7 @@ class VirtualQueue:
         post: gets each job event.
         runner: runs the jobs.
         wake: called when `schedule` is to be called soon.
-        wants: names of the events that are posted; None is all.
+        wants: names of the events that are posted.
 
     Attributes:
         last_id: the last job id that was used.
@@ -86,7 +106,7 @@ class VirtualQueue:
         post: Callable[[JobEvent], None],
         runner: Runner,
         wake: Callable[[], None],
-        wants: Container[str] | None = None,
+        wants: Container[str] = frozenset(JOB_EVENTS),
     ) -> None:
         self.scheduler = scheduler
         self._now = now
@@ -109,10 +129,7 @@ class VirtualQueue:
         id = self.last_id
         claim = Claim(id, shape, one.urgency, one.duration)
         job = self.jobs[id] = VirtualJob(id, tag, one, params, claim)
-        self._event(job, "submit", {"urgency": one.urgency})
-        self._event(job, "validate")
-        self._event(job, "depend")
-        self._event(job, "priority", {"priority": one.urgency})
+        self._post_of(job, *_beginning(one.urgency))
         self._enqueue(job)
         return id
 
@@ -136,31 +153,29 @@ class VirtualQueue:
         for job in jobs:
             if job.state == "placed":
                 job.state = "allocated"
-                self._event(job, "alloc")
+                self._post_of(job, _ALLOC)
             if job.state == "allocated":
                 job.state = "running"
                 self._runner.start(job)
 
     def started(self, job: VirtualJob) -> None:
         """The job runs."""
-        self._event(job, "start")
+        self._post_of(job, _START)
 
     def memo(self, job: VirtualJob, values: Mapping[str, Any]) -> None:
         """The job publishes values."""
         if job.state != "ended":
-            self._event(job, "memo", values)
+            self._post_of(job, ("memo", values))
 
     def exception(self, job: VirtualJob, kind: str, note: str) -> None:
         """Something ends the job: a timeout, a cancel, a command that does not exist."""
-        self._event(job, "exception", {"type": kind, "severity": 0, "note": note})
+        self._post_of(job, ("exception", {"type": kind, "severity": 0, "note": note}))
 
     def ended(self, job: VirtualJob, status: int) -> None:
         """The job's processes are gone; `status` is a wait status (wait(2))."""
-        self._event(job, "finish", {"status": status})
-        self._event(job, "release", {"ranks": "all", "final": True})
+        self._post_of(job, ("finish", {"status": status}), _RELEASE)
         self.scheduler.release(job.claim)
-        self._event(job, "free")
-        self._remove(job)
+        self._remove(job, _FREE, _CLEAN)
         if self.scheduler.waiting:
             self._wake()
 
@@ -177,9 +192,7 @@ class VirtualQueue:
             self.scheduler.remove(job.claim)
         else:
             self.scheduler.release(job.claim)
-            if job.state == "allocated":
-                self._event(job, "free")
-        self._remove(job)
+        self._remove(job, *((_FREE, _CLEAN) if job.state == "allocated" else (_CLEAN,)))
         self._wake()
 
     def expire(self, job: VirtualJob) -> None:
@@ -193,19 +206,24 @@ class VirtualQueue:
         if job is None:
             return
         if urgency is not None and job.state == "pending":
-            self._event(job, "urgency", {"urgency": urgency})
-            self._event(job, "priority", {"priority": urgency})
+            self._post_of(
+                job, ("urgency", {"urgency": urgency}), ("priority", {"priority": urgency})
+            )
         self.scheduler.change(job.claim, urgency, duration, self._now())
         if duration is not None:
-            self._event(job, "jobspec-update", {"attributes.system.duration": duration})
+            self._post_of(job, ("jobspec-update", {"attributes.system.duration": duration}))
             if job.state == "running":
                 self._runner.limit_changed(job)
         self._wake()
 
-    def _event(self, job: VirtualJob, name: str, context: Mapping[str, Any] | None = None) -> None:
-        if self._wants is None or name in self._wants:
-            tag = job.tag if name == "submit" else None
-            self._post(JobEvent(self._now(), job.id, name, context or {}, tag))
+    def _post_of(self, job: VirtualJob, *events: Entry) -> float:
+        """Post those events of the job that are wanted; they happen now, which is returned."""
+        now = self._now()
+        for name, context in events:
+            if name in self._wants:
+                tag = job.tag if name == "submit" else None
+                self._post(JobEvent(now, job.id, name, context, tag))
+        return now
 
     def _enqueue(self, job: VirtualJob) -> None:
         try:
@@ -213,16 +231,16 @@ class VirtualQueue:
         except UnsatisfiableError as error:
             note = f"unsatisfiable request: {error}"
             self.refused.setdefault(job.tag.group, note)
-            self._event(job, "exception", {"type": "alloc", "severity": 0, "note": note})
-            self._remove(job)
+            self.exception(job, "alloc", note)
+            self._remove(job, _CLEAN)
         else:
             self._wake()
 
-    def _remove(self, job: VirtualJob) -> None:
+    def _remove(self, job: VirtualJob, *events: Entry) -> None:
+        """Forget the job, and post its last events."""
         job.state = "ended"
-        self.t_gone = self._now()
         del self.jobs[job.id]
-        self._event(job, "clean")
+        self.t_gone = self._post_of(job, *events)
 
 
 class VirtualMember:
@@ -258,7 +276,7 @@ class VirtualMember:
         ids = []
         for index in range(command.first, command.first + command.count):
             tag = Tag(command.group, command.rule, command.firing, index)
-            if tag in self.known:
+            if self.known and tag in self.known:
                 ids.append(self.known.pop(tag))
                 continue
             one, params = submission[index]
@@ -307,9 +325,14 @@ def shapes_of(spec: Spec) -> dict[tuple[str, int], Shape]:
         UnsatisfiableError: a job set asks for a form of resources that a virtual cluster
             does not have.
     """
-    return {
-        (one.name, one.index): _shape(one) for group in spec.groups.values() for one in group.sets
-    }
+    shapes: dict[Shape, Shape] = {}
+    found = {}
+    for group in spec.groups.values():
+        for one in group.sets:
+            shape = _shape(one)
+            # Jobs are looked up by their shape, and the same object is found soonest.
+            found[one.name, one.index] = shapes.setdefault(shape, shape)
+    return found
 
 
 def _shape(one: JobSet) -> Shape:

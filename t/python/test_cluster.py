@@ -45,9 +45,9 @@ def test_no_node_ever_has_more_in_use_than_it_has(steps: list[tuple[Shape, int]]
             cluster.release(*placed.pop(0))
         cores, gpus = [CORES] * NODES, [GPUS] * NODES
         for one, where in placed:
-            for node, used_cores, used_gpus in cluster.use(one, where):
-                cores[node] -= used_cores
-                gpus[node] -= used_gpus
+            for node in set(where) if one.exclusive else where:
+                cores[node] -= CORES if one.exclusive else one.cores
+                gpus[node] -= GPUS if one.exclusive else one.gpus
         assert cluster.free_cores == cores
         assert cluster.free_gpus == gpus
         assert min(cores) >= 0 <= min(gpus)
