@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 Outcome = CommandDone | CommandFailed
 
+#: Commands that say something to the host, and so to people.
+_TOLD = frozenset((Record, Reply, Finish))
+
 #: Is shown an event and its commands.
 Tap = Callable[[Event, list[Command]], None]
 
@@ -286,12 +289,12 @@ class Driver:
         commands = self._engine.handle(event)
         if self._tap is not None:
             self._tap(event, commands)
-        if self._ahead is None or self._ahead.write(
+        if self._ahead is not None and not self._ahead.write(
             event, commands, partial(self._put_down, commands)
         ):
-            self._perform_all(commands)
+            self._held += bool(commands)
         elif commands:
-            self._held += 1
+            self._perform_all(commands)
 
     def _put_down(self, commands: list[Command]) -> None:
         if not self._closed:
@@ -299,9 +302,13 @@ class Driver:
             self._work_off()
 
     def _perform_all(self, commands: list[Command]) -> None:
-        for command in commands:
-            self._do(command)
-        if commands and self._engine.state not in ("running", "paused"):
+        # What the queue does is waited for; what people read is not.
+        for command in sorted(commands, key=_is_told) if len(commands) > 1 else commands:
+            # What one of them brings about can close the driver.
+            if not self._closed:
+                self.commands += 1
+                self._perform[type(command)](command)
+        if commands and not self._engine.acting:
             self._member.revoke()
 
     @property
@@ -321,11 +328,6 @@ class Driver:
         self._held = 0
         self._member.revoke()
         self._stop()
-
-    def _do(self, command: Command) -> None:
-        if not self._closed:
-            self.commands += 1
-            self._perform[type(command)](command)
 
     def _call(self, command: CallCustom) -> None:
         if self._worker is None:
@@ -378,3 +380,7 @@ class Driver:
             self.post(
                 CommandFailed(self._loop.now(), command, "ECANCELED", "the ensemble has ended")
             )
+
+
+def _is_told(command: Command) -> bool:
+    return type(command) in _TOLD

@@ -5,8 +5,8 @@ submissions and other calls under way, taken in turns. `FluxMember` is one ensem
 view of it: it makes jobspecs with the environment and working directory of the user who
 loaded the document, and reports each command's outcome.
 
-Submissions take the validated path of job-ingest, so a site's validators and
-frobnicators apply. A response can be lost for good (job-ingest reloaded under load), so
+A site's frobnicators see every job, and its validators one of each job set
+(`members.submission`). A response can be lost for good (job-ingest reloaded under load), so
 nothing is awaited without a limit. What became of a submission without a response is found
 out with a fence and with what the journal has shown (`members.outcomes`, `members.fence`,
 `FluxMember.seen`): no job is submitted twice, and none is given up that runs.
@@ -39,7 +39,7 @@ from flux_ensemble.members.outcomes import (
     Fences,
     Outcomes,
 )
-from flux_ensemble.members.pipeline import Batch, Pipeline, Report
+from flux_ensemble.members.pipeline import Batch, Pipeline, Report, Window
 from flux_ensemble.members.strict import Release
 from flux_ensemble.members.submission import Submitter
 from flux_ensemble.members.submit import Submissions
@@ -50,10 +50,15 @@ if TYPE_CHECKING:
 #: Wraps a callback so that no exception escapes it: one that does kills a broker module.
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
-#: Submissions, and other calls, under way at once over all ensembles. Flux takes more than a
-#: second for a job of a burst, and is only busy with enough of them; but what others submit waits
-#: behind them.
-SUBMISSIONS = 1024
+#: Submissions under way at once over all ensembles: as many as Flux takes in so many seconds, the
+#: number to begin with, and its bounds. The more Flux has the less it needs for each, but what
+#: others submit waits behind them; and `members.outcomes` takes what is late for lost.
+SUBMISSIONS_SECONDS = 4.0
+SUBMISSIONS = 2048
+FEWEST_SUBMISSIONS = 256
+MOST_SUBMISSIONS = 16384
+
+#: Other calls under way at once.
 CALLS = 256
 
 
@@ -129,7 +134,7 @@ def within(
     """Call back when a future has its response, or when it has had none for some time.
 
     The future stays until its response comes; why it has no limit of its own is said in
-    `members.submit`.
+    `members.futures`.
 
     Args:
         loop: for the time.
@@ -179,9 +184,16 @@ class FluxQueue:
         self.scaler: Scaler | None = None
         self.loop = FluxLoop(handle, self.guard)
         self.inbox = Inbox(handle, report)
-        self._sent = Submissions(handle, self.inbox)
-        self.submissions = Pipeline(SUBMISSIONS, partial(self.loop.timer, 0.0))
-        self.calls = Pipeline(CALLS, partial(self.loop.timer, 0.0))
+        self._sent = Submissions(handle, self.inbox, self.loop)
+        later = partial(self.loop.timer, 0.0)
+        window = Window(
+            SUBMISSIONS,
+            seconds=SUBMISSIONS_SECONDS,
+            low=FEWEST_SUBMISSIONS,
+            high=MOST_SUBMISSIONS,
+        )
+        self.submissions = Pipeline(window, later)
+        self.calls = Pipeline(Window(CALLS), later)
         self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
         self._fences = Fences(partial(raise_fence, self), self.loop.timer, patience)
 
@@ -235,15 +247,16 @@ class FluxQueue:
             RESPONSE_SECONDS,
         )
 
-    def send(self, text: str, urgency: int, answer: Answer) -> None:
+    def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
         """Submit a job.
 
         Args:
             text: its jobspec, encoded.
             urgency: 0 holds it.
             answer: gets its id, or why there is none; not if no response comes.
+            validate: the validators of job-ingest are to look at it.
         """
-        self._sent.send(text, urgency, answer)
+        self._sent.send(text, urgency, answer, validate=validate)
 
     def release(
         self,

@@ -4,6 +4,11 @@ A `Batch` is the calls of one command. Batches of one lane (one ensemble) are st
 order; lanes take turns call by call, so that a burst of 5,000 does not keep others
 waiting. Nor does it stop the loop: after some milliseconds of starting calls the loop gets
 its turn.
+
+How many calls are under way is up to a `Window`.
+
+A batch whose further calls depend on what becomes of one of them steps aside until that has
+reported (`Batch.alone`), and the next batch of its lane has its turn.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
+from itertools import chain
 from typing import Any
 
 #: Seconds of starting calls after which the loop gets its turn.
@@ -32,6 +38,7 @@ class Batch:
 
     Attributes:
         started: how many calls have been started.
+        alone: the call that is to report before the next one is started, or None; set by `start`.
         errors: (call, exception) in the order of the reports.
         revoked: its remaining calls were dropped.
     """
@@ -49,6 +56,7 @@ class Batch:
         self._finish = finish
         self._stop_at_error = stop_at_error
         self.started = 0
+        self.alone: int | None = None
         self.errors: list[tuple[int, Exception]] = []
         self.revoked = False
         self._pending = 0
@@ -67,7 +75,7 @@ class Batch:
             and not (self._stop_at_error and self.errors)
         )
 
-    def start_next(self, released: Callable[[], None]) -> None:
+    def start_next(self, released: Callable[[Batch], None]) -> None:
         """Start the next call; `released` is called when it has reported."""
         call = self.started
         self.started += 1
@@ -75,9 +83,11 @@ class Batch:
 
         def report(error: Exception | None) -> None:
             self._pending -= 1
+            if self.alone == call:
+                self.alone = None
             if error is not None:
                 self.errors.append((call, error))
-            released()
+            released(self)
             self.finish_if_over()
 
         try:
@@ -96,26 +106,79 @@ def _ignore(batch: Batch) -> None:
     pass
 
 
-class Pipeline:
-    """Runs batches with at most `limit` calls under way in all.
+class Window:
+    """How many calls may be under way, as a fixed number or by how fast they are answered.
+
+    Calls are started in bulk, since what comes together is done together, at less cost: once as
+    many are under way as may be, no more are started until a quarter of them is answered.
 
     Args:
-        limit: how many.
+        limit: how many, to begin with.
+        seconds: if given, as many as are answered in so much time, as far as that can be seen.
+        low, high: bounds of that.
+        clock: seconds that only grow.
+
+    Attributes:
+        limit: how many, at present.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        seconds: float = 0.0,
+        low: int = 1,
+        high: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limit = limit
+        self._seconds = seconds
+        self._low = low
+        self._high = high
+        self._clock = clock
+        #: When it was full, and with how many.
+        self._full: tuple[float, int] | None = None
+
+    def has_room(self, pending: int) -> bool:
+        """Another call may be started when so many are under way."""
+        if self._full is None:
+            if pending < self.limit:
+                return True
+            self._full = self._clock(), pending
+            return False
+        if self.limit - pending < self.limit // 4:
+            return False
+        t_full, before = self._full
+        self._full = None
+        elapsed = self._clock() - t_full
+        if self._seconds and elapsed > 0:
+            rate = (before - pending) / elapsed
+            self.limit = max(self._low, min(round(rate * self._seconds), self._high))
+        return pending < self.limit
+
+
+class Pipeline:
+    """Runs batches with a bounded number of calls under way in all.
+
+    Args:
+        window: how many.
         later: calls back in the next turn of the loop.
         clock: seconds that only grow.
     """
 
     def __init__(
         self,
-        limit: int,
+        window: Window,
         later: Callable[[Callable[[], None]], Any],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit = limit
+        self._window = window
         self._later = later
         self._clock = clock
         self._pending = 0
         self._lanes: OrderedDict[Hashable, deque[Batch]] = OrderedDict()
+        #: The lanes of the batches that have stepped aside.
+        self._aside: dict[Batch, Hashable] = {}
         self._pumping = False
         self._holds = 0
         self._spent = 0.0
@@ -132,11 +195,13 @@ class Pipeline:
     @property
     def waiting(self) -> int:
         """How many calls are still to be started."""
-        return sum(batch.waiting for lane in self._lanes.values() for batch in lane)
+        batches = chain(self._aside, *self._lanes.values())
+        return sum(batch.waiting for batch in batches)
 
     def revoke(self, lane: Hashable) -> None:
         """Start no more calls of the lane; its batches finish with `revoked` set."""
-        for batch in self._lanes.pop(lane, ()):
+        aside = [batch for batch, its in self._aside.items() if its == lane]
+        for batch in (*aside, *self._lanes.pop(lane, ())):
             batch.revoked = True
             batch.finish_if_over()
 
@@ -154,7 +219,7 @@ class Pipeline:
             return
         self._pumping = True
         try:
-            while self._lanes and self._pending < self._limit and not self._holds:
+            while self._lanes and self._window.has_room(self._pending) and not self._holds:
                 if self._spent >= TURN_SECONDS:
                     self._yielding = True
                     self._later(self._next_turn)
@@ -168,6 +233,8 @@ class Pipeline:
                     self._spent += self._clock() - begun
                 if not batch.more:
                     batches.popleft()
+                elif batch.alone is not None:
+                    self._aside[batches.popleft()] = lane
                 if self._lanes.get(lane) is not batches:
                     continue  # revoked by what the call brought about
                 if batches:
@@ -182,6 +249,10 @@ class Pipeline:
         self._spent = 0.0
         self._pump()
 
-    def _release(self) -> None:
+    def _release(self, batch: Batch) -> None:
         self._pending -= 1
+        if batch.alone is None and batch in self._aside:
+            lane = self._aside.pop(batch)
+            if batch.more:
+                self._lanes.setdefault(lane, deque()).appendleft(batch)
         self._pump()

@@ -4,6 +4,10 @@
                                          ▲
                      journal ──► seen ───┘
 
+The jobs of a job set are alike but for the texts that parameters are put into, so the validators
+of job-ingest, which are processes of their own, look at one of them: until one has been accepted,
+each command's first job takes the validated path, and the others wait for what becomes of it.
+
 It knows no Flux itself: a queue with `send` and `release` is enough for it (the real one is
 `members.flux.FluxQueue`). Each job carries its tag, and the journal shows each job with its tag,
 so it can always be told whether a job got into the queue: see `members.outcomes`.
@@ -87,6 +91,7 @@ class Submitter:
         self._sent: dict[Tag, _Sent] = {}
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}
+        self._valid: set[tuple[str, int]] = set()
         self.known: dict[Tag, int] = {}
 
     def seen(self, tag: Tag, job: int) -> None:
@@ -122,12 +127,16 @@ class Submitter:
                 report(None)
                 return
             sent = self._sent[tag] = _Sent(one.urgency)
+            kind = one.name, one.index
+            if kind not in self._valid:
+                batch.alone = call
 
             def send(answer: Answer) -> None:
                 if batch.revoked:
                     raise OSError(errno.ECANCELED, "the ensemble has ended")
                 text = self._templates.jobspec(one, params, {**self._tag, **tag._asdict()})
-                self._queue.send(text, 0 if self._strict else one.urgency, answer)
+                urgency = 0 if self._strict else one.urgency
+                self._queue.send(text, urgency, answer, validate=kind not in self._valid)
 
             def answered(answer: int | Exception) -> None:
                 del self._sent[tag]
@@ -136,6 +145,7 @@ class Submitter:
                         self._held.pop(sent.shown, None)
                     report(answer)
                 else:
+                    self._valid.add(kind)
                     self._hold(answer, one.urgency)
                     ids.append(answer)
                     report(None)

@@ -16,17 +16,18 @@ from flux.constants import FLUX_KVS_SYNC
 from flux.core.handle import Flux
 from flux.core.inner import ffi, lib
 from flux.future import Future
-from flux.kvs import RAW, KVSTxn
+from flux.kvs import RAW
 
 from flux_ensemble.members.errors import errno_name, sentence
-from flux_ensemble.members.flux import FluxLoop, Guard, within
+from flux_ensemble.members.flux import FluxLoop, Guard
+from flux_ensemble.members.futures import Futures, error
 
 #: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
 PATIENCE = 10.0
 PATIENCE_AT_START = 60.0
 
 #: A private namespace, which FLUX_KVS_NAMESPACE may name, would not survive a restart.
-_NAMESPACE = "primary"
+_NAMESPACE = b"primary"
 
 #: Called with None when it is done, or with why it is unknown whether it is.
 Done = Callable[[Exception | None], None]
@@ -40,12 +41,13 @@ class Change:
     """A transaction: all of it is done, in this order, or nothing."""
 
     def __init__(self) -> None:
-        self._txn = KVSTxn()
+        self._txn = ffi.gc(lib.flux_kvs_txn_create(), lib.flux_kvs_txn_destroy)
 
     def put(self, key: str, text: str, flags: int = 0) -> None:
         """Give a key a value."""
         data = text.encode()
-        RAW.flux_kvs_txn_put_raw(self._txn.txn, flags, key, data, len(data))
+        if lib.flux_kvs_txn_put_raw(self._txn, flags, key.encode(), data, len(data)) < 0:
+            raise error(ffi.errno)
 
     def append(self, key: str, text: str) -> None:
         """Append to the value of a key."""
@@ -53,12 +55,17 @@ class Change:
 
     def unlink(self, key: str) -> None:
         """Drop a key, or a directory and all in it; there need be none."""
-        self._txn.unlink(key)
+        if lib.flux_kvs_txn_unlink(self._txn, 0, key.encode()) < 0:
+            raise error(ffi.errno)
 
-    def commit(self, handle: Flux, *, sync: bool) -> Future:
-        """Send it."""
+    def commit(self, handle: Flux, *, sync: bool) -> Any:
+        """Send it.
+
+        Returns:
+            A future: a C pointer, NULL where it cannot be sent.
+        """
         flags = FLUX_KVS_SYNC if sync else 0
-        return Future(RAW.flux_kvs_commit(handle, _NAMESPACE, flags, self._txn.txn))
+        return lib.flux_kvs_commit(handle.handle, _NAMESPACE, flags, self._txn)
 
 
 class Kvs:
@@ -72,7 +79,7 @@ class Kvs:
     def __init__(self, handle: Flux, guard: Guard) -> None:
         self._handle = handle
         self._guard = guard
-        self._loop = FluxLoop(handle, guard)
+        self._sent = Futures(FluxLoop(handle, guard), PATIENCE)
 
     def send(self, change: Change, key: str, done: Done, *, sync: bool = False) -> None:
         """Make a change.
@@ -84,24 +91,21 @@ class Kvs:
             sync: have it on disk, with a checkpoint, before that.
         """
 
-        try:
-            future = change.commit(self._handle, sync=sync)
-        except OSError as error:
-            done(_not_written(key, error))
-            return
-
-        def answered(future: Future) -> None:
-            try:
-                future.get()
-            except OSError as error:
-                done(_not_written(key, error))
-            else:
+        def answered(future: Any) -> None:
+            if lib.flux_future_get(future, ffi.NULL) == 0:
                 done(None)
+            else:
+                number = ffi.errno
+                text = lib.flux_future_error_string(future)
+                done(_not_written(key, error(number, text)))
 
         def late() -> None:
             done(_not_written(key, OSError(errno.ETIMEDOUT, "")))
 
-        within(self._loop, PATIENCE, future, self._guard(answered), late)
+        try:
+            self._sent.add(change.commit(self._handle, sync=sync), self._guard(answered), late)
+        except OSError as failed:
+            done(_not_written(key, failed))
 
     def commit(self, change: Change, key: str, *, sync: bool = False) -> None:
         """Make a change, and wait for it; arguments as for `send`.
@@ -110,9 +114,12 @@ class Kvs:
             StoreError: it is unknown whether it is made.
         """
         try:
-            change.commit(self._handle, sync=sync).wait_for(PATIENCE_AT_START).get()
-        except OSError as error:
-            raise _not_written(key, error) from None
+            future = change.commit(self._handle, sync=sync)
+            if future == ffi.NULL:
+                raise error(ffi.errno)
+            Future(future).wait_for(PATIENCE_AT_START).get()
+        except OSError as failed:
+            raise _not_written(key, failed) from None
 
     def keys(self, directory: str) -> dict[str, str]:
         """What is in a directory, sorted: names with their types (RFC 11).
@@ -155,13 +162,13 @@ class Kvs:
             future = Future(RAW.flux_kvs_lookup(self._handle, _NAMESPACE, flags, key))
             future.wait_for(PATIENCE_AT_START).get()
             return get(future)
-        except OSError as error:
-            if error.errno == errno.ENOENT:
+        except OSError as failed:
+            if failed.errno == errno.ENOENT:
                 return None
-            if error.errno in (errno.EISDIR, errno.ENOTDIR):
+            if failed.errno in (errno.EISDIR, errno.ENOTDIR):
                 expected = "a directory" if flags else "a value"
                 raise damaged(key, f"expected {expected}") from None
-            raise StoreError(f"cannot read {key} in the KVS: {_why(error)}") from None
+            raise StoreError(f"cannot read {key} in the KVS: {_why(failed)}") from None
 
 
 def _raw(future: Future) -> bytes:

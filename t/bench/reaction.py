@@ -134,9 +134,7 @@ def measure_chain(smoke: bool) -> Numbers:
     The order of the runs is such that what slows down with time does so for both.
     """
     links = 5 if smoke else LINKS
-    plugin = Path(__file__).with_name("frobnicator.py")
-    config = f'[ingest.frobnicator]\nplugins = ["{plugin}"]\n'
-    with live(config=config) as stage:
+    with live() as stage:
         first = _ours(stage, links)
         # It would have to be installed, for which a smoke run is no reason.
         theirs = [] if smoke else [_theirs(stage, links) for _ in range(2)]
@@ -220,8 +218,8 @@ CHAIN = Benchmark(
     "A chain of jobs, against the predecessor",
     """Each job's finish submits the next one. The same document is run by ensemble-python, in a
     virtual environment of its own, and by the service, in turns in one instance. Its jobs cannot
-    ask for mock execution, so a frobnicator of job-ingest does that, for the jobs of both. The
-    times are those in the jobs' eventlogs.""",
+    ask for mock execution, so the jobs of both are processes (`true`). The times are those in the
+    jobs' eventlogs.""",
     measure_chain,
     rows_chain,
     plot_chain,

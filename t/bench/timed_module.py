@@ -35,8 +35,8 @@ def mod_main(handle: Any, *args: str) -> None:
             came.append((job, time.time()))
         event(tracker, job, entry, jobspec)
 
-    def timed_send(queue: Any, text: str, *more: Any) -> None:
-        send(queue, text, *more)
+    def timed_send(queue: Any, text: str, *more: Any, **named: Any) -> None:
+        send(queue, text, *more, **named)
         sent.append((text, time.time()))
 
     Tracker.event = timed_event  # type: ignore[assignment, method-assign]

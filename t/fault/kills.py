@@ -117,8 +117,8 @@ def stopped(context: Context) -> None:
 
 
 def _slow_ingest() -> str:
-    validator = Path(__file__).with_name("validator.py")
-    return f'[ingest.validator]\nplugins = ["{validator}"]\n'
+    frobnicator = Path(__file__).with_name("slow_frobnicator.py")
+    return f'[ingest.frobnicator]\nplugins = ["{frobnicator}"]\n'
 
 
 def _kill_in_burst(stage: Scene, workload: Workload) -> None:

@@ -29,7 +29,7 @@ from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.members.ledger import Batch, Ledger
 from flux_ensemble.members.outcomes import Answer, Fences, Outcomes, Report
-from flux_ensemble.members.pipeline import Pipeline
+from flux_ensemble.members.pipeline import Pipeline, Window
 from flux_ensemble.members.submission import Submitter
 from flux_ensemble.service.ensembles import Ensemble, Ensembles
 from flux_ensemble.service.recovery import Recovery
@@ -372,7 +372,7 @@ class Queue:
         self._service = service
         self._world = service.world
         self.loop = service.loop
-        self.submissions = Pipeline(16, self._later, clock=lambda: 0.0)
+        self.submissions = Pipeline(Window(16), self._later, clock=lambda: 0.0)
         self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
         self._fences = Fences(partial(self._world.fence, service), self.loop.timer)
 
@@ -409,7 +409,7 @@ class Queue:
         newest = len(self._world.jobs)
         self._world.deliver(self._service, lambda: done(newest))
 
-    def send(self, text: str, urgency: int, answer: Answer) -> None:
+    def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
         self._world.send(self._service, text, answer)
 
     def report(self, error: Exception) -> None:

@@ -17,10 +17,13 @@ require_flux()
 
 import flux  # noqa: E402
 from flux.constants import FLUX_MSGTYPE_REQUEST  # noqa: E402
+from flux.core.inner import ffi, lib  # noqa: E402
+from flux.message import Message  # noqa: E402
 
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
-from flux_ensemble.members.flux import FluxMember, FluxQueue  # noqa: E402
+from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard  # noqa: E402
+from flux_ensemble.members.futures import Futures  # noqa: E402
 from flux_ensemble.members.inbox import Inbox  # noqa: E402
 from flux_ensemble.members.journal import Journal  # noqa: E402
 from flux_ensemble.members.stream import Stream  # noqa: E402
@@ -210,6 +213,56 @@ def overtake() -> dict[str, Any]:
     return {"errors": [], "handled": handled, "raised": [str(error) for error in errors]}
 
 
+def wait() -> dict[str, Any]:
+    """Requests whose responses come, fail, come too late, and cannot be sent."""
+    handle = flux.Flux()
+    handle.service_register("wait").get()
+    errors: list[str] = []
+
+    def unexpected(error: Exception) -> None:
+        errors.append(repr(error))
+        handle.reactor_stop()
+
+    futures = Futures(FluxLoop(handle, guard(unexpected)), 0.2)
+    found: dict[str, list[str]] = {"early": [], "late": []}
+    requests: list[Message] = []
+
+    def ask(kind: str, topic: bytes) -> None:
+        def came(future: Any) -> None:
+            failed = lib.flux_future_get(future, ffi.NULL) < 0
+            found["early"].append(f"{kind}: {ffi.errno if failed else 0}")
+
+        def late() -> None:
+            found["late"].append(kind)
+            # The response to this comes now, and nobody waits for it any more.
+            handle.respond(requests[0], None)
+            ask("another", b"config.get")
+            handle.timer_watcher_create(0.2, lambda *_: handle.reactor_stop()).start()
+
+        # No payload, to any rank, with a response.
+        futures.add(lib.flux_rpc(handle.handle, topic, ffi.NULL, 0xFFFFFFFF, 0), came, late)
+
+    def keep(_handle: Any, _watcher: Any, message: Message, _: Any) -> None:
+        requests.append(message)
+
+    watcher = handle.msg_watcher_create(keep, FLUX_MSGTYPE_REQUEST, "wait.forever")
+    watcher.start()
+    ask("slow", b"wait.forever")
+    ask("quick", b"config.get")
+    ask("unknown", b"wait.nothing")
+    handle.reactor_run()
+    try:
+        futures.add(ffi.NULL, lambda future: None)
+    except OSError:
+        found["early"].append("not sent")
+    return {"errors": errors, **found}
+
+
 if __name__ == "__main__":
-    scenarios = {"widen": lambda: widen(400), "change": change, "overtake": overtake}
+    scenarios = {
+        "widen": lambda: widen(400),
+        "change": change,
+        "overtake": overtake,
+        "wait": wait,
+    }
     print(json.dumps(scenarios[sys.argv[1]]()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -57,6 +58,15 @@ def test_responses_are_handled_in_order_and_a_request_overtakes_them(tmp_path: P
     assert found["raised"] == ["seven"]
     assert [one for one in handled if one != "request"] == list(range(201))
     assert handled.index("request") < 200
+
+
+@pytest.mark.flux
+def test_a_response_that_comes_too_late_is_nobodys(tmp_path: Path) -> None:
+    found = under_flux(tmp_path, "wait")
+    assert found["late"] == ["slow"]
+    assert sorted(found["early"]) == [
+        "another: 0", "not sent", "quick: 0", f"unknown: {errno.ENOSYS}",
+    ]  # fmt: skip
 
 
 @pytest.mark.flux

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flux_ensemble.members.pipeline import TURN_SECONDS, Batch, Pipeline, Report
+import pytest
+
+from flux_ensemble.members.pipeline import TURN_SECONDS, Batch, Pipeline, Report, Window
 
 
 class Bench:
@@ -13,7 +15,7 @@ class Bench:
     def __init__(self, limit: int) -> None:
         self.later: list[Callable[[], None]] = []
         self.seconds = 0.0
-        self.pipeline = Pipeline(limit, self.later.append, lambda: self.seconds)
+        self.pipeline = Pipeline(Window(limit), self.later.append, lambda: self.seconds)
         self.calls: list[tuple[str, int]] = []
         self.reports: dict[tuple[str, int], Report] = {}
         self.finished: list[str] = []
@@ -27,10 +29,12 @@ class Bench:
         lane: str = "",
         stop_at_error: bool = True,
         start: Callable[[int, Report], None] | None = None,
+        alone: int | None = None,
     ) -> Batch:
         def keep(call: int, report: Report) -> None:
             self.calls.append((name, call))
             self.reports[name, call] = report
+            batch.alone = alone if call == alone else batch.alone
 
         batch = Batch(
             count,
@@ -52,6 +56,50 @@ def test_no_more_than_the_limit_are_under_way() -> None:
     assert bench.calls == [("a", 0), ("a", 1)]
     bench.answer("a", 1)
     assert bench.calls[2:] == [("a", 2)]
+
+
+def test_once_the_limit_is_reached_no_call_starts_until_a_quarter_is_answered() -> None:
+    bench = Bench(8)
+    bench.add("a", 12)
+    assert len(bench.calls) == 8
+    bench.answer("a", 0)
+    assert len(bench.calls) == 8
+    bench.answer("a", 1)
+    assert len(bench.calls) == 10
+
+
+def test_before_the_limit_is_reached_nobody_waits_for_company() -> None:
+    bench = Bench(8)
+    bench.add("a", 7)
+    bench.answer("a", 0)
+    bench.add("b", 1)
+    assert bench.calls[7:] == [("b", 0)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit"), [(1.0, 40), (0.1, 300), (0.5, 80), (20.0, 10), (0.0, 100)]
+)
+def test_a_window_has_as_many_as_are_answered_in_its_time(seconds: float, limit: int) -> None:
+    now = 0.0
+    window = Window(100, seconds=1.0, low=10, high=300, clock=lambda: now)
+    assert window.has_room(99)
+    assert not window.has_room(100)
+    now = seconds
+    assert not window.has_room(76)
+    assert window.has_room(60) == (limit > 60)
+    assert window.limit == limit
+
+
+def test_a_window_that_has_shrunk_waits_until_there_is_room_again() -> None:
+    now = 0.0
+    window = Window(100, seconds=1.0, low=10, high=300, clock=lambda: now)
+    assert not window.has_room(100)
+    now = 1.0
+    assert not window.has_room(75)
+    assert window.limit == 25
+    assert not window.has_room(25)
+    now = 1.25
+    assert window.has_room(18)
 
 
 def test_lanes_take_turns() -> None:
@@ -218,3 +266,58 @@ def test_what_is_held_can_be_revoked() -> None:
     bench.pipeline.revoke("a")
     assert bench.finished == ["a"]
     assert (batch.started, batch.revoked) == (0, True)
+
+
+def test_a_batch_steps_aside_for_its_lane_while_one_of_its_calls_is_alone() -> None:
+    bench = Bench(10)
+    bench.add("first", 3, lane="x", alone=1)
+    bench.add("second", 2, lane="x")
+    assert bench.calls == [("first", 0), ("first", 1), ("second", 0), ("second", 1)]
+    assert bench.pipeline.waiting == 1
+    bench.answer("first", 0)
+    assert len(bench.calls) == 4
+    bench.answer("first", 1)
+    assert bench.calls[4:] == [("first", 2)]
+    bench.answer("first", 2)
+    assert bench.finished == ["first"]
+
+
+def test_a_batch_that_comes_back_goes_before_those_of_its_lane_that_wait() -> None:
+    bench = Bench(1)
+    bench.add("first", 2, lane="x", alone=0)
+    bench.add("second", 2, lane="x")
+    bench.answer("first", 0)
+    assert bench.calls == [("first", 0), ("first", 1)]
+
+
+def test_a_call_that_was_alone_and_fails_is_the_last_one_of_its_batch() -> None:
+    bench = Bench(10)
+    batch = bench.add("a", 3, alone=0)
+    error = OSError()
+    bench.answer("a", 0, error)
+    assert bench.finished == ["a"]
+    assert batch.errors == [(0, error)]
+    assert bench.calls == [("a", 0)]
+
+
+def test_a_batch_that_has_stepped_aside_can_be_revoked() -> None:
+    bench = Bench(10)
+    batch = bench.add("a", 3, alone=0)
+    bench.pipeline.revoke("a")
+    assert batch.revoked
+    assert bench.finished == []
+    bench.answer("a", 0)
+    assert bench.finished == ["a"]
+    assert bench.calls == [("a", 0)]
+
+
+def test_a_call_that_reports_at_once_lets_nobody_wait() -> None:
+    bench = Bench(10)
+
+    def start(call: int, report: Report) -> None:
+        batches[0].alone = call
+        report(None)
+
+    batches = [Batch(3, start, lambda batch: None, stop_at_error=True)]
+    bench.pipeline.add("a", batches[0])
+    assert batches[0].started == 3
