@@ -51,11 +51,14 @@ LAZY_EVENTS = 1000
 #: Seconds that entries for people wait for a batch.
 SOON_SECONDS = 0.02
 
-#: Commits that are under way at once, at most.
-DEPTH = 8
+#: Commits that are under way at once, at most, and characters in what is not known to be durable
+#: beyond which no more are: each commit has all of it.
+DEPTH = 32
+UNSURE_SIZE = 256 * 1024
 
-#: Events between two snapshots, at least; and as many as a snapshot has characters / this.
-SNAPSHOT_EVENTS = 5000
+#: Events between two snapshots, at least; and as many as a snapshot has characters / this. Few,
+#: since what reacts to an event waits until a snapshot is durable.
+SNAPSHOT_EVENTS = 20_000
 SNAPSHOT_RATIO = 50
 
 #: Seconds until a commit that failed is repeated: the first time, and at most.
@@ -337,8 +340,14 @@ class Ledger:
     def _advance(self) -> None:
         """Send a batch, unless commits have to be waited for; then it is sent after these."""
         self._urgent = True
-        if not self._closed and (not self._unsure or (self._steady and self._under_way < DEPTH)):
+        if not self._closed and (not self._unsure or (self._steady and self._has_room)):
             self._send()
+
+    @property
+    def _has_room(self) -> bool:
+        """Another commit may be sent although some are under way."""
+        unsure = sum(len(sent.batch.text) for sent in self._unsure)
+        return self._under_way < DEPTH and unsure < UNSURE_SIZE
 
     # -- sending ----------------------------------------------------------------------
 

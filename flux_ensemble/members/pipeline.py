@@ -182,6 +182,7 @@ class Pipeline:
         self._pumping = False
         self._holds = 0
         self._spent = 0.0
+        self._t_started = 0.0
         self._yielding = False
 
     def add(self, lane: Hashable, batch: Batch) -> None:
@@ -220,6 +221,9 @@ class Pipeline:
         self._pumping = True
         try:
             while self._lanes and self._window.has_room(self._pending) and not self._holds:
+                begun = self._clock()
+                if begun - self._t_started > TURN_SECONDS:
+                    self._spent = 0.0  # the loop has had its turn meanwhile
                 if self._spent >= TURN_SECONDS:
                     self._yielding = True
                     self._later(self._next_turn)
@@ -228,9 +232,9 @@ class Pipeline:
                 batch = batches[0]
                 if batch.more:
                     self._pending += 1
-                    begun = self._clock()
                     batch.start_next(self._release)
-                    self._spent += self._clock() - begun
+                    self._t_started = self._clock()
+                    self._spent += self._t_started - begun
                 if not batch.more:
                     batches.popleft()
                 elif batch.alone is not None:

@@ -247,6 +247,19 @@ def test_starts_that_responses_bring_about_count_too() -> None:
     assert batch.started == 3
 
 
+def test_starts_that_are_far_apart_take_no_turn_from_the_loop() -> None:
+    bench = Bench(1000)
+
+    def start(call: int, report: Report) -> None:
+        bench.seconds += TURN_SECONDS
+
+    for number in range(3):
+        bench.add(f"{number}", 1, start=start)
+        bench.seconds += 2 * TURN_SECONDS
+    assert not bench.later
+    assert [batch.started for batch in bench.batches.values()] == [1, 1, 1]
+
+
 def test_while_it_is_held_nothing_starts() -> None:
     bench = Bench(2)
     bench.add("a", 4)
