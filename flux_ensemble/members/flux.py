@@ -58,6 +58,9 @@ SUBMISSIONS = 2048
 FEWEST_SUBMISSIONS = 256
 MOST_SUBMISSIONS = 16384
 
+#: Seconds between two lots of calls: responses to requests are not to wait in a queue behind them.
+PAUSE = 0.006
+
 #: Other calls under way at once.
 CALLS = 256
 
@@ -185,7 +188,7 @@ class FluxQueue:
         self.loop = FluxLoop(handle, self.guard)
         self.inbox = Inbox(handle, report)
         self._sent = Submissions(handle, self.inbox, self.loop)
-        later = partial(self.loop.timer, 0.0)
+        later = partial(self.loop.timer, PAUSE)
         window = Window(
             SUBMISSIONS,
             seconds=SUBMISSIONS_SECONDS,
