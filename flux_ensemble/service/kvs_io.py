@@ -103,7 +103,8 @@ class Kvs:
             done(_not_written(key, OSError(errno.ETIMEDOUT, "")))
 
         try:
-            self._sent.add(change.commit(self._handle, sync=sync), self._guard(answered), late)
+            future = change.commit(self._handle, sync=sync)
+            self._sent.add(future, self._guard(answered), self._guard(late))
         except OSError as failed:
             done(_not_written(key, failed))
 
