@@ -113,8 +113,9 @@ BENCHMARK = Benchmark(
     "A burst of submissions",
     """An ensemble with a start rule against a client that calls `submit_async` for each job and
     waits for the ids, each in an instance of its own. The rate is that from the firing of the
-    rule, or the first call, to the last job's `validate` event. The jobs are long: the first
-    128 run, and the others wait for cores. The status is asked for in another such burst, 20 ms
+    rule, or the first call, to the last job's `validate` event. Every job of the client passes
+    the validators of job-ingest; of an ensemble's job set one does. The jobs are long: the
+    first 128 run, and the others wait for cores. The status is asked for in another such burst, 20 ms
     after each response, until all jobs are accepted.""",
     measure,
     rows,

@@ -218,8 +218,8 @@ CHAIN = Benchmark(
     "A chain of jobs, against the predecessor",
     """Each job's finish submits the next one. The same document is run by ensemble-python, in a
     virtual environment of its own, and by the service, in turns in one instance. Its jobs cannot
-    ask for mock execution, so the jobs of both are processes (`true`). The times are those in the
-    jobs' eventlogs.""",
+    ask for mock execution, so the jobs of both are processes (`true`), and each of its jobs passes
+    the validators of job-ingest. The times are those in the jobs' eventlogs.""",
     measure_chain,
     rows_chain,
     plot_chain,
