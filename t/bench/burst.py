@@ -115,8 +115,8 @@ BENCHMARK = Benchmark(
     waits for the ids, each in an instance of its own. The rate is that from the firing of the
     rule, or the first call, to the last job's `validate` event. Every job of the client passes
     the validators of job-ingest; of an ensemble's job set one does. The jobs are long: the
-    first 128 run, and the others wait for cores. The status is asked for in another such burst, 20 ms
-    after each response, until all jobs are accepted.""",
+    first 128 run, and the others wait for cores. The status is asked for in another such
+    burst, 20 ms after each response, until all jobs are accepted.""",
     measure,
     rows,
     plot,

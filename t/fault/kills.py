@@ -134,7 +134,7 @@ def kill_slow_ingest(context: Context) -> None:
     """kill -9 in the middle of bursts, where job-ingest holds hundreds of submissions."""
     with scene(context, config=_slow_ingest()) as stage:
         for number in range(context.kills):
-            workload = burst(f"burst-{number}", 600)
+            workload = burst(f"burst-{number}", 600, firings=30)
             _kill_in_burst(stage, workload)
             stage.service.await_answer(stage.handle)
             stage.await_end(workload.name, patience(workload, 1))
@@ -146,7 +146,7 @@ def negative_control(context: Context) -> None:
     context.row.control = True
     with scene(context, options=("--no-fence",), config=_slow_ingest()) as stage:
         for number in range(context.kills):
-            workload = burst(f"burst-{number}", 2000)
+            workload = burst(f"burst-{number}", 2000, firings=100)
             name = workload.name
             _kill_in_burst(stage, workload)
             stage.service.await_answer(stage.handle)

@@ -221,23 +221,35 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
     )
 
 
-def burst(name: str, jobs: int, *, seconds: float = 0.1) -> Workload:
-    """One group that is submitted at the start, and one job when it is done."""
+def burst(name: str, jobs: int, *, firings: int = 1, seconds: float = 0.1) -> Workload:
+    """One group that is submitted at the start, and one job when it is done.
+
+    Args:
+        name: of the ensemble.
+        jobs: how many the group has in all.
+        firings: how many rules submit them. A service that goes on with a firing begins with one
+            job of it, and the others follow when it is there.
+        seconds: how long a job runs.
+    """
+    each = jobs // firings
+    starts = [f"many-{number}" for number in range(firings)]
     document = {
         "name": name,
         "jobs": [
-            {"name": "many", "command": "true", "count": jobs, "attributes": mock(seconds)},
+            {"name": "many", "command": "true", "count": each, "attributes": mock(seconds)},
             {"name": "last", "command": "true", "attributes": mock(0.01)},
         ],
         "rules": [
-            {"id": "many", "trigger": "start", "action": {"name": "submit", "label": "many"}},
+            *({"id": start, "trigger": "start", "action": {"name": "submit", "label": "many"}}
+              for start in starts),
             {"id": "last", "trigger": "idle", "group": "many",
              "action": {"name": "submit", "label": "last"}},
         ],
     }  # fmt: skip
-    submits = {"many": Submits("many", 1, jobs), "last": Submits("last", 1, 1)}
-    outcomes = {"many": {"success": jobs}, "last": {"success": 1}}
-    return Workload(document, Expected(submits, outcomes=outcomes))
+    submits = {start: Submits("many", 1, each) for start in starts}
+    outcomes = {"many": {"success": each * firings}, "last": {"success": 1}}
+    expected = Expected({**submits, "last": Submits("last", 1, 1)}, outcomes=outcomes)
+    return Workload(document, expected)
 
 
 def stages(
