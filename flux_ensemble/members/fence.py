@@ -1,15 +1,15 @@
 """A fence in Flux: when it is back, all that was submitted before it has shown in the journal.
 
-A job with a dependency scheme that nobody knows goes the way of all submissions, through the
-validators of job-ingest to the job manager, which refuses it and keeps nothing of it. What the
-job manager was given before it, it has put into the journal before.
+A job with a dependency scheme that nobody knows goes the longest way that submissions take,
+through the frobnicators and validators of job-ingest to the job manager, which refuses it and
+keeps nothing of it. What the job manager was given before it, it has put into the journal before.
 
-The validators work side by side, so jobs can overtake each other on the way. That is why there
-are two such jobs: when the first is back, all that was submitted before has got to job-ingest;
-then the fence waits until no job is with a validator or frobnicator; then the second goes the
-rest of the way behind all of them. A job that passes from one to the other is with neither for a
-moment, so twice in a row there must be none. (flux-core `src/modules/job-ingest`: `workcrew.c`,
-`pipeline.c`; `src/modules/job-manager/submit.c`.)
+Frobnicators and validators work side by side, so jobs can overtake each other on the way. That
+is why there are two such jobs: when the first is back, all that was submitted before has got to
+job-ingest; then the fence waits until no job is with a validator or frobnicator; then the second
+goes the rest of the way behind all of them. A job that passes from one to the other is with
+neither for a moment, so twice in a row there must be none. (flux-core `src/modules/job-ingest`:
+`workcrew.c`, `pipeline.c`; `src/modules/job-manager/submit.c`.)
 
 Submit nothing while a fence is under way: it would wait for that too.
 

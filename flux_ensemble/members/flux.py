@@ -28,7 +28,7 @@ from flux.core.inner import lib
 
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.members.base import Done, Loop
+from flux_ensemble.members.base import Done
 from flux_ensemble.members.errors import errno_name, sentence
 from flux_ensemble.members.fence import raise_fence
 from flux_ensemble.members.inbox import Inbox
@@ -125,38 +125,6 @@ class FluxLoop:
         return _Watcher(
             self._handle.fd_watcher_create(fd, lambda *_: guarded(), events=FLUX_POLLIN)
         )
-
-
-def within(
-    loop: Loop,
-    seconds: float,
-    future: Any,
-    answered: Callable[[Any], None],
-    late: Callable[[], None],
-) -> None:
-    """Call back when a future has its response, or when it has had none for some time.
-
-    The future stays until its response comes; why it has no limit of its own is said in
-    `members.futures`.
-
-    Args:
-        loop: for the time.
-        seconds: how long.
-        future: Flux's.
-        answered: gets the future; nothing may escape it.
-        late: called instead.
-    """
-
-    def come(future: Any) -> None:
-        limit.cancel()
-        answered(future)
-
-    def over() -> None:
-        future.stop()
-        late()
-
-    limit = loop.timer(seconds, over)
-    future.then(come)
 
 
 class FluxQueue:
@@ -289,10 +257,18 @@ class FluxQueue:
             else:
                 report(None)
 
+        def come(future: Any) -> None:
+            limit.cancel()
+            self.inbox.put(answered, future)
+
         def late() -> None:
+            # The future stays until its response comes; why it has no limit of its own is said
+            # in `members.futures`.
+            future.stop()
             report(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
-        within(self.loop, timeout, future, partial(self.inbox.put, answered), late)
+        limit = self.loop.timer(timeout, late)
+        future.then(come)
 
     def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
         """Have the job manager change a job; one that has ended is no error."""

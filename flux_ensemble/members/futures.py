@@ -52,7 +52,7 @@ class Futures:
         Args:
             future: a C pointer, straight from the function that made it; it is destroyed here.
             came: gets it when the response is there; nothing may escape it.
-            late: called instead, when there was none in time.
+            late: called instead, when there was none in time; nothing may escape it either.
 
         Raises:
             OSError: the request could not be sent; nobody is called.

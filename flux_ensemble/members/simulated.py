@@ -78,8 +78,7 @@ class VirtualLoop:
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Happening:
         """Call back after `after` seconds, then each `every` seconds if that is not 0."""
         happening = Happening(callback, every)
-        self._sequence += 1
-        heappush(self._heap, (self._time + after, self._sequence, happening))
+        self._push(self._time + after, happening)
         return happening
 
     def soon(self, callback: Callable[[], None]) -> None:
@@ -120,11 +119,14 @@ class VirtualLoop:
                 self._advance(self._time, time)
                 self._time = time
             if happening.every:
-                self._sequence += 1
-                heappush(heap, (time + happening.every, self._sequence, happening))
+                self._push(time + happening.every, happening)
             callback()
             settle()
         return True
+
+    def _push(self, time: float, happening: Happening) -> None:
+        self._sequence += 1
+        heappush(self._heap, (time, self._sequence, happening))
 
 
 class _Run:

@@ -62,10 +62,16 @@ class Change:
         """Send it.
 
         Returns:
-            A future: a C pointer, NULL where it cannot be sent.
+            A future: a C pointer.
+
+        Raises:
+            OSError: it cannot be sent.
         """
         flags = FLUX_KVS_SYNC if sync else 0
-        return lib.flux_kvs_commit(handle.handle, _NAMESPACE, flags, self._txn)
+        future = lib.flux_kvs_commit(handle.handle, _NAMESPACE, flags, self._txn)
+        if future == ffi.NULL:
+            raise error(ffi.errno)
+        return future
 
 
 class Kvs:
@@ -115,10 +121,7 @@ class Kvs:
             StoreError: it is unknown whether it is made.
         """
         try:
-            future = change.commit(self._handle, sync=sync)
-            if future == ffi.NULL:
-                raise error(ffi.errno)
-            Future(future).wait_for(PATIENCE_AT_START).get()
+            Future(change.commit(self._handle, sync=sync)).wait_for(PATIENCE_AT_START).get()
         except OSError as failed:
             raise _not_written(key, failed) from None
 
