@@ -194,7 +194,7 @@ test_expect_success 'an instance that is gone is told in the status, and the ser
 test_expect_success 'Ctrl-C ends it without a traceback' '
 	kill -INT $(cat grpc.pid) &&
 	wait $(cat grpc.pid) &&
-	test_must_fail grep Traceback grpc.log
+	test_must_fail grep -A 40 Traceback grpc.log
 '
 
 test_done

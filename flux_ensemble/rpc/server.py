@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Callable
 
 import grpc
@@ -41,6 +42,10 @@ SERVICES = (
     ensemble_pb2.DESCRIPTOR.services_by_name["EnsembleService"].full_name,
     predecessors_pb2.DESCRIPTOR.services_by_name["EnsembleOperator"].full_name,
 )
+
+
+#: Where gRPC logs what it could not do for a request.
+_GRPC_LOG = logging.getLogger("grpc._cython.cygrpc")
 
 
 class ServerError(Exception):
@@ -92,6 +97,8 @@ async def serve(
             "--tls-ca, or write out --insecure"
         )
     limits = limits or Limits()
+    # Once, however often this is called: a logger has a filter once.
+    _GRPC_LOG.addFilter(_client_is_there)
     server = _server(limits)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     # Both raise RuntimeError where the port cannot be had.
@@ -114,6 +121,16 @@ async def serve(
         await checks.enter_graceful_shutdown()
         await server.stop(_GRACE_SECONDS)
         operations.close()
+
+
+def _client_is_there(record: logging.LogRecord) -> bool:
+    """Keeps out of the log that an answer could not be sent.
+
+    The client has gone (both sides have its deadline), and gRPC says so with a traceback if
+    it has not heard of that before. The exception has no public name.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != "ExecuteBatchError"
 
 
 def _server(limits: Limits) -> grpc.aio.Server:

@@ -207,6 +207,21 @@ def test_the_server_stops_though_a_call_of_the_back_end_hangs() -> None:
     held.release.set()
 
 
+def test_clients_that_leave_just_when_their_answer_comes_are_no_errors_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Both sides have the deadline: some of the answers meet a request that is over.
+    for _ in range(6):
+        held = Held()
+        with serving(held) as target, grpc.insecure_channel(target) as channel:
+            action = api.EnsembleServiceStub(channel).Action
+            calls = [action.future(scale(by=1), timeout=0.05 + 0.002 * n) for n in range(40)]
+            codes = {call.exception().code() for call in calls}
+            held.release.set()
+        assert codes == {grpc.StatusCode.DEADLINE_EXCEEDED}
+    assert not [record for record in caplog.records if record.exc_info], caplog.text
+
+
 def test_health_knows_both_services(stub: Any) -> None:
     with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
         health = health_pb2_grpc.HealthStub(channel)
