@@ -61,6 +61,7 @@ class Play:
     """An engine and a queue that accepts what it is sent.
 
     Attributes:
+        handle: has the engine handle an event; a test may put something around it.
         commands: every command so far but for records.
         records: every record so far.
         queued: ids of the jobs that the queue has, with their tags, in order.
@@ -68,6 +69,7 @@ class Play:
 
     def __init__(self, given: Mapping[str, Any], start: bool = True, accept: bool = True) -> None:
         self.engine = Engine(load_mapping(given))
+        self.handle = self.engine.handle
         self.t = 1000.0
         self.accept = accept
         self.commands: list[Command] = []
@@ -83,7 +85,7 @@ class Play:
         Returns:
             The commands of this event, without records.
         """
-        commands = self.engine.handle(event)
+        commands = self.handle(event)
         self.engine.check()
         self.records += [one for one in commands if isinstance(one, Record)]
         commands = [one for one in commands if not isinstance(one, Record)]

@@ -173,6 +173,7 @@ class Histories(RuleBasedStateMachine):
     def begin(self, document, known):
         self.document = document
         self.engine = Engine(load_mapping(document))
+        self.handle = self.engine.handle
         self.t = 1000.0
         self.pending: list = []
         self.jobs: dict[int, tuple[Tag, str]] = {}
@@ -190,7 +191,7 @@ class Histories(RuleBasedStateMachine):
         self.post(Started(self.t))
 
     def post(self, event):
-        commands = self.engine.handle(event)
+        commands = self.handle(event)
         self.engine.check()
         self.history.append(event)
         self.answers.append([encode(one) for one in commands])

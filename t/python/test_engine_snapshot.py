@@ -57,7 +57,7 @@ def image(engine: Engine) -> str:
 
 
 class Cuts:
-    """An engine that can be restored as it was before any of its events.
+    """An engine that can be restored as it was before any event that it got here.
 
     Attributes:
         events: what it has handled.
@@ -71,13 +71,11 @@ class Cuts:
         self.answers: list[list[str]] = []
         self._images: list[str] = []
         self.values: list[Values] = []
-        self._handle = engine.handle
-        engine.handle = self.handle  # type: ignore[method-assign]
         engine.stats.keep_values()
 
     def handle(self, event: Event) -> list[Any]:
         self._images.append(image(self.engine))
-        commands = self._handle(event)
+        commands = self.engine.handle(event)
         self.values.append(self.engine.stats.take_values())
         self.events.append(event)
         self.answers.append([encode(one) for one in commands])
@@ -110,6 +108,7 @@ class Restored(Histories):
     def post(self, event: Event) -> list[Any]:
         if self.cuts is None:
             self.cuts = Cuts(self.engine)
+            self.handle = self.cuts.handle
         return super().post(event)
 
     def teardown(self) -> None:
@@ -142,6 +141,7 @@ def cut_play(given: dict[str, Any]) -> tuple[Play, Cuts]:
     """A play whose engine can be restored as it was before any event."""
     play = Play(given, start=False)
     cuts = Cuts(play.engine)
+    play.handle = cuts.handle
     play.post(Started(play.t))
     return play, cuts
 

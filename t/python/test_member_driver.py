@@ -19,18 +19,25 @@ from flux_ensemble.engine.events import (
     Request,
     Started,
 )
-from flux_ensemble.members.base import Done, Driver
+from flux_ensemble.members.base import Done, Driver, Tap
 from flux_ensemble.spec.loading import load_mapping
+
+
+class Faulty:
+    """A name that the engine cannot look up."""
+
+    def __hash__(self) -> int:
+        raise ZeroDivisionError("injected")
 
 
 class Bench:
     """A driver of a real engine, with everything else faked."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, tap: Tap | None = None, **given: Any) -> None:
         self.engine = Engine(load_mapping(document(**given)))
         self.loop, self.member, self.host = FakeLoop(), FakeMember(), FakeHost()
         self.callers: list[FakeCaller] = []
-        self.driver = Driver(self.engine, self.member, self.loop, self._caller, self.host)
+        self.driver = Driver(self.engine, self.member, self.loop, self._caller, self.host, tap)
 
     def _caller(self) -> FakeCaller:
         self.callers.append(FakeCaller())
@@ -67,33 +74,21 @@ def test_a_member_is_asked_for_another_size_and_its_refusal_comes_back() -> None
 
 
 def test_what_is_posted_from_within_waits_for_its_turn() -> None:
-    bench = Bench(rules=[on_start("a"), on_start("b")])
-    handled: list[Event] = []
-    handle = bench.engine.handle
+    handled: list[tuple[type[Event], int]] = []
 
-    def watched(event: Event) -> list[Any]:
-        handled.append(event)
-        depth.append(len(handled))
-        commands = handle(event)
-        depth.pop()
-        assert not depth
-        return commands
+    def tap(event: Event, commands: list[Any]) -> None:
+        handled.append((type(event), len(bench.member.submitted)))
 
-    depth: list[int] = []
-    bench.engine.handle = watched  # type: ignore[method-assign]
+    bench = Bench(tap, rules=[on_start("a"), on_start("b")])
     bench.start()
-    assert [type(event) for event in handled] == [Started, CommandDone, CommandDone]
+    # The member answers at once, and yet both commands of the first event come first.
+    assert handled == [(Started, 0), (CommandDone, 2), (CommandDone, 2)]
     assert len(bench.host.settlings) == 1
 
 
 def test_an_exception_closes_the_driver_and_the_host_is_told() -> None:
     bench = Bench(finish="never").start()
-
-    def fail(event: Event) -> list[Any]:
-        raise ZeroDivisionError("injected")
-
-    bench.engine.handle = fail  # type: ignore[method-assign]
-    bench.ask("pause")
+    bench.ask("cancel", group=Faulty())
     bench.ask("pause")
     assert [type(error) for error in bench.host.errors] == [ZeroDivisionError]
     assert len(bench.member.revocations) == 1

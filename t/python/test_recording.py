@@ -21,14 +21,13 @@ def recorded(path: Path) -> Path:
     given = document(rules=[on_start(), {"trigger": "job-success", "action": submit("b")}])
     play = Play(given, start=False)
     recorder = Recorder(path, play.engine.spec, given)
-    handle = play.engine.handle
 
     def tapped(event: Event) -> list[Any]:
-        commands = handle(event)
+        commands = play.engine.handle(event)
         recorder(event, commands)
         return commands
 
-    play.engine.handle = tapped  # type: ignore[method-assign]
+    play.handle = tapped
     play.post(Started(play.t))
     for job in (1, 2, 3):
         play.run(job)

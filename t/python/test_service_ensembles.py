@@ -39,6 +39,13 @@ class Queue(FakeMember):
         self.shown.append((tag, job))
 
 
+class Faulty(dict[str, int]):
+    """What the engine cannot read."""
+
+    def items(self) -> Any:
+        raise ZeroDivisionError("injected")
+
+
 class Bench:
     """Ensembles, a tracker, and a queue that posts what a test says."""
 
@@ -73,6 +80,9 @@ class Bench:
     def post(self, job: int, name: str, jobspec: Any = None, **context: Any) -> None:
         entry = {"timestamp": 2000.0 + job, "name": name, "context": context}
         self.tracker.event(job, entry, jobspec)
+
+    def post_memo(self, job: int, memo: Mapping[str, Any]) -> None:
+        self.tracker.event(job, {"timestamp": 2000.0 + job, "name": "memo", "context": memo}, None)
 
     def submit(self, job: int, tag: Mapping[str, Any] | None, userid: int = OWNER) -> None:
         self.post(job, "submit", jobspec(tag), userid=userid)
@@ -228,11 +238,8 @@ def test_an_exception_in_the_engine_breaks_this_ensemble_and_no_other() -> None:
     reader = Reader()
     broken.log.read(reader, follow=True)
 
-    def fail(event: Any) -> Any:
-        raise ZeroDivisionError("injected")
-
-    broken.engine.handle = fail  # type: ignore[method-assign]
     bench.submit(1, tag())
+    bench.post_memo(1, Faulty(key=1))
     bench.submit(2, tag(name="other"))
     status = broken.status()
     assert (broken.state, status["state"], status["t_end"]) == ("failed", "failed", 1000.0)
