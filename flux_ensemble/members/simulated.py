@@ -4,21 +4,19 @@
 (time, sequence, happening). `SimulatedRunner` runs the jobs of a `VirtualQueue`
 by drawing how long each takes.
 
-Every draw for a job comes from a generator seeded with the seed and the job's tag, so a
+Every draw for a job comes from a hash of the seed and the job's tag (`members.uniforms`), so a
 seed repeats exactly, and a job draws the same whatever else happens around it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from hashlib import blake2b
 from heapq import heappop, heappush
-from random import Random
 
+from flux_ensemble.members.uniforms import Uniforms
 from flux_ensemble.members.virtual import VirtualJob, VirtualQueue
 from flux_ensemble.spec.distributions import Drawable, FromLog, Param, Simulated
 
@@ -162,26 +160,23 @@ class SimulatedRunner:
     def __init__(self, loop: VirtualLoop, behaviour: Mapping[str, Simulated], seed: int) -> None:
         self._loop = loop
         self._behaviour = behaviour
-        self._seed = seed
-        self._streams: dict[tuple[str, str], int] = {}
-        self._random = Random()
+        self._uniforms = Uniforms(seed)
         self._runs: dict[int, _Run] = {}
 
     def start(self, job: VirtualJob) -> None:
         """Start the job."""
         behaviour = self._behaviour.get(job.tag.group, UNKNOWN)
-        if behaviour is not UNKNOWN:
-            self._random.seed(self._stream(job))
+        uniforms = self._uniforms.of(job.tag)
         duration, startup = DEFAULT_DURATION, 0.0
         if behaviour.duration is not None:
             assert not isinstance(behaviour.duration, FromLog)
-            duration = max(0.0, self._draw(job, behaviour.duration))
+            duration = max(0.0, self._draw(job, behaviour.duration, uniforms))
         if behaviour.startup is not None:
-            startup = max(0.0, self._draw(job, behaviour.startup))
-        fails = behaviour.failure_rate and self._random.random() < behaviour.failure_rate
+            startup = max(0.0, self._draw(job, behaviour.startup, uniforms))
+        fails = behaviour.failure_rate and next(uniforms) < behaviour.failure_rate
         memo: dict[str, float] = {}
         for key, given in behaviour.memo.items():
-            memo[key] = self._draw(job, given)
+            memo[key] = self._draw(job, given, uniforms)
         run = self._runs[job.id] = _Run(job, duration, _FAILED if fails else 0, memo)
         if startup:
             run.next = self._loop.timer(startup, partial(self._begin, run))
@@ -227,19 +222,9 @@ class SimulatedRunner:
         run.next = None  # it leads back to the run, and would keep both until a collection
         self.queue.ended(run.job, status)
 
-    def _stream(self, job: VirtualJob) -> int:
-        """The seed of what is drawn for the job."""
-        group, rule, firing, index = job.tag
-        stream = self._streams.get((group, rule))
-        if stream is None:
-            name = json.dumps([self._seed, group, rule]).encode()
-            stream = int.from_bytes(blake2b(name, digest_size=16).digest())
-            self._streams[group, rule] = stream
-        return stream << 128 | firing << 64 | index
-
-    def _draw(self, job: VirtualJob, given: Drawable) -> float:
+    def _draw(self, job: VirtualJob, given: Drawable, uniforms: Iterator[float]) -> float:
         try:
-            value = given.draw(self._random, job.params)
+            value = given.draw(uniforms, job.params)
         except (KeyError, TypeError, ValueError, OverflowError):
             value = math.nan
         if not math.isfinite(value):

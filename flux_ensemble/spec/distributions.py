@@ -1,16 +1,28 @@
 """How values of simulated jobs are distributed.
 
-A distribution is frozen data and a way to draw from it with a generator that the caller
-brings. `Param` and `FromLog` stand for values that only the job, or a file, can tell.
+A distribution is frozen data and its quantile function: `draw` takes a number above 0 and
+below 1 from those that the caller brings, and gives the value that such a share of all values is
+below (inverse transform sampling: Devroye, "Non-Uniform Random Variate Generation", chapter II).
+`Constant` and `Param` take none. `Param` and `FromLog` stand for values that only the job, or a
+file, can tell.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from random import Random
+from functools import cache
 from typing import Any
+
+
+@cache
+def _standard_normal() -> Callable[[float], float]:
+    """The quantile function of the standard normal distribution."""
+    # `statistics` is slow to import, and of the commands that read a document only one draws.
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +31,7 @@ class Constant:
 
     value: float
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """The value."""
         return self.value
 
@@ -31,9 +43,9 @@ class Uniform:
     min: float
     max: float
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """A value."""
-        return random.uniform(self.min, self.max)
+        return self.min + (self.max - self.min) * next(uniforms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +55,9 @@ class Normal:
     mean: float
     sigma: float
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """A value, which may be negative."""
-        return random.gauss(self.mean, self.sigma)
+        return self.mean + self.sigma * _standard_normal()(next(uniforms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +67,9 @@ class Lognormal:
     median: float
     sigma: float
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """A value."""
-        return self.median * math.exp(random.gauss(0.0, self.sigma))
+        return self.median * math.exp(self.sigma * _standard_normal()(next(uniforms)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +78,9 @@ class Exponential:
 
     mean: float
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """A value."""
-        return -self.mean * math.log(1.0 - random.random())
+        return -self.mean * math.log1p(-next(uniforms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +89,9 @@ class Empirical:
 
     values: tuple[float, ...]
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """A value."""
-        return random.choice(self.values)
+        return self.values[int(next(uniforms) * len(self.values))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ class Param:
 
     name: str
 
-    def draw(self, random: Random, params: Mapping[str, Any]) -> float:
+    def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """The value; reading the document has made sure that it is a number."""
         return float(params[self.name])
 

@@ -167,7 +167,8 @@ def test_validate_needs_neither_flux_nor_statistics(tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     file.write_text(DOCUMENT)
     _, modules = run("validate", str(file))
-    assert not packages(modules) & {"flux", "_flux", "grpc", "numpy", "rich", "river"}
+    slow = {"flux", "_flux", "grpc", "numpy", "rich", "river", "statistics"}
+    assert not packages(modules) & slow
 
 
 def test_validate_asks_river_about_the_statistics_of_a_document(tmp_path: Path) -> None:
