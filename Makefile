@@ -1,6 +1,9 @@
 # make demo     run an example ensemble: on a Flux instance of four brokers, or without
 #               Flux on this machine itself
 # make check    run every test
+# make check-compiled
+#               run the tests in Python again, on the package as users install it, with its
+#               compiled modules; what is in a clone runs without them
 # make chaos    kill the service 300 times and break Flux under it; takes ten minutes
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes a quarter of an hour
@@ -17,8 +20,9 @@ PYTHON ?= $(shell \
     else flux python -c 'import sys; print(sys.executable)'; fi)
 VENV := .venv
 BIN := $(VENV)/bin
+COMPILED := .compiled
 
-.PHONY: demo bench chaos check lint format clean
+.PHONY: demo bench chaos check check-compiled lint format clean
 
 demo: $(VENV)/installed
 	@if command -v flux >/dev/null; \
@@ -33,6 +37,11 @@ chaos: $(VENV)/installed
 
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
+
+check-compiled: $(COMPILED)/installed
+	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
+	    then PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/pytest -q -m 'not flux'; \
+	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
@@ -56,7 +65,13 @@ $(VENV)/installed: pyproject.toml hatch_build.py $(PROTOCOL)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint,bench]'
 	@touch $@
 
+$(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py')
+	rm -rf $(COMPILED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --target $(COMPILED) .
+	@touch $@
+
 clean:
-	rm -rf $(VENV) t/test-results t/trash\ directory.* dist .hypothesis \
+	rm -rf $(VENV) $(COMPILED) t/test-results t/trash\ directory.* dist .hypothesis \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,13 +1,23 @@
-"""Builds what protoc generates from flux_ensemble/rpc/protocol/*.proto; hatchling calls it.
+"""Builds what is not in the sources; hatchling calls it before it puts a wheel together.
 
-The modules (`*_pb2.py`, `*_pb2_grpc.py`) and their types (`*_pb2.pyi`) lie beside their
-sources, in a checkout too, and are not under version control. They come from the release
-of grpcio-tools that pyproject.toml names under [build-system], which sets the oldest
-grpcio and protobuf that they run with.
+The protocols: `*_pb2.py`, `*_pb2_grpc.py` and their types `*_pb2.pyi` are what protoc generates
+from flux_ensemble/rpc/protocol/*.proto. They lie beside their sources, in a checkout too, and
+are not under version control. They come from the release of grpcio-tools that pyproject.toml
+names under [build-system], which sets the oldest grpcio and protobuf that they run with.
+
+The compiled modules: mypyc compiles the modules that pyproject.toml lists, those that work for
+each event of each job, and the wheel has them beside their sources, which Python takes in their
+place. An editable installation has none, so that what is edited is what runs. Where they cannot
+be compiled (there is no C compiler, or no Python.h) the wheel is the same without them.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +25,54 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTOCOL = Path("flux_ensemble/rpc/protocol")
 
+#: Set to 0 it leaves the compiled modules out.
+SWITCH = "FLUX_ENSEMBLE_COMPILE"
 
-class GenerateProtocol(BuildHookInterface):
-    """Runs protoc before a wheel, editable or not, is put together."""
+# Only what is compiled has to type-check here; what it imports may not even be installed.
+_MYPY = """
+[mypy]
+follow_imports = silent
+disable_error_code = import-not-found, import-untyped
+[mypy-river.*]
+follow_imports = skip
+"""
+
+# Compiles the modules that are its arguments.
+_COMPILE = """
+import sys
+from mypyc.build import mypycify
+from setuptools import Distribution
+modules = mypycify(
+    ["--config-file=mypy.ini", *sys.argv[1:]], group_name="flux_ensemble", opt_level="3"
+)
+command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
+command.build_lib = "compiled"
+command.ensure_finalized()
+command.run()
+"""
+
+
+class Build(BuildHookInterface):
+    """Generates the protocols, and compiles modules."""
+
+    _aside: tempfile.TemporaryDirectory[str] | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Generate the code and name it to the wheel, which leaves ignored files out.
+        """Build them, and name them to the wheel.
 
         Raises:
             RuntimeError: protoc refuses a source; it has said why on standard error.
         """
+        self._generate(build_data)
+        if version == "standard" and os.environ.get(SWITCH) != "0":
+            self._compile(build_data)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was built aside."""
+        if self._aside is not None:
+            self._aside.cleanup()
+
+    def _generate(self, build_data: dict[str, Any]) -> None:
         from grpc_tools import protoc
 
         root = Path(self.root)
@@ -33,4 +81,26 @@ class GenerateProtocol(BuildHookInterface):
         out = [f"--{kind}={root}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
         if protoc.main(["protoc", f"--proto_path={root}", *out, *map(str, sources)]) != 0:
             raise RuntimeError(f"protoc could not compile {', '.join(map(str, sources))}")
+        # They are ignored files, which a wheel leaves out.
         build_data["artifacts"] += [f"/{PROTOCOL}/*_pb2*.py", f"/{PROTOCOL}/*_pb2.pyi"]
+
+    def _compile(self, build_data: dict[str, Any]) -> None:
+        self._aside = tempfile.TemporaryDirectory()
+        work = Path(self._aside.name)
+        shutil.copytree(Path(self.root, "flux_ensemble"), work / "flux_ensemble")
+        (work / "mypy.ini").write_text(_MYPY)
+        done = subprocess.run(
+            [sys.executable, "-c", _COMPILE, *self.config["compiled"]],
+            cwd=work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode != 0:
+            self.app.display_warning(done.stdout)
+            self.app.display_warning("No modules are compiled: flux-ensemble will be slower.")
+            return
+        for path in sorted((work / "compiled").rglob("*.so")):
+            build_data["force_include"][str(path)] = str(path.relative_to(work / "compiled"))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True

@@ -22,6 +22,9 @@ from flux_ensemble.spec.model import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
 
+#: Variables of a group that are about the ages of jobs which are still active.
+_AGES = frozenset(("pending",)).union(GAUGES)
+
 #: Gives the ages in seconds of a group's jobs that are "waiting" or "running".
 Ages = Callable[[str, str], Iterable[float]]
 
@@ -218,7 +221,7 @@ class View:
     def lookup(self, path: MetricPath) -> float | None:
         """The value of a metric; None where it is empty."""
         statistic, group, variable = path
-        if statistic == COUNT or variable not in ("pending", *GAUGES):
+        if statistic == COUNT or variable not in _AGES:
             return self._metrics.lookup(path)
         key = group, variable
         if key not in self._streams:

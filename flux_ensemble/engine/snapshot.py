@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -73,6 +73,9 @@ _JOB_MORE = {
     "_exceptions": None,
     "_last": None,
 }
+
+#: What makes of JSON those that are of another kind.
+_JOB_KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
 
 
 def dump(engine: Engine) -> dict[str, Any]:
@@ -313,11 +316,8 @@ def _restore_jobs(value: Any, owners: Iterable[tuple[str | None, Firing | None, 
         jobs.append(job)
     for position, given in value["more"]:
         for name, attribute in given.items():
-            setattr(jobs[position], name, attribute)
-        if "_exceptions" in given:
-            jobs[position]._exceptions = set(given["_exceptions"])
-        if "_last" in given:
-            jobs[position]._last = dict(given["_last"])
+            kind = _JOB_KINDS.get(name)
+            setattr(jobs[position], name, attribute if kind is None else kind(attribute))
     return jobs
 
 

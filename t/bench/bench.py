@@ -7,6 +7,9 @@ keeps their numbers in `.bench/results`. `--page` then writes docs/benchmarks.md
 from the numbers of all. `--smoke` measures in tiny sizes, keeps nothing and looks at no goals: it
 finds out whether a benchmark works. Exits 1 where a goal is missed.
 
+What is measured is the package as users install it, with its compiled modules (`.compiled`,
+which `make` builds when something has changed).
+
 The live ones need Flux. What is compared is done on the same machine in the same run, mostly in
 turns; the results are only as quiet as the machine is.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,8 @@ from pathlib import Path
 import machine
 import page
 from benchmark import Benchmark, Numbers, Row
+
+import flux_ensemble
 
 #: By name, in the order of the page: the module, and the benchmark in it.
 NAMES = {
@@ -42,7 +48,9 @@ NAMES = {
     "cost": ("cost", "BENCHMARK"),
 }
 
-RESULTS = Path(__file__).resolve().parents[2] / ".bench" / "results"
+PROJECT = Path(__file__).resolve().parents[2]
+RESULTS = PROJECT / ".bench" / "results"
+COMPILED = PROJECT / ".compiled"
 
 
 def get(name: str) -> Benchmark:
@@ -85,6 +93,18 @@ def read(name: str) -> Numbers:
     return kept
 
 
+def run_compiled() -> None:
+    """Begin again with the package as it is installed, unless this is it."""
+    if Path(flux_ensemble.__file__).is_relative_to(COMPILED):
+        return
+    target = (COMPILED / "installed").relative_to(PROJECT)
+    made = subprocess.run(["make", "--silent", str(target)], cwd=PROJECT)
+    if made.returncode != 0:
+        sys.exit("bench.py: the package cannot be installed, see above")
+    environment = {**os.environ, "PYTHONPATH": str(COMPILED)}
+    os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+
+
 def main(arguments: list[str]) -> int:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description="Measure, and compare with the goals.")
@@ -95,6 +115,8 @@ def main(arguments: list[str]) -> int:
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         parser.error(f"no benchmark named {unknown[0]!r} (benchmarks: {', '.join(NAMES)})")
+    if not options.smoke:
+        run_compiled()
     names = options.names or list(NAMES)
     if len(names) == 1 and not options.page:
         print(f"{names[0]}:", flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import predecessor
 
-from flux_ensemble import __version__
+import flux_ensemble
 
 
 def describe() -> dict[str, str]:
@@ -26,10 +26,15 @@ def describe() -> dict[str, str]:
         "Python": platform.python_version(),
         "Python of the service": _flux("python", "--version").split()[-1],
         "flux-core": _flux("version").splitlines()[0].split()[-1],
-        "flux-ensemble": __version__,
+        "flux-ensemble": f"{flux_ensemble.__version__}, with {_compiled()} compiled modules",
         "river": version("river"),
         "ensemble-python": predecessor.VERSION,
     }
+
+
+def _compiled() -> int:
+    """How many modules of the package are compiled."""
+    return len(list(Path(flux_ensemble.__file__).parent.rglob("*.so")))
 
 
 def _processor() -> str:
