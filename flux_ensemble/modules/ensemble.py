@@ -75,7 +75,8 @@ def add_to_path(directories: "list[str]") -> None:
     """Add directories to `sys.path` where a virtual environment would have them."""
     own = {sysconfig.get_path("purelib"), *site.getsitepackages(), site.getusersitepackages()}
     at = next((i for i, path in enumerate(sys.path) if path in own), len(sys.path))
-    sys.path[at:at] = [path for path in directories if path not in sys.path]
+    new = [path for path in directories if path not in sys.path[:at]]
+    sys.path[at:] = [*new, *(path for path in sys.path[at:] if path not in new)]
 
 
 def explain(error: ImportError) -> str:

@@ -32,6 +32,13 @@ def test_packages_come_after_the_standard_library_and_before_the_systems(
     assert sys.path == ["/flux", "/stdlib", "/venv", system, "/more"]
 
 
+def test_packages_that_are_behind_the_systems_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = site.getsitepackages()[0]
+    monkeypatch.setattr(sys, "path", ["/flux", "/stdlib", system, "/own", "/more"])
+    module.add_to_path(["/own", "/clone"])
+    assert sys.path == ["/flux", "/stdlib", "/own", "/clone", system, "/more"]
+
+
 def test_packages_come_last_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/flux", "/stdlib"])
     module.add_to_path(["/venv"])
