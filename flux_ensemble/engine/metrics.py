@@ -19,6 +19,9 @@ from river import stats
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath
 from flux_ensemble.spec.model import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, Statistic
 
+#: A number that stays what it is; a compiled function makes an int that is given for a float one.
+Number = int | float
+
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
 
@@ -68,7 +71,7 @@ def _univariate() -> dict[str, Any]:
     }
 
 
-def finite(value: Any) -> float | None:
+def finite(value: Any) -> Number | None:
     """The value as a number that JSON has, or None."""
     if value is None:
         return None
@@ -93,17 +96,17 @@ class Stream:
     def _bind(self) -> None:
         self._updates = tuple(one.update for one in self._statistics.values())
 
-    def update(self, value: float) -> None:
+    def update(self, value: Number) -> None:
         """Take in one finite value."""
         self.count += 1
         for update in self._updates:
             update(value)
 
-    def get(self, statistic: str) -> float | None:
+    def get(self, statistic: str) -> Number | None:
         """The statistic's value, None where the stream is empty."""
         return finite(self._statistics[statistic].get()) if self.count else None
 
-    def extended(self, values: Iterable[float]) -> Stream:
+    def extended(self, values: Iterable[Number]) -> Stream:
         """A copy that has taken in `values` too."""
         other = Stream(())
         other.count = self.count
@@ -127,7 +130,7 @@ class Metrics:
         self._statistics = tuple(statistics)
         self.counts: dict[str, dict[str, int]] = {}
         self._streams: dict[tuple[str, str], Stream] = {}
-        self._kept: dict[tuple[str, str], list[float]] | None = None
+        self._kept: dict[tuple[str, str], list[Number]] | None = None
         self.pending_nodes = 0
         self.nodes: dict[MetricPath, int] = {}
         for group in groups:
@@ -135,7 +138,7 @@ class Metrics:
             for variable in STREAMS:
                 self._streams[group, variable] = Stream(self._statistics)
 
-    def observe(self, group: str, variable: str, value: float) -> None:
+    def observe(self, group: str, variable: str, value: Number) -> None:
         """Take a finite value into the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from kills import patience
@@ -188,10 +189,11 @@ def user_code(context: Context) -> None:
 
 def engine_raises(context: Context) -> None:
     """A document whose engine raises an exception fails alone, also when it is recovered."""
-    with scene(context, options=("--raise=unlucky",), raises=True) as stage:
+    with scene(context, options=("--raise=Skew",), raises=True) as stage:
         workload = mixed("mixed", 100, stage.calls)
         stage.load(workload)
-        stage.load(burst("unlucky", 50))
+        unlucky = burst("unlucky", 50)
+        stage.load(replace(unlucky, document={**unlucky.document, "metrics": ["skew"]}))
         _check_unlucky(stage)
         stage.kill()
         stage.service.await_answer(stage.handle)

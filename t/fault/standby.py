@@ -6,7 +6,7 @@ back before the queue has come to rest, which is when duplicates would be made.
 
 --no-fence              recovery does not wait for what the dead service sent: the negative
                         control, which must fail
---raise NAME            the engine of ensemble NAME raises an exception at its 30th event
+--raise STATISTIC       that of River raises an exception at the 10th value, in the engine's midst
 --snapshot-events N     a snapshot after N events instead of thousands
 """
 
@@ -23,14 +23,14 @@ from flux_ensemble.bindings import require_flux
 require_flux()
 
 import flux  # noqa: E402
+from river import stats  # noqa: E402
 
-from flux_ensemble.engine.engine import Engine  # noqa: E402
 from flux_ensemble.members import flux as member  # noqa: E402
 from flux_ensemble.members import ledger  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 
-#: At which event the engine of --raise raises.
-_UNLUCKY = 30
+#: At which value the statistic of --raise raises.
+_UNLUCKY = 10
 
 
 def no_fence() -> None:
@@ -38,19 +38,18 @@ def no_fence() -> None:
     member.FluxQueue.fence = lambda self, done: done(None)  # type: ignore[method-assign]
 
 
-def raise_in(name: str) -> None:
-    """Have the engine of an ensemble raise an exception, also when it is replayed."""
-    handle = Engine.handle
-    events: dict[Engine, int] = {}
+def raise_in(statistic: str) -> None:
+    """Have a statistic raise an exception, also when its values come again."""
+    kind = getattr(stats, statistic)
+    update = kind.update
 
-    def unlucky(engine: Engine, event: Any) -> Any:
-        if engine.spec.name == name:
-            events[engine] = events.get(engine, 0) + 1
-            if events[engine] >= _UNLUCKY:
-                raise RuntimeError("no such luck")
-        return handle(engine, event)
+    def unlucky(one: Any, value: float) -> None:
+        one.values_seen = getattr(one, "values_seen", 0) + 1
+        if one.values_seen >= _UNLUCKY:
+            raise RuntimeError("no such luck")
+        update(one, value)
 
-    Engine.handle = unlucky  # type: ignore[assignment, method-assign]
+    kind.update = unlucky
 
 
 def child(uri: str) -> None:

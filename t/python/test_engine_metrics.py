@@ -43,6 +43,16 @@ def test_statistics_agree_with_the_standard_library(values):
     assert (got["min"], got["max"]) == (min(values), max(values))
 
 
+@pytest.mark.parametrize("value", [7, 7.0])
+def test_a_number_stays_an_integer_or_a_fraction(value):
+    # Else a compiled engine would give other bytes than one that is not.
+    metrics = Metrics(["a"], DEFAULT)
+    metrics.keep_values()
+    metrics.observe("a", "x", value)
+    assert json.dumps(metrics.lookup(MetricPath("max", "a", "x"))) == json.dumps(value)
+    assert json.dumps(metrics.take_values()) == json.dumps([["a", "x", [value]]])
+
+
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))
 def test_no_infinity_or_nan_leaves_however_large_the_values(values):
     metrics = Metrics(["a"], DEFAULT)
