@@ -16,8 +16,9 @@ _INTRODUCTION = """\
 `make bench` measures all of this, and writes this page; it takes about {minutes:.0f} minutes.
 Goals are bounds, and a ratio compares two things that were done on the same machine in the same
 run. Jobs of Flux are mock jobs of 1 ms on fake cores unless it says otherwise, in an instance of
-one broker of its own, with the service as a broker module. [What the service costs, and what
-grows with what](performance.md), is a page of its own.
+one broker of its own, with the service as a broker module. The package is the installed one,
+with its compiled modules. [What the service costs, and what grows with what](performance.md), is
+a page of its own.
 
 | measured on | |
 |---|---|
