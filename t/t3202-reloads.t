@@ -3,7 +3,7 @@ test_description='Parts of Flux go away under an ensemble and come back'
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/chaos.sh"
 
-for scenario in module-reload ingest-reload job-manager-reload purge; do
+for scenario in module-reload ingest-reload ids-again job-manager-reload purge; do
 	test_expect_success FLUX "$scenario: no job is lost, none is there twice" "chaos $scenario"
 done
 

@@ -21,12 +21,9 @@ from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.service.ensembles import Ensemble
-from flux_ensemble.service.tracker import Tracker, job_name
+from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]
-
-#: The last events of a job (RFC 21).
-_LAST = ("clean", "invalidate")
 
 
 @dataclass(slots=True)
@@ -75,7 +72,7 @@ class CatchUp:
             self._own(*found, job, entries)
 
     def _own(self, ensemble: Ensemble, tag: Tag, job: int, entries: list[Entry]) -> None:
-        active = entries[-1]["name"] not in _LAST
+        active = entries[-1]["name"] not in LAST_EVENTS
         if active:
             self._tracker.follow(job, ensemble)
         if not ensemble.live:
@@ -144,7 +141,7 @@ class CatchUp:
                 ensemble.member.refused(first)
             self._take(ensemble, first, jobs[first], tag)
             for job in jobs.keys() - {first}:
-                if jobs[job][-1]["name"] not in _LAST:
+                if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
         # Stable: the entries of a job stay in order.
         past.events.sort(key=lambda event: (event.t, event.job))

@@ -1,7 +1,8 @@
 """Which ensemble a job event belongs to.
 
 A job of an ensemble is known by its tag (`attributes.user.ensemble` in the jobspec) at
-its submit event, and by its id from then on until it is clean. Events of other jobs go
+its submit event, and by its id from then on until it is clean or refused: the id of a
+refused job may be given again when job-ingest is loaded anew. Events of other jobs go
 to the ensembles whose rules have scope `queue`; the names of those jobs are remembered
 only while somebody may ask for them.
 """
@@ -18,6 +19,9 @@ from flux_ensemble.spec.model import TAG_KEY
 
 Find = Callable[[str, int], Ensemble | None]
 
+#: The last events of a job (RFC 21).
+LAST_EVENTS = ("clean", "invalidate")
+
 
 class Tracker:
     """Hands journal entries to ensembles.
@@ -30,7 +34,7 @@ class Tracker:
     Attributes:
         events: how many entries have been handled.
         learning: names of active jobs are remembered.
-        newest: the greatest id of a job that the journal has shown.
+        newest: the greatest id of a job that the journal has shown to be accepted.
     """
 
     def __init__(self, owner: int, find: Find, queue_wide: Callable[[], list[Ensemble]]) -> None:
@@ -62,8 +66,9 @@ class Tracker:
         tag = None
         if name == "submit":
             assert jobspec is not None
-            self.newest = max(self.newest, job)
             tag = self._admit(job, context, jobspec)
+        elif name == "validate":
+            self.newest = max(self.newest, job)
         ensemble = self._jobs.get(job)
         if ensemble is not None:
             ensemble.job_event(JobEvent(entry["timestamp"], job, name, context, tag))
@@ -79,7 +84,7 @@ class Tracker:
                         job_name=self._names.get(job),
                     )
                 )
-        if name == "clean":
+        if name in LAST_EVENTS:
             self._jobs.pop(job, None)
             self._names.pop(job, None)
 
@@ -125,6 +130,7 @@ class Tracker:
 
     def begin_again(self) -> None:
         """The journal begins again: what is active will be seen again."""
+        self._fences.clear()
         self._jobs.clear()
         self._names.clear()
 

@@ -36,6 +36,7 @@ SCENARIOS = {
     "stopped": ("kills", "stopped", 0.0),
     "module-reload": ("matrix", "module_reload", 0.0),
     "ingest-reload": ("matrix", "ingest_reload", 0.0),
+    "ids-again": ("matrix", "ids_again", 0.0),
     "job-manager-reload": ("matrix", "job_manager_reload", 0.0),
     "purge": ("matrix", "purge", 0.0),
     "user-code": ("matrix", "user_code", 0.0),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from typing import Any
 
+import flux.job
 from kills import patience
 from scenario import Context
 from scene import Scene, scene
@@ -54,6 +56,40 @@ def ingest_reload(context: Context) -> None:
         stage.service.await_answer(stage.handle)
         stage.await_end(workload.name, patience(workload))
         stage.verify(workload)
+
+
+def ids_again(context: Context) -> None:
+    """The ids of jobs that were refused are given again after job-ingest was reloaded.
+
+    Its ids go on from the newest job that the queue accepted, by a millisecond each.
+    """
+    with scene(context) as stage:
+        workload = stages("stages", 100, lossy=False)
+        stage.instance.flux("queue", "stop")
+        stage.load(workload)
+        stage.witness.wait_seen("stages", "validate", 100)
+        _await_quiet(stage, "stages")
+        refused = json.dumps(_refused())
+        for _ in range(3000 if context.long else 1500):
+            flux.job.submit_async(stage.handle, refused, novalidate=True)
+            time.sleep(0.001)
+        stage.instance.flux("module", "reload", "job-ingest")
+        stage.instance.flux("queue", "start")
+        stage.await_end("stages", patience(workload))
+        stage.verify(workload)
+
+
+def _refused() -> dict[str, Any]:
+    """A job that the job manager refuses, which comes from nobody's ensemble."""
+    core = {"type": "core", "count": 1}
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "label": "task", "count": 1, "with": [core]}],
+        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {
+            "system": {"duration": 0, "dependencies": [{"scheme": "nobodys", "value": "x"}]}
+        },
+    }
 
 
 def job_manager_reload(context: Context) -> None:

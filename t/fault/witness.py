@@ -56,7 +56,7 @@ class Witness:
     """Watches one instance, from now until `close` or the end of the instance.
 
     Attributes:
-        jobs: all jobs seen, by id.
+        jobs: all jobs seen that were not refused, by id.
         seen: how often (ensemble or "", event) was seen; "" is for jobs without a tag.
         sentinel: it has caught up with the journal.
         error: why it watches no more, where that is a fault of its own.
@@ -155,3 +155,6 @@ class Witness:
         for event in message["events"]:
             if job.take(event):
                 self.seen[whose, event["name"]] += 1
+            if event["name"] == "invalidate":
+                # It is refused; when job-ingest is loaded anew its id may be another's.
+                self.jobs.pop(job.id, None)

@@ -190,6 +190,38 @@ def test_jobs_of_others_go_to_those_who_want_them_with_their_names() -> None:
     assert [command.group for command in member.submitted] == ["b", "b"]
 
 
+def test_the_id_of_a_refused_job_may_be_anothers_later() -> None:
+    """Flux gives it again when job-ingest was loaded anew since."""
+    bench = Bench()
+    wide = {"trigger": "job-finish", "scope": "queue", "action": {"name": "submit", "label": "b"}}
+    ensemble, member = bench.load(rules=[on_start("a"), wide])
+    bench.queue_wide = [ensemble]
+    bench.post(1, "submit", jobspec(tag()), userid=OWNER)
+    bench.post(1, "invalidate")
+    assert bench.tracker.jobs_of(ensemble) == ()
+    bench.submit(1, None)
+    bench.finish(1)
+    assert [command.group for command in member.submitted] == ["a", "b"]
+
+
+def test_the_id_of_a_fence_may_be_a_jobs_when_the_journal_was_gone_meanwhile() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    bench.post(1, "submit", jobspec({"fence": 1}), userid=OWNER)
+    bench.tracker.begin_again()
+    bench.submit(1, tag())
+    assert bench.tracker.jobs_of(ensemble) == (1,)
+
+
+def test_the_newest_job_is_the_newest_that_the_queue_accepted() -> None:
+    """As the job manager has it, by whose figure it shows that jobs were purged."""
+    bench = Bench()
+    bench.submit(1, None)
+    bench.post(2, "submit", jobspec(None), userid=OWNER)
+    bench.post(2, "invalidate")
+    assert bench.tracker.newest == 1
+
+
 def test_names_of_jobs_are_those_that_flux_shows() -> None:
     assert job_name(jobspec(None, "given")) == "given"
     assert job_name(jobspec(None)) == "app"
