@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
 
+import slow_frobnicator
 from points import POINTS, over
 from scenario import Context
 from scene import Scene, scene
@@ -117,17 +117,15 @@ def stopped(context: Context) -> None:
 
 
 def _slow_ingest() -> str:
-    frobnicator = Path(__file__).with_name("slow_frobnicator.py")
-    return f'[ingest.frobnicator]\nplugins = ["{frobnicator}"]\n'
+    return f'[ingest.frobnicator]\nplugins = ["{slow_frobnicator.__file__}"]\n'
 
 
-def _kill_in_burst(stage: Scene, workload: Workload) -> None:
-    """Load an ensemble, and kill the service while hundreds of submissions are on their way."""
+def _await_burst(stage: Scene, workload: Workload) -> None:
+    """Load an ensemble, and wait until hundreds of submissions are on their way."""
     name, jobs = workload.name, workload.expected.jobs
     many = stage.random.randrange(jobs // 20, jobs // 2)
     stage.load(workload)
     stage.witness.wait_seen(name, "submit", many)
-    stage.kill()
 
 
 def kill_slow_ingest(context: Context) -> None:
@@ -135,21 +133,30 @@ def kill_slow_ingest(context: Context) -> None:
     with scene(context, config=_slow_ingest()) as stage:
         for number in range(context.kills):
             workload = burst(f"burst-{number}", 600, firings=30)
-            _kill_in_burst(stage, workload)
+            _await_burst(stage, workload)
+            stage.kill()
             stage.service.await_answer(stage.handle)
             stage.await_end(workload.name, patience(workload, 1))
             stage.verify(workload)
 
 
 def negative_control(context: Context) -> None:
-    """The same with the fence switched off: duplicates are made, and this harness sees them."""
+    """The same with the fence switched off: duplicates are made, and this harness sees them.
+
+    What the service has sent is held until the next one has recovered.
+    """
     context.row.control = True
     with scene(context, options=("--no-fence",), config=_slow_ingest()) as stage:
         for number in range(context.kills):
             workload = burst(f"burst-{number}", 2000, firings=100)
             name = workload.name
-            _kill_in_burst(stage, workload)
+            _await_burst(stage, workload)
+            hold = stage.directory / slow_frobnicator.HOLD
+            hold.touch()
+            stage.kill()
             stage.service.await_answer(stage.handle)
+            stage.await_entry(name, "epoch")
+            hold.unlink()
             stage.await_end(name, patience(workload, 1))
             context.row.jobs += len(stage.witness.of(name))
             context.row.duplicates += stage.duplicates(name)
