@@ -23,8 +23,8 @@ from flux_ensemble.cli.words import Line, Span, announce, job_event
 from flux_ensemble.client import user_context
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.cluster import Cluster, UnsatisfiableError
-from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.members.local import LocalQueue
 from flux_ensemble.members.loop import LocalLoop
 from flux_ensemble.members.recording import Recorder

@@ -18,7 +18,8 @@ from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import restore
-from flux_ensemble.members.ledger import Agenda, Entry, Written, line, read_batches
+from flux_ensemble.members.agenda import Agenda
+from flux_ensemble.members.batches import Entry, Written, line, read_batches
 from flux_ensemble.spec.model import Spec
 
 #: Errors that are kept for each ensemble.

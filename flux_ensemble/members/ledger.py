@@ -18,31 +18,23 @@ A few commits are under way at once. While there are no more to be had the next 
 under load batches are large and commits few. Events that bring about nothing wait for the
 next batch, but not for long.
 
-The log is text, one RFC 18 entry a line. A batch begins with an entry of its own,
-
-    {"timestamp": t, "name": "batch", "context": {"number": n, "events": [...]}}
-
-and the entries for people follow: what the engine recorded, and what the service notes. A
-batch can be in the log several times. Now and then a batch carries a snapshot of the state
+What is in a batch, `members.batches` says. Now and then one carries a snapshot of the state
 after it, so that recovery has little to replay (`members.fold`).
 """
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flux_ensemble.engine.commands import Command, Finish, Record, StartTimer, StopTimer
-from flux_ensemble.engine.events import Event, JobEvent, Request, Tag, TimerFired
+from flux_ensemble.engine.commands import Command, Record
+from flux_ensemble.engine.events import Event
 from flux_ensemble.engine.metrics import Values
-from flux_ensemble.engine.record import event_from_json, to_json
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Handle, Loop
-
-#: The entry that begins a batch.
-BATCH = "batch"
+from flux_ensemble.members.batches import Batch, compact, dumps, header, line
 
 #: Seconds, and number, that events which bring about nothing wait for a batch.
 LAZY_SECONDS = 1.0
@@ -64,29 +56,6 @@ SNAPSHOT_RATIO = 50
 #: Seconds until a commit that failed is repeated: the first time, and at most.
 RETRY_SECONDS = 0.1
 RETRY_LIMIT = 5.0
-
-Entry = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one commit makes durable.
-
-    Args:
-        number: 1, 2, 3 ... in the life of an ensemble.
-        text: lines of RFC 18 entries, each with its newline.
-        entries: how many of the lines are for people.
-        snapshot: replaces the snapshot, if given: the state after this batch.
-        values: what streams took in since the snapshot before, as JSON.
-        sync: it is to survive a crash of the whole instance too.
-    """
-
-    number: int
-    text: str
-    entries: int
-    snapshot: str | None = None
-    values: str | None = None
-    sync: bool = False
 
 
 class Store(Protocol):
@@ -111,60 +80,6 @@ class Gate(Protocol):
     def hold(self) -> None: ...
 
     def go_on(self) -> None: ...
-
-
-class Agenda:
-    """What is to be known besides the engine's state: timers, and marks in its events.
-
-    Attributes:
-        timers: those that run, with the time at which each comes due.
-        last_request: the greatest number of a request.
-        t_seen: the time of the latest job event.
-    """
-
-    def __init__(self) -> None:
-        self.timers: dict[str, tuple[float, StartTimer]] = {}
-        self.last_request = 0
-        self.t_seen = 0.0
-
-    def take(self, event: Event, commands: Iterable[Command]) -> None:
-        """Take in an event, and the commands that it brought about."""
-        if isinstance(event, JobEvent):
-            self.t_seen = max(self.t_seen, event.t)
-        elif isinstance(event, Request):
-            self.last_request = max(self.last_request, event.request)
-        elif isinstance(event, TimerFired) and event.key in self.timers:
-            _, timer = self.timers.pop(event.key)
-            if timer.every:
-                self.timers[event.key] = (event.t + timer.every, timer)
-        for command in commands:
-            if isinstance(command, StartTimer):
-                self.timers[command.key] = (event.t + command.after, command)
-            elif isinstance(command, StopTimer):
-                self.timers.pop(command.key, None)
-            elif isinstance(command, Finish):
-                self.timers.clear()
-
-    def due(self, now: float) -> Iterator[StartTimer]:
-        """The timers as they are to be started at time `now`; one that is late fires at once."""
-        for t, timer in self.timers.values():
-            yield StartTimer(timer.key, max(0.0, t - now), timer.every)
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON."""
-        timers = [[t, one.key, one.after, one.every] for t, one in self.timers.values()]
-        return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Agenda:
-        """The agenda of a snapshot."""
-        agenda = cls()
-        agenda.timers = {
-            key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]
-        }
-        agenda.last_request = value["last_request"]
-        agenda.t_seen = value["t_seen"]
-        return agenda
 
 
 class State(Protocol):
@@ -261,7 +176,7 @@ class Ledger:
             False: they may not be performed yet.
         """
         self.agenda.take(event, commands)
-        self._events.append(_dumps(compact(event)))
+        self._events.append(dumps(compact(event)))
         self._since_snapshot += 1
         soon = True
         for command in commands:
@@ -370,11 +285,9 @@ class Ledger:
 
     def _make(self) -> Batch:
         """The next batch, of all that was put down."""
-        t = self._loop.now()
         self._number += 1
-        context = f'{{"number":{self._number},"events":[{",".join(self._events)}]}}'
-        header = f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
-        text = "".join((header, *self._lines))
+        begin = header(self._loop.now(), self._number, self._events)
+        text = "".join((begin, *self._lines))
         self._entries += len(self._lines)
         snapshot = values = None
         if self._since_snapshot >= self._snapshot_due:
@@ -385,8 +298,8 @@ class Ledger:
                 "agenda": self.agenda.to_json(),
                 **self._state.snapshot(),
             }
-            snapshot = _dumps(state)
-            values = _dumps(self._state.take_values())
+            snapshot = dumps(state)
+            values = dumps(self._state.take_values())
             self._snapshot_due = max(SNAPSHOT_EVENTS, len(snapshot) // SNAPSHOT_RATIO)
         batch = Batch(self._number, text, len(self._lines), snapshot, values, self._sync)
         self._events, self._lines, self._sync = [], [], False
@@ -446,85 +359,3 @@ class Ledger:
                 self._calls.popleft()()
         finally:
             self._calling = False
-
-
-# -- the text of the log --------------------------------------------------------------
-
-
-def compact(event: Event) -> Any:
-    """An event as JSON: an array for the event of a job of the ensemble, else an object."""
-    if type(event) is not JobEvent or event.foreign:
-        return to_json(event)
-    if event.tag is not None:
-        return [event.t, event.job, event.name, event.context, event.tag]
-    if event.context:
-        return [event.t, event.job, event.name, event.context]
-    return [event.t, event.job, event.name]
-
-
-def expand(value: Any) -> Event:
-    """The event of such JSON.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if isinstance(value, Mapping):
-        return event_from_json(value)
-    try:
-        t, job, name, *rest = value
-        context = rest[0] if rest else {}
-        return JobEvent(t, job, name, context, Tag(*rest[1]) if len(rest) > 1 else None)
-    except (TypeError, ValueError):
-        raise ValueError(f"{value!r} is not a job event") from None
-
-
-def line(t: float, name: str, context: Mapping[str, Any]) -> str:
-    """An entry (RFC 18) as a line of text."""
-    return _dumps({"timestamp": t, "name": name, "context": context}) + "\n"
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A batch as it is read: its number, its events, and its entries for people."""
-
-    number: int
-    events: list[Event]
-    entries: list[Entry]
-
-
-def read_batches(lines: Iterable[str], after: int = 0) -> Iterator[Written]:
-    """The batches in a log, each once.
-
-    Args:
-        lines: its text; it may begin within a batch, which is left out.
-        after: batches up to this number are given with no events: their entries alone count.
-
-    Raises:
-        ValueError: a line is not of a log, or a batch is missing.
-    """
-    latest: int | None = None
-    current: Written | None = None
-    for text in lines:
-        entry = json.loads(text)
-        if entry["name"] != BATCH:
-            if current is not None:
-                current.entries.append(entry)
-            continue
-        if current is not None:
-            yield current
-            current = None
-        number = entry["context"]["number"]
-        if latest is not None and number <= latest:
-            continue  # committed twice
-        expected = max(after, latest or 0) + 1
-        if number > expected:
-            raise ValueError(f"batches {expected} to {number - 1} are missing")
-        latest = number
-        events = [] if number <= after else [expand(one) for one in entry["context"]["events"]]
-        current = Written(number, events, [])
-    if current is not None:
-        yield current

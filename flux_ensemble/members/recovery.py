@@ -19,7 +19,7 @@ from flux_ensemble.engine.commands import Command, Record, UpdateJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, Tag
 from flux_ensemble.engine.record import encode, event_from_json
-from flux_ensemble.members.ledger import Agenda
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.spec.model import JobSet
 
 

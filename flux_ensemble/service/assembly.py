@@ -11,10 +11,11 @@ from typing import Any
 
 from flux.core.handle import Flux
 
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Caller
 from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
-from flux_ensemble.members.ledger import Agenda, Ledger
+from flux_ensemble.members.ledger import Ledger
 from flux_ensemble.members.recording import Recorder
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.kvs import KvsStore

@@ -18,9 +18,9 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started, Tag
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Member, WriteAhead
 from flux_ensemble.members.fold import Facts, Folded
-from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.service.log import Log
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.model import Spec

@@ -6,7 +6,7 @@
     ensemble.NAME.values.NNNNNNNN    what its streams took in before a snapshot: JSON
     ensemble.NAME.log.NNNNNNNN       a segment of its log: RFC 18 entries, a line of JSON each
 
-`flux kvs get --raw KEY` shows each of them. A batch of the log (`members.ledger.Batch`) is one
+`flux kvs get --raw KEY` shows each of them. A batch of the log (`members.batches.Batch`) is one
 transaction: all of it is there or nothing is. The KVS makes transactions one after the
 other, those of one sender in the order they were sent. A job that was sent to job-ingest after
 a transaction gets into the KVS after it, too: all this goes through one broker, first in,
@@ -36,8 +36,8 @@ from typing import Any
 
 from flux.core.handle import Flux
 
+from flux_ensemble.members.batches import BATCH, Batch
 from flux_ensemble.members.flux import Guard
-from flux_ensemble.members.ledger import BATCH, Batch
 from flux_ensemble.service.kvs_io import Change, Done, Kvs, damaged, parse, parse_object
 from flux_ensemble.service.log import KEPT
 from flux_ensemble.spec.schema import ENSEMBLE_NAME, matches

@@ -25,9 +25,10 @@ from fakes import Result
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.members.base import Done
+from flux_ensemble.members.batches import Batch
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
-from flux_ensemble.members.ledger import Batch, Ledger
+from flux_ensemble.members.ledger import Ledger
 from flux_ensemble.members.outcomes import Answer, Fences, Outcomes, Report
 from flux_ensemble.members.pipeline import Pipeline, Window
 from flux_ensemble.members.submission import Submitter

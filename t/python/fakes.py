@@ -18,7 +18,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.members.base import Done
-from flux_ensemble.members.ledger import Batch
+from flux_ensemble.members.batches import Batch
 
 
 @dataclass

@@ -15,8 +15,8 @@ from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.local import run_locally
 from flux_ensemble.cli.views import Plain
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.ledger import Agenda
 from flux_ensemble.members.recovery import read_events, recover
 from flux_ensemble.members.statelog import States
 from flux_ensemble.spec.loading import load_text

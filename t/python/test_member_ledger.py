@@ -15,8 +15,10 @@ from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFi
 from flux_ensemble.engine.record import encode
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members import ledger as module
+from flux_ensemble.members.agenda import Agenda
+from flux_ensemble.members.batches import compact, expand, line, read_batches
 from flux_ensemble.members.fold import Facts, Folded, fold
-from flux_ensemble.members.ledger import Agenda, Ledger, compact, expand, line, read_batches
+from flux_ensemble.members.ledger import Ledger
 from flux_ensemble.spec.loading import load_mapping
 from flux_ensemble.spec.model import Spec
 

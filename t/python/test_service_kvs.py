@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.members.ledger import BATCH, Batch, line, read_batches
+from flux_ensemble.members.batches import BATCH, Batch, line, read_batches
 
 if TYPE_CHECKING:
     from flux_ensemble.service.kvs import KvsStore, KvsStores

@@ -1,0 +1,63 @@
+"""What is to be known of an ensemble besides its engine's state, to go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flux_ensemble.engine.commands import Command, Finish, StartTimer, StopTimer
+from flux_ensemble.engine.events import Event, JobEvent, Request, TimerFired
+
+
+class Agenda:
+    """Timers, and marks in the events of an engine.
+
+    Attributes:
+        timers: those that run, with the time at which each comes due.
+        last_request: the greatest number of a request.
+        t_seen: the time of the latest job event.
+    """
+
+    def __init__(self) -> None:
+        self.timers: dict[str, tuple[float, StartTimer]] = {}
+        self.last_request = 0
+        self.t_seen = 0.0
+
+    def take(self, event: Event, commands: Iterable[Command]) -> None:
+        """Take in an event, and the commands that it brought about."""
+        if isinstance(event, JobEvent):
+            self.t_seen = max(self.t_seen, event.t)
+        elif isinstance(event, Request):
+            self.last_request = max(self.last_request, event.request)
+        elif isinstance(event, TimerFired) and event.key in self.timers:
+            _, timer = self.timers.pop(event.key)
+            if timer.every:
+                self.timers[event.key] = (event.t + timer.every, timer)
+        for command in commands:
+            if isinstance(command, StartTimer):
+                self.timers[command.key] = (event.t + command.after, command)
+            elif isinstance(command, StopTimer):
+                self.timers.pop(command.key, None)
+            elif isinstance(command, Finish):
+                self.timers.clear()
+
+    def due(self, now: float) -> Iterator[StartTimer]:
+        """The timers as they are to be started at time `now`; one that is late fires at once."""
+        for t, timer in self.timers.values():
+            yield StartTimer(timer.key, max(0.0, t - now), timer.every)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        timers = [[t, one.key, one.after, one.every] for t, one in self.timers.values()]
+        return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Agenda:
+        """The agenda of a snapshot."""
+        agenda = cls()
+        agenda.timers = {
+            key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]
+        }
+        agenda.last_request = value["last_request"]
+        agenda.t_seen = value["t_seen"]
+        return agenda
