@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from flux_ensemble.answers import State
 from flux_ensemble.cli.common import Assignment, job_id, naming
-from flux_ensemble.client import Client, State
+from flux_ensemble.client import Client
 
 
 @click.command

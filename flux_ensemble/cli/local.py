@@ -34,7 +34,7 @@ from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.workers import Worker
 
 if TYPE_CHECKING:
-    from flux_ensemble.client import Entry
+    from flux_ensemble.answers import Entry
     from flux_ensemble.spec.model import Spec
 
 #: Seconds between two snapshots of status and metrics.

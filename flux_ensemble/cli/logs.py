@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from flux_ensemble.answers import Ended, Entry
 from flux_ensemble.cli.absence import Absence
 from flux_ensemble.cli.common import (
     CANCELED,
@@ -30,7 +31,7 @@ from flux_ensemble.cli.members import LocalStates, member_options, reach
 from flux_ensemble.cli.tables import print_json
 from flux_ensemble.cli.views import make_lines
 from flux_ensemble.cli.words import STATE_STYLES, Span, explain
-from flux_ensemble.client import Client, Ended, EnsembleError, Entry, given_up, log_failure
+from flux_ensemble.client import Client, EnsembleError, given_up, log_failure
 from flux_ensemble.outage import LOOK_INTERVAL, LOOK_TIMEOUT, Received
 
 

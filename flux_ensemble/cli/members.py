@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 import click
 
+from flux_ensemble.answers import EnsembleStatus, Summary
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.client import Client, EnsembleError, EnsembleStatus, Summary
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.members.statelog import StateError, States, default_root
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from flux_ensemble.answers import EnsembleStatus, Status
 from flux_ensemble.cli.common import naming
 from flux_ensemble.cli.members import LocalStates, member_options, reach, summary_of
 from flux_ensemble.cli.tables import (
@@ -23,7 +24,7 @@ from flux_ensemble.cli.tables import (
     rule_row,
     table_options,
 )
-from flux_ensemble.client import Client, EnsembleStatus, Status
+from flux_ensemble.client import Client
 
 
 @click.command("list")

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
+from flux_ensemble.answers import EnsembleStatus, RuleStatus, Summary
 from flux_ensemble.cli.words import STATE_STYLES
-from flux_ensemble.client import EnsembleStatus, RuleStatus, Summary
 
 #: ANSI codes of the styles that tables use.
 ANSI = {"action": "\033[36m", "good": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import click
 
+from flux_ensemble.answers import EnsembleStatus, GroupCounts
 from flux_ensemble.cli.tables import summary_rows, summary_table, use_colour
 from flux_ensemble.cli.words import Line, Span, closing, plain
-from flux_ensemble.client import EnsembleStatus, GroupCounts
 
 #: Seconds between progress lines of `Plain`: at first, at last, and the growth.
 FIRST_PAUSE, LAST_PAUSE, GROWTH = 2.0, 60.0, 1.5

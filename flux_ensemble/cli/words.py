@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from flux_ensemble.client import EnsembleStatus, Entry
+from flux_ensemble.answers import EnsembleStatus, Entry
 
 
 class Span(NamedTuple):

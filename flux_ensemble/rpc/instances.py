@@ -15,8 +15,9 @@ from typing import Any
 
 from grpc import StatusCode
 
+from flux_ensemble.answers import Entry
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.client import Client, EnsembleError, Entry, failure
+from flux_ensemble.client import Client, EnsembleError, failure
 from flux_ensemble.rpc.lanes import Lane, LaneFull
 from flux_ensemble.rpc.members import Member
 from flux_ensemble.rpc.problems import Problem

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from grpc import StatusCode
 
-from flux_ensemble.client import Entry
+from flux_ensemble.answers import Entry
 from flux_ensemble.rpc.backends.base import Backend, BackendError, Grant
 from flux_ensemble.rpc.gate import Call
 from flux_ensemble.rpc.instances import Instance

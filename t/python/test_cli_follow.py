@@ -16,12 +16,13 @@ import pytest
 
 from flux_ensemble import client as client_module
 from flux_ensemble import outage
+from flux_ensemble.answers import Entry
 from flux_ensemble.cli import follow, logs
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.follow import Follower
 from flux_ensemble.cli.logs import stream_logs
 from flux_ensemble.cli.words import Line, plain
-from flux_ensemble.client import Client, EnsembleError, Entry
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.outage import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
 
 COUNTS = dict.fromkeys(
