@@ -25,7 +25,7 @@ after it, so that recovery has little to replay (`members.fold`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,8 +36,11 @@ from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Handle, Loop
 from flux_ensemble.members.batches import Batch, compact, dumps, header, line
 
-#: Seconds, and number, that events which bring about nothing wait for a batch.
+#: Seconds, and number, that events which bring about nothing wait for a batch. Where there are
+#: many ledgers, as many seconds as keeps the commits of all of them at LAZY_RATE a second.
 LAZY_SECONDS = 1.0
+LAZY_LIMIT = 10.0
+LAZY_RATE = 10
 LAZY_EVENTS = 1000
 
 #: Seconds that entries for people wait for a batch.
@@ -118,6 +121,7 @@ class Ledger:
     Attributes:
         agenda: what is to be known of the events put down.
         commits: how many batches have been sent.
+        lazy_seconds: how long events that bring about nothing wait (`pace`).
     """
 
     def __init__(
@@ -139,6 +143,7 @@ class Ledger:
         self._gate = gate
         self.agenda = agenda or Agenda()
         self.commits = 0
+        self.lazy_seconds = LAZY_SECONDS
         self._number = number
         self._entries = entries
         # As text from the beginning, so that a large batch takes no time of its own.
@@ -189,7 +194,7 @@ class Ledger:
         if (commands and not soon) or len(self._events) >= LAZY_EVENTS:
             self._advance()
         else:
-            self._wait(SOON_SECONDS if commands else LAZY_SECONDS)
+            self._wait(SOON_SECONDS if commands else self.lazy_seconds)
         return False
 
     def note(
@@ -333,7 +338,7 @@ class Ledger:
         elif self._urgent or len(self._events) >= LAZY_EVENTS:
             self._advance()
         elif self._events or self._when_sent:
-            self._wait(SOON_SECONDS if self._when_sent else LAZY_SECONDS)
+            self._wait(SOON_SECONDS if self._when_sent else self.lazy_seconds)
         self._call(())
 
     def _works(self) -> bool:
@@ -359,3 +364,10 @@ class Ledger:
                 self._calls.popleft()()
         finally:
             self._calling = False
+
+
+def pace(ledgers: Collection[Ledger]) -> None:
+    """Have the ledgers of one service, which share a store, keep their commits few."""
+    seconds = min(max(LAZY_SECONDS, len(ledgers) / LAZY_RATE), LAZY_LIMIT)
+    for ledger in ledgers:
+        ledger.lazy_seconds = seconds

@@ -15,7 +15,7 @@ from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Caller
 from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
-from flux_ensemble.members.ledger import Ledger
+from flux_ensemble.members.ledger import Ledger, pace
 from flux_ensemble.members.recording import Recorder
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.kvs import KvsStore
@@ -110,7 +110,12 @@ class Assembly:
             recorder=recorder,
             folded=folded,
         )
+        self.pace()
         return ensemble
+
+    def pace(self) -> None:
+        """Suit the ledgers to how many ensembles are live."""
+        pace([ledger for ensemble, (_, ledger) in self._kept.items() if ensemble.live])
 
     def checkpoint(self, ensemble: Ensemble) -> None:
         """Put down the state of an ensemble as it is; nobody waits for it."""

@@ -461,6 +461,7 @@ class Service:
     def _changed(self, ensemble: Ensemble) -> None:
         """An ensemble needs to know other things, or nothing any more."""
         self._count_queue_wide()
+        self._assembly.pace()
         self._members.changed(ensemble)
         if ensemble.live:
             self._watch(ensemble)

@@ -166,6 +166,17 @@ def test_events_that_bring_about_nothing_wait_for_company_but_not_for_long() -> 
     assert len(json.loads(bench.store.lines[-1])["context"]["events"]) == 5
 
 
+def test_they_wait_longer_where_there_are_many_ledgers() -> None:
+    bench = Bench()
+    for ledgers, seconds in ((10, 1.0), (50, 5.0), (1000, 10.0), (1, 1.0)):
+        module.pace([bench.ledger] * ledgers)
+        assert bench.ledger.lazy_seconds == seconds
+    module.pace([bench.ledger] * 20)
+    bench.post(Started(1000.0))
+    bench.run(Tag("a", "rule-0", 0, 0))
+    assert [timer.after for timer in bench.loop.timers] == [2.0]
+
+
 def test_many_of_them_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LAZY_EVENTS", 3)
     bench = Bench()
