@@ -6,7 +6,7 @@
 #               install it, with its compiled modules; what is in a clone runs without them
 # make chaos    kill the service 300 times and break Flux under it; takes ten minutes
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
-#               takes a quarter of an hour
+#               takes some twenty minutes
 # make lint     formatting, lint, types and the direction of imports
 #
 # Everything runs in a virtual environment of its own, made when it is first needed.
