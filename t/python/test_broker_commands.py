@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 from pathlib import Path
 
 import pytest
@@ -55,15 +56,17 @@ def test_a_command_that_is_killed_or_not_there_is_told_of() -> None:
 
 def test_a_command_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> None:
     template = f"sh -c 'sleep 60{{rank}} & echo $! >{tmp_path}/pid; wait'"
-    reason = outcomes(template, limit=0.5)[0]
+    reason = outcomes(template, limit=2)[0]
     assert reason is not None
-    assert reason.endswith("did not end within 0.5 s")
-    pid = int((tmp_path / "pid").read_text())
+    assert reason.endswith("did not end within 2 s")
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
+        started = os.pidfd_open(int((tmp_path / "pid").read_text()))
+    except ProcessLookupError:
         return
-    assert state == "Z"
+    # A busy machine takes a while to end what was killed.
+    ended, _, _ = select.select([started], [], [], 30)
+    os.close(started)
+    assert ended
 
 
 def test_a_broker_that_the_command_leaves_behind_is_not_waited_for_nor_killed(
