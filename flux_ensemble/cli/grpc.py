@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,8 @@ def start(
     It speaks the protocol of ensemble-python and one of its own (docs/grpc.md). Without
     certificates it listens on this machine only, unless --insecure is given.
     """
+    # gRPC says something of each connection that is not one of a client, however many come.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from flux_ensemble.rpc import server
         from flux_ensemble.rpc.tls import TlsError

@@ -52,6 +52,7 @@ class RpcError(Exception):
         return self.code in (
             grpc.StatusCode.FAILED_PRECONDITION,
             grpc.StatusCode.PERMISSION_DENIED,
+            grpc.StatusCode.UNAUTHENTICATED,
         )
 
 

@@ -22,9 +22,10 @@ from flux_ensemble.rpc.lanes import Lane, LaneFull
 from flux_ensemble.rpc.members import Member
 from flux_ensemble.rpc.problems import Problem
 
-#: Requests to one instance that are under way at once, and that may wait.
+#: Requests to one instance that are under way at once, and that may wait: all together more
+#: than one client may have open, so that it cannot keep the others out.
 _THREADS = 4
-_WAITING = 28
+_WAITING = 124
 
 #: How soon a reader of a log sees that nobody wants it any more, in seconds.
 _SLICE_SECONDS = 0.5

@@ -8,13 +8,17 @@ neither the loop nor the end of the process waits for it.
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+#: A call that no thread has begun, and where its result goes.
+_Waiting = tuple[Future[Any], Callable[[], Any]]
 
 
 class LaneFull(Exception):
@@ -34,11 +38,11 @@ class Lane:
         self.name = name
         self._threads = threads
         self._limit = threads + waiting
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
-        self._calls = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._unfinished = 0
+        self._changed = threading.Condition()
+        self._waiting: deque[_Waiting] = deque()
+        self._running = 0
         self._started = 0
+        self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
         """The result of a call; when the caller is cancelled while it waits, it is not made.
@@ -47,44 +51,62 @@ class Lane:
             LaneFull: too many calls run and wait already.
         """
         future: Future[T] = Future()
-        with self._lock:
-            if self._unfinished >= self._limit:
-                raise LaneFull(f"{self.name} has {self._unfinished} requests open already")
-            self._unfinished += 1
-            if self._started < min(self._unfinished, self._threads):
+        item: _Waiting = (future, call)
+        with self._changed:
+            unfinished = len(self._waiting) + self._running
+            if unfinished >= self._limit:
+                raise LaneFull(f"{self.name} has {unfinished} requests open already")
+            self._waiting.append(item)
+            if self._started < min(unfinished + 1, self._threads):
                 self._started += 1
                 threading.Thread(target=self._work, name=self.name, daemon=True).start()
-        self._calls.put((future, call))
-        return await asyncio.wrap_future(future)
+            self._changed.notify()
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            # Else it would take the place of another until a thread comes to it.
+            with self._changed, suppress(ValueError):
+                self._waiting.remove(item)
+            raise
 
     @property
     def busy(self) -> bool:
         """Whether a call is under way or waits."""
-        return self._unfinished > 0
+        return bool(self._running or self._waiting)
 
     def close(self) -> None:
-        """Ends the threads once the calls that they are at are done."""
-        with self._lock:
-            for _ in range(self._started):
-                self._calls.put(None)
+        """Ends the threads once the calls that there are by now are done."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def _work(self) -> None:
-        while (item := self._calls.get()) is not None:
+        while (item := self._next()) is not None:
             future, call = item
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = call()
-                except BaseException as exc:
-                    self._done()
-                    future.set_exception(exc)
-                else:
-                    self._done()
-                    future.set_result(result)
+            try:
+                result = call()
+            except BaseException as exc:
+                self._done()
+                future.set_exception(exc)
             else:
                 self._done()
+                future.set_result(result)
             # What a call leaves behind (the handle of an instance) belongs to this thread.
             del item, future, call
 
+    def _next(self) -> _Waiting | None:
+        """The next call that somebody waits for; None if there will be none."""
+        with self._changed:
+            while True:
+                while not self._waiting:
+                    if self._closed:
+                        return None
+                    self._changed.wait()
+                item = self._waiting.popleft()
+                if item[0].set_running_or_notify_cancel():
+                    self._running += 1
+                    return item
+
     def _done(self) -> None:
-        with self._lock:
-            self._unfinished -= 1
+        with self._changed:
+            self._running -= 1

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from grpc import StatusCode
 
+from flux_ensemble.rpc.names import MEMBER_NAME
 from flux_ensemble.rpc.problems import Problem
-
-#: NAME or NAMESPACE/NAME, of letters, digits, dots, dashes and underscores.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,252})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ def parse_member(text: str) -> Member:
         ValueError: it is neither; the text is a sentence.
     """
     name, equals, uri = text.partition("=")
-    if not _NAME.fullmatch(name):
+    if not MEMBER_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a member's name: expected NAME or NAMESPACE/NAME")
     if equals and not uri:
         raise ValueError(f"member {name!r} has an empty URI: expected NAME=URI, or NAME")
@@ -71,14 +68,18 @@ class Members:
         """The members that are listed, by canonical name."""
         return self._table
 
-    def name(self, given: str) -> str:
+    def name(self, given: str, named: frozenset[str] | None = None) -> str:
         """The canonical form of the name in a request; empty is the only member that there is.
+
+        Args:
+            given: the name in the request.
+            named: the members that the client may be told of; None is all.
 
         Raises:
             Problem: INVALID_ARGUMENT, it is no name; or it is empty and there are several.
         """
         if given:
-            if not _NAME.fullmatch(given):
+            if not MEMBER_NAME.fullmatch(given):
                 raise Problem(
                     StatusCode.INVALID_ARGUMENT,
                     f"{given[:80]!r} is not a member's name: expected NAME or NAMESPACE/NAME",
@@ -86,10 +87,16 @@ class Members:
             return self.canonical(given)
         if len(self._table) == 1 and not self._discovered:
             return next(iter(self._table))
-        raise Problem(StatusCode.INVALID_ARGUMENT, f"the request names no member ({self._known()})")
+        raise Problem(
+            StatusCode.INVALID_ARGUMENT, f"the request names no member ({self._known(named)})"
+        )
 
-    def find(self, name: str) -> Member:
+    def find(self, name: str, named: frozenset[str] | None = None) -> Member:
         """The member of a canonical name.
+
+        Args:
+            name: the name.
+            named: the members that the client may be told of; None is all.
 
         Raises:
             Problem: NOT_FOUND.
@@ -98,11 +105,16 @@ class Members:
         if member is None and self._discovered:
             return Member(name, has_flux=False)
         if member is None:
-            raise Problem(StatusCode.NOT_FOUND, f"no member is named {name!r} ({self._known()})")
+            raise Problem(
+                StatusCode.NOT_FOUND, f"no member is named {name!r} ({self._known(named)})"
+            )
         return member
 
-    def _known(self) -> str:
-        names = ", ".join(sorted(self._table))
+    def _known(self, named: frozenset[str] | None) -> str:
+        known = set(self._table)
+        if named is not None:
+            known &= set(map(self.canonical, named))
+        names = ", ".join(sorted(known))
         if self._discovered:
             return f"members: the MiniClusters of the cluster, {names}".rstrip(", ")
-        return f"members: {names}"
+        return f"members: {names}" if names else "members: none that the certificate names"

@@ -23,9 +23,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Calls of the back end for one member that are under way at once, and that may wait.
+#: Calls of the back end for one member that are under way at once, and that may wait: all
+#: together more than one client may have open, so that it cannot keep the others out.
 _THREADS = 4
-_WAITING = 60
+_WAITING = 124
 
 #: How much of the time of a status request its parts may take: what is known by then is
 #: still to be sent.
@@ -167,10 +168,10 @@ class Operations:
             instance.close()
 
     def _find(self, call: Call, given: str) -> Member:
-        name = self._members.name(given)
+        name = self._members.name(given, call.members)
         # First, so that a client does not learn which other members there are.
-        call.check_member(name, self._members.canonical)
-        return self._members.find(name)
+        call.check_member(name, self._members.canonical, given=bool(given))
+        return self._members.find(name, call.members)
 
     def _instance(self, member: Member) -> Instance:
         if not member.has_flux:

@@ -7,17 +7,17 @@ the status of the response, and its sentence in the payload as {"error": SENTENC
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from grpc import StatusCode
 
-from flux_ensemble.rpc.answers import as_problem, json_object
-from flux_ensemble.rpc.gate import Call, Gate
+from flux_ensemble.rpc.answers import json_object
+from flux_ensemble.rpc.calls import Method, once
+from flux_ensemble.rpc.gate import Call, Kind
 from flux_ensemble.rpc.operations import Operations
 from flux_ensemble.rpc.problems import Problem
 from flux_ensemble.rpc.protocol import predecessors_pb2 as pb
-from flux_ensemble.rpc.protocol import predecessors_pb2_grpc as api
 
 #: What the clients may call the type of a member; ensemble-python sends the plural.
 TYPES = ("minicluster", "miniclusters", "flux")
@@ -26,58 +26,53 @@ TYPES = ("minicluster", "miniclusters", "flux")
 RESOURCE = {"group": "flux-framework.org", "version": "v1alpha2"}
 
 _STATUS = {
+    StatusCode.UNAUTHENTICATED: pb.Response.DENIED,
     StatusCode.PERMISSION_DENIED: pb.Response.DENIED,
     StatusCode.FAILED_PRECONDITION: pb.Response.DENIED,
     StatusCode.ALREADY_EXISTS: pb.Response.EXISTS,
 }
 
 
-class PredecessorService(api.EnsembleOperatorServicer):
+class PredecessorService:
     """Answers the requests of `protocol/predecessors.proto`.
 
     Args:
         operations: what does them.
-        gate: what bounds them.
     """
 
-    def __init__(self, operations: Operations, gate: Gate) -> None:
+    #: The service's full name.
+    name = pb.DESCRIPTOR.services_by_name["EnsembleOperator"].full_name
+
+    def __init__(self, operations: Operations) -> None:
         self._operations = operations
-        self._gate = gate
 
-    async def RequestStatus(self, request: pb.StatusRequest, context: Any) -> pb.Response:
-        async def status(call: Call) -> Mapping[str, Any]:
-            _check_type(request.member)
-            return await self._operations.status(call, request.name, None)
+    def methods(self) -> dict[str, Method]:
+        """The methods by full name."""
+        return {
+            f"/{self.name}/RequestStatus": Method(
+                Kind.REQUEST, pb.StatusRequest, once(self._status), _failed
+            ),
+            f"/{self.name}/RequestAction": Method(
+                Kind.REQUEST, pb.ActionRequest, once(self._action), _failed
+            ),
+        }
 
-        return await self._answer(context, status)
+    async def _status(self, call: Call, request: pb.StatusRequest) -> pb.Response:
+        _check_type(request.member)
+        return _done(await self._operations.status(call, request.name, None))
 
-    async def RequestAction(self, request: pb.ActionRequest, context: Any) -> pb.Response:
-        async def action(call: Call) -> Mapping[str, Any]:
-            _check_type(request.member)
-            payload = json_object(request.payload, "payload") if request.payload else {}
-            match request.action:
-                case "grow" | "shrink":
-                    by = _change(request.action, payload)
-                    grant = await self._operations.scale(call, request.name, by=by)
-                    return {"before": grant.before, "size": grant.size}
-                case "submit":
-                    return {"ids": await self._submit(call, request.name, payload)}
-                case unknown:
-                    raise _invalid(f"unknown action {unknown!r} (actions: grow, shrink, submit)")
-
-        return await self._answer(context, action)
-
-    async def _answer(
-        self, context: Any, work: Callable[[Call], Awaitable[Mapping[str, Any]]]
-    ) -> pb.Response:
-        try:
-            async with self._gate.request(context) as call:
-                payload = await work(call)
-        except Exception as exc:
-            found = as_problem(exc)
-            status = _STATUS.get(found.code, pb.Response.ERROR)
-            return pb.Response(payload=json.dumps({"error": str(found)}), status=status)
-        return pb.Response(payload=json.dumps(payload), status=pb.Response.SUCCESS)
+    async def _action(self, call: Call, request: pb.ActionRequest) -> pb.Response:
+        _check_type(request.member)
+        payload = json_object(request.payload, "payload") if request.payload else {}
+        match request.action:
+            case "grow" | "shrink":
+                by = _change(request.action, payload)
+                grant = await self._operations.scale(call, request.name, by=by)
+                return _done({"before": grant.before, "size": grant.size})
+            case "submit":
+                return _done({"ids": await self._submit(call, request.name, payload)})
+            case unknown:
+                raise _invalid(f"unknown action {unknown!r} (actions: grow, shrink, submit)")
 
     async def _submit(self, call: Call, member: str, payload: Mapping[str, Any]) -> list[int]:
         unknown = payload.keys() - {"ensemble", "group", "count", "params", *RESOURCE}
@@ -99,6 +94,15 @@ class PredecessorService(api.EnsembleOperatorServicer):
             payload.get("count"),
             payload.get("params"),
         )
+
+
+def _done(payload: Mapping[str, Any]) -> pb.Response:
+    return pb.Response(payload=json.dumps(payload), status=pb.Response.SUCCESS)
+
+
+def _failed(problem: Problem) -> pb.Response:
+    status = _STATUS.get(problem.code, pb.Response.ERROR)
+    return pb.Response(payload=json.dumps({"error": str(problem)}), status=status)
 
 
 def _check_type(kind: str) -> None:

@@ -2,7 +2,8 @@
 
     await serve(members, DryRun(), host="localhost", port=50051, ready=print)
 
-Everything runs on one event loop and nothing in it blocks; what does block runs on lanes.
+Requests are answered on one event loop, and nothing on it blocks; what does block runs on
+lanes. What a call needs of its client, which may take its time, runs in a thread of the call.
 """
 
 from __future__ import annotations
@@ -10,42 +11,44 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
+from flux_ensemble.rpc.aside import Health, Reflection
 from flux_ensemble.rpc.backends.base import Backend
+from flux_ensemble.rpc.calls import Calls, Method, Patience
+from flux_ensemble.rpc.connections import Connections
 from flux_ensemble.rpc.gate import Gate, Limits
 from flux_ensemble.rpc.members import Members
 from flux_ensemble.rpc.operations import Operations
 from flux_ensemble.rpc.predecessors import PredecessorService
-from flux_ensemble.rpc.protocol import (
-    ensemble_pb2,
-    ensemble_pb2_grpc,
-    predecessors_pb2,
-    predecessors_pb2_grpc,
-)
+from flux_ensemble.rpc.sparing import Sparing
 from flux_ensemble.rpc.tls import TlsFiles
 from flux_ensemble.rpc.typed import TypedService
 
 #: How long open requests may go on when the server stops, in seconds.
 _GRACE_SECONDS = 5.0
 
-#: Requests of health and reflection, beyond those of the two protocols. gRPC itself refuses
-#: more, without a sentence.
-_SPARE_REQUESTS = 64
+#: Threads for calls beyond those that may be open, to refuse them.
+_SPARE_THREADS = 16
+
+#: How many calls may wait for such a thread. gRPC itself refuses more, in a sentence of its own.
+_WAITING_CALLS = 256
+
+#: How many calls of one connection gRPC takes at once; a client holds more of them back. It is
+#: well above what a connection may have open: gRPC is late to see that a call is over, and
+#: breaks off what comes too early.
+_CALLS_OF_CONNECTION = 256
 
 #: The full names of the two services.
-SERVICES = (
-    ensemble_pb2.DESCRIPTOR.services_by_name["EnsembleService"].full_name,
-    predecessors_pb2.DESCRIPTOR.services_by_name["EnsembleOperator"].full_name,
-)
+SERVICES = (TypedService.name, PredecessorService.name)
 
-
-#: Where gRPC logs what it could not do for a request.
-_GRPC_LOG = logging.getLogger("grpc._cython.cygrpc")
+#: Where gRPC logs what is wrong with what came, which clients can make it do at any rate.
+_GRPC_LOGS = ("grpc._server", "grpc._common", "grpc._cython.cygrpc")
+_SPARING = Sparing()
 
 
 class ServerError(Exception):
@@ -98,65 +101,90 @@ async def serve(
         )
     limits = limits or Limits()
     # Once, however often this is called: a logger has a filter once.
-    _GRPC_LOG.addFilter(_client_is_there)
-    server = _server(limits)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    # Both raise RuntimeError where the port cannot be had.
-    try:
-        if tls is None:
-            bound = server.add_insecure_port(address)
-        else:
-            bound = server.add_secure_port(address, tls.server_credentials())
-    except RuntimeError as exc:
-        raise ServerError(
-            f"cannot listen at {address}: the port is taken, or the host is not this machine's"
-        ) from exc
+    for name in _GRPC_LOGS:
+        logging.getLogger(name).addFilter(_SPARING)
+    credentials = None if tls is None else tls.server_credentials()
     operations = Operations(members, backend, tls.expires() if tls else None)
-    checks = await _add_services(server, operations, Gate(limits, tls=tls is not None))
-    await server.start()
-    ready(bound)
+    health = Health(SERVICES)
+    methods = {
+        **TypedService(operations).methods(),
+        **PredecessorService(operations).methods(),
+        **health.methods(),
+        **Reflection(SERVICES).methods(),
+    }
+    gate = Gate(limits, tls=tls is not None)
+    async with _server(methods, limits, gate) as server:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        # Both raise RuntimeError where the port cannot be had.
+        try:
+            if credentials is None:
+                bound = server.add_insecure_port(address)
+            else:
+                bound = server.add_secure_port(address, credentials)
+        except RuntimeError as exc:
+            # So it says of keys of a kind that it cannot use, too.
+            also = "" if tls is None else ", or gRPC cannot use the key or the certificate"
+            raise ServerError(
+                f"cannot listen at {address}: the port is taken, or the host is not this "
+                f"machine's{also}"
+            ) from exc
+        server.start()
+        connections = Connections(bound, limits.connections_of_client, gate.busy)
+        watch = asyncio.create_task(connections.watch())
+        ready(bound)
+        try:
+            await stop.wait()
+        finally:
+            health.stop()
+            watch.cancel()
+    operations.close()
+
+
+@asynccontextmanager
+async def _server(
+    methods: Mapping[str, Method], limits: Limits, gate: Gate
+) -> AsyncIterator[grpc.Server]:
+    """gRPC's server of these methods; it is stopped in the end, and its threads are over."""
+    most = sum(bound.total for bound in limits.bounds().values()) + _SPARE_THREADS
+    pool = ThreadPoolExecutor(most, "call")
+    patience = Patience()
+    calls = Calls(methods, gate, limits, patience, asyncio.get_running_loop())
+    server = grpc.server(
+        pool,
+        handlers=[calls],
+        options=_options(limits).items(),
+        maximum_concurrent_rpcs=most + _WAITING_CALLS,
+    )
+    watch = asyncio.create_task(patience.watch())
     try:
-        await stop.wait()
+        yield server
     finally:
-        await checks.enter_graceful_shutdown()
-        await server.stop(_GRACE_SECONDS)
-        operations.close()
+        await asyncio.to_thread(server.stop(_GRACE_SECONDS).wait)
+        await asyncio.to_thread(pool.shutdown)
+        watch.cancel()
 
 
-def _client_is_there(record: logging.LogRecord) -> bool:
-    """Keeps out of the log that an answer could not be sent.
-
-    The client has gone (both sides have its deadline), and gRPC says so with a traceback if
-    it has not heard of that before. The exception has no public name.
-    """
-    error = record.exc_info[1] if record.exc_info else None
-    return type(error).__name__ != "ExecuteBatchError"
-
-
-def _server(limits: Limits) -> grpc.aio.Server:
-    return grpc.aio.server(
-        maximum_concurrent_rpcs=limits.requests + limits.streams + _SPARE_REQUESTS,
-        options=[
-            ("grpc.max_receive_message_length", limits.message_bytes),
-            ("grpc.max_send_message_length", limits.message_bytes),
-            # Else a second server on the port would take half of the requests.
-            ("grpc.so_reuseport", 0),
-        ],
-    )
-
-
-async def _add_services(
-    server: grpc.aio.Server, operations: Operations, gate: Gate
-) -> health.aio.HealthServicer:
-    ensemble_pb2_grpc.add_EnsembleServiceServicer_to_server(TypedService(operations, gate), server)
-    predecessors_pb2_grpc.add_EnsembleOperatorServicer_to_server(
-        PredecessorService(operations, gate), server
-    )
-    checks = health.aio.HealthServicer()
-    for name in SERVICES:
-        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    reflection.enable_server_reflection(
-        (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-    )
-    return checks
+def _options(limits: Limits) -> dict[str, int]:
+    """gRPC's options; times in milliseconds."""
+    return {
+        "grpc.max_receive_message_length": limits.message_bytes,
+        "grpc.max_send_message_length": limits.message_bytes,
+        # Else a second server on the port would take half of the requests.
+        "grpc.so_reuseport": 0,
+        "grpc.max_concurrent_streams": _CALLS_OF_CONNECTION,
+        "grpc.max_allowed_incoming_connections": limits.connections,
+        "grpc.server_handshake_timeout_ms": round(1000 * limits.handshake_seconds),
+        "grpc.max_connection_idle_ms": round(1000 * limits.idle_seconds),
+        "grpc.max_connection_age_ms": round(1000 * limits.connection_seconds),
+        # Calls that are open then go on for as long as any may.
+        "grpc.max_connection_age_grace_ms": round(1000 * limits.stream_seconds),
+        "grpc.keepalive_time_ms": round(1000 * limits.ping_seconds),
+        "grpc.keepalive_timeout_ms": round(1000 * limits.pong_seconds),
+        # The same for newer releases of gRPC, which otherwise wait for a minute.
+        "grpc.http2.ping_timeout_ms": round(1000 * limits.pong_seconds),
+        "grpc.keepalive_permit_without_calls": 1,
+        # A stream on which nothing happens is asked as often as any.
+        "grpc.http2.max_pings_without_data": 0,
+        # Else a client may send 4 MiB on each call before anybody has asked for it.
+        "grpc.http2.bdp_probe": 0,
+    }

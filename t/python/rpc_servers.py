@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.rpc.backends.base import Backend, Grant, Size
 from flux_ensemble.rpc.gate import Limits
 from flux_ensemble.rpc.members import Member, Members
@@ -17,9 +20,11 @@ from flux_ensemble.rpc.server import serve
 PATIENCE = 60
 
 
-def table(names: Sequence[str], backend: Backend | None = None) -> Members:
-    """Members without Flux instances."""
-    members = [Member(name, has_flux=False) for name in names]
+def table(
+    names: Sequence[str], backend: Backend | None = None, *, has_flux: bool = False
+) -> Members:
+    """Members, without Flux instances unless there is something in their place."""
+    members = [Member(name, has_flux=has_flux) for name in names]
     return Members(members, backend.canonical if backend else str, discovered=False)
 
 
@@ -136,3 +141,34 @@ class Failing:
         before = self.size(member, deadline).nodes
         self.nodes = to if to is not None else before + (by or 0)
         return Grant(before, self.nodes)
+
+
+class Log:
+    """A connection to a Flux instance, in the place of `instances.Client`: all it has is logs.
+
+    The log of the ensemble "quiet" has one entry and goes on; that of "busy" has entries
+    without end. Any other request fails with the text in `refusal`.
+    """
+
+    refusal = "no"
+
+    def __init__(self, *, uri: str | None) -> None:
+        self._left = -1
+
+    def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Log:
+        if op != "log":
+            raise EnsembleError(errno.EINVAL, self.refusal)
+        self._left = 1 if payload["name"] == "quiet" else -1
+        return self
+
+    def wait_for(self, seconds: float) -> None:
+        if not self._left:
+            time.sleep(seconds)
+            raise OSError(errno.ETIMEDOUT, "nothing")
+
+    def get(self) -> dict[str, Any]:
+        self._left -= 1
+        return {"timestamp": 1.0, "name": "entry", "context": {"text": "x" * 1000}}
+
+    def reset(self) -> None:
+        """The next entry may come."""

@@ -20,7 +20,7 @@ from flux_ensemble.rpc.backends.base import (
 )
 from flux_ensemble.rpc.backends.dry_run import DryRun
 from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.gate import Limits
+from flux_ensemble.rpc.gate import Bound, Limits
 
 
 def free_port() -> int:
@@ -130,7 +130,7 @@ def test_a_service_that_is_full_is_asked_again() -> None:
     held = Held()
     sizes: list[Size] = []
     with (
-        serving(held, limits=Limits(requests=1)) as target,
+        serving(held, limits=Limits(requests=Bound(1, 1, 1))) as target,
         RpcClient(target, timeout=PATIENCE) as client,
     ):
         threads = [threading.Thread(target=lambda: sizes.append(client.size())) for _ in range(3)]

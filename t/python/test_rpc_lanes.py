@@ -78,6 +78,28 @@ def test_a_call_that_nobody_waits_for_any_more_is_not_made() -> None:
     asyncio.run(main())
 
 
+def test_calls_that_nobody_waits_for_any_more_take_no_place() -> None:
+    async def main() -> None:
+        lane = Lane("test", threads=1, waiting=1)
+        release = threading.Event()
+        first = asyncio.create_task(lane.run(lambda: release.wait(PATIENCE)))
+        await asyncio.sleep(0)
+        for _ in range(100):
+            second = asyncio.create_task(lane.run(lambda: 2))
+            await asyncio.sleep(0)
+            second.cancel()
+            await asyncio.wait([second])
+        third = asyncio.create_task(lane.run(lambda: 3))
+        await asyncio.sleep(0)
+        release.set()
+        assert await third == 3
+        await first
+        lane.close()
+        assert not lane.busy
+
+    asyncio.run(main())
+
+
 def members(*names: str, discovered: bool = False) -> Members:
     def canonical(name: str) -> str:
         return name if "/" in name else f"default/{name}"

@@ -15,7 +15,7 @@ from rpc_servers import PATIENCE, Failing, Held, serving
 
 from flux_ensemble.rpc.backends.base import Backend, Refused, Unavailable
 from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.gate import Limits
+from flux_ensemble.rpc.gate import Bound, Limits
 from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
 from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.rpc.server import SERVICES, ServerError, is_loopback
@@ -177,7 +177,7 @@ def test_a_deadline_that_is_too_far_is_drawn_nearer() -> None:
 def test_more_requests_than_allowed_are_refused_and_health_still_answers() -> None:
     held = Held()
     with (
-        serving(held, limits=Limits(requests=2)) as target,
+        serving(held, limits=Limits(requests=Bound(2, 2, 2))) as target,
         grpc.insecure_channel(target) as channel,
         ThreadPoolExecutor(2) as pool,
     ):

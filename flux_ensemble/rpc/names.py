@@ -1,0 +1,8 @@
+"""What a name of a member looks like, wherever one comes from: options, requests, certificates."""
+
+from __future__ import annotations
+
+import re
+
+#: NAME or NAMESPACE/NAME, of letters, digits, dots, dashes and underscores; for `fullmatch`.
+MEMBER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,252})?")

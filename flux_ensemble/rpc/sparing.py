@@ -1,0 +1,45 @@
+"""A log that others cannot fill."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+#: How many records of one place in the program are logged in which time, in seconds.
+_RECORDS = 10
+_SECONDS = 60.0
+
+
+class Sparing(logging.Filter):
+    """Lets a few records of a kind pass in a minute, each as one line without a traceback.
+
+    The first record of the next minute says how many have been left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged."""
+        place = record.pathname, record.lineno
+        begin, count = self._counts.get(place, (time.monotonic(), 0))
+        left_out = 0
+        if time.monotonic() - begin > _SECONDS:
+            left_out = max(0, count - _RECORDS)
+            begin, count = time.monotonic(), 0
+        self._counts[place] = begin, count + 1
+        if count >= _RECORDS:
+            return False
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text} ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        more = f"; {left_out} more like it were left out" if left_out else ""
+        record.msg, record.args = _line(text) + more, ()
+        record.exc_info = record.exc_text = None
+        return True
+
+
+def _line(text: str) -> str:
+    """One line, and not a long one."""
+    return text[:500].encode(errors="backslashreplace").decode().replace("\n", " ")
