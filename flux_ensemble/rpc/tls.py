@@ -10,20 +10,24 @@ everybody may act for every member: the server then listens on loopback only, un
 
 from __future__ import annotations
 
+import datetime
+import os
 import ssl
-import time
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 #: What a URI that names a member starts with.
 MEMBER_URI = "flux-ensemble://member/"
 
-#: Key of the peer's URIs among the properties that gRPC knows of a connection.
-_PEER_URI = "peer_uri"
+#: How large a file of keys or certificates may be, in bytes.
+_LARGEST = 1024 * 1024
 
 
 class TlsError(Exception):
@@ -34,7 +38,8 @@ class TlsError(Exception):
 class TlsFiles:
     """The files of one side, in PEM: its certificate, its key, and the authority's certificate.
 
-    The certificate's file may hold intermediate certificates after the certificate.
+    The certificate's file may hold intermediate certificates after the certificate, and the
+    authority's may hold several authorities.
     """
 
     cert: Path
@@ -47,10 +52,10 @@ class TlsFiles:
         Raises:
             TlsError: see `check`.
         """
-        self.check()
+        contents = self._checked()
         return grpc.ssl_server_credentials(
-            [(self.key.read_bytes(), self.cert.read_bytes())],
-            root_certificates=self.ca.read_bytes(),
+            [(contents.key, contents.cert)],
+            root_certificates=contents.ca,
             require_client_auth=True,
         )
 
@@ -60,60 +65,173 @@ class TlsFiles:
         Raises:
             TlsError: see `check`.
         """
-        self.check()
+        contents = self._checked()
         return grpc.ssl_channel_credentials(
-            root_certificates=self.ca.read_bytes(),
-            private_key=self.key.read_bytes(),
-            certificate_chain=self.cert.read_bytes(),
+            root_certificates=contents.ca,
+            private_key=contents.key,
+            certificate_chain=contents.cert,
         )
 
     def check(self) -> None:
         """Checks that the files can be read and fit together; gRPC would say it in no words.
 
         Raises:
-            TlsError: one cannot be read, is not PEM, belongs to another key, or the
-                certificate is not valid now.
+            TlsError: one cannot be read, is not PEM, belongs to another key; a certificate
+                that is needed is not valid now; or one of an authority is none of an authority.
         """
-        for file in (self.cert, self.key, self.ca):
-            try:
-                file.read_bytes()
-            except OSError as exc:
-                raise TlsError(f"cannot read {str(file)!r}: {exc.strerror}") from exc
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            # The password is for a key that has one: without it OpenSSL asks the terminal.
-            context.load_cert_chain(self.cert, self.key, password=lambda: "")
-        except ssl.SSLError as exc:
-            raise TlsError(
-                f"{str(self.cert)!r} and {str(self.key)!r} are not a certificate in PEM and its "
-                f"key without a password: {_reason(exc)}"
-            ) from exc
-        try:
-            context.load_verify_locations(self.ca)
-        except ssl.SSLError as exc:
-            raise TlsError(
-                f"{str(self.ca)!r} is not the certificate of an authority in PEM: {_reason(exc)}"
-            ) from exc
-        certificate = self._certificate()
-        if certificate.not_valid_before_utc.timestamp() > time.time():
-            day = certificate.not_valid_before_utc.isoformat()
-            raise TlsError(f"the certificate {str(self.cert)!r} is not valid before {day}")
-        if certificate.not_valid_after_utc.timestamp() <= time.time():
-            day = certificate.not_valid_after_utc.isoformat()
-            raise TlsError(f"the certificate {str(self.cert)!r} has expired at {day}")
+        self._checked()
 
     def expires(self) -> float:
-        """When the certificate expires, in epoch seconds."""
-        return self._certificate().not_valid_after_utc.timestamp()
+        """When it is over with these files, in epoch seconds.
 
-    def _certificate(self) -> x509.Certificate:
-        return x509.load_pem_x509_certificates(self.cert.read_bytes())[0]
+        That is when the first certificate expires of those that the other side goes by, or the
+        last authority.
+
+        Raises:
+            TlsError: the files cannot be read.
+        """
+        contents = self._read()
+        ends = [certificate.not_valid_after_utc for certificate in contents.chain()]
+        ends.append(max(one.not_valid_after_utc for one in contents.authorities))
+        return min(ends).timestamp()
+
+    def _checked(self) -> _Contents:
+        contents = self._read()
+        now = datetime.datetime.now(datetime.UTC)
+        for number, one in enumerate(contents.authorities, 1):
+            if not _may_sign(one):
+                raise TlsError(
+                    f"{str(self.ca)!r} is not the certificate of an authority in PEM: "
+                    f"certificate {number} in it must not sign others"
+                )
+        first, *others = contents.chain()
+        _check_time(f"the certificate {str(self.cert)!r}", first, now)
+        for one in others:
+            subject = one.subject.rfc4514_string()[:80]
+            _check_time(
+                f"the certificate of {subject!r}, which {str(self.cert)!r} needs,", one, now
+            )
+        latest = max(contents.authorities, key=lambda one: _preference(one, now))
+        _check_time(f"the certificate {str(self.ca)!r}", latest, now)
+        return contents
+
+    def _read(self) -> _Contents:
+        """What is in the files.
+
+        They are read once: what was checked is what is used, whatever happens to the files.
+        """
+        cert, key, ca = (_contents(file) for file in (self.cert, self.key, self.ca))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        unusable = (
+            f"{str(self.cert)!r} and {str(self.key)!r} are not a certificate in PEM and its key "
+            "without a password"
+        )
+        no_authority = f"{str(self.ca)!r} is not the certificate of an authority in PEM"
+        try:
+            with _in_memory(cert) as cert_file, _in_memory(key) as key_file:
+                # The password is for a key that has one: without it OpenSSL asks the terminal.
+                context.load_cert_chain(cert_file, key_file, password=lambda: "")
+        except ssl.SSLError as exc:
+            raise TlsError(f"{unusable}: {_reason(exc)}") from exc
+        try:
+            with _in_memory(ca) as ca_file:
+                context.load_verify_locations(ca_file)
+        except ssl.SSLError as exc:
+            raise TlsError(f"{no_authority}: {_reason(exc)}") from exc
+        return _Contents(
+            cert, key, ca, _certificates(cert, unusable), _certificates(ca, no_authority)
+        )
 
 
-def members_named(context: Any) -> frozenset[str]:
-    """The members that the client's certificate names, by the context of its request."""
-    uris = [value.decode(errors="replace") for value in context.auth_context().get(_PEER_URI, ())]
-    return frozenset(uri.removeprefix(MEMBER_URI) for uri in uris if uri.startswith(MEMBER_URI))
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What is in the files, as bytes, and the certificates in them."""
+
+    cert: bytes
+    key: bytes
+    ca: bytes
+    certificates: tuple[x509.Certificate, ...]
+    authorities: tuple[x509.Certificate, ...]
+
+    def chain(self) -> list[x509.Certificate]:
+        """The certificate, what has signed it, and so on, as far as the files have that."""
+        now = datetime.datetime.now(datetime.UTC)
+        chain = [self.certificates[0]]
+        while signers := [
+            one
+            for one in (*self.certificates[1:], *self.authorities)
+            if one not in chain and _has_signed(one, chain[-1])
+        ]:
+            chain.append(max(signers, key=lambda one: _preference(one, now)))
+        return chain
+
+
+def _contents(file: Path) -> bytes:
+    """What is in a file; one that has no end, or is no file, is not waited for."""
+    try:
+        # Opening a FIFO would wait for somebody to write.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise TlsError(f"cannot read {str(file)!r}: it is not a regular file")
+            contents = opened.read(_LARGEST + 1)
+    except OSError as exc:
+        raise TlsError(f"cannot read {str(file)!r}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise TlsError(f"cannot read {str(file)!r}: {exc}") from exc
+    if len(contents) > _LARGEST:
+        raise TlsError(f"cannot read {str(file)!r}: it is larger than {_LARGEST} bytes")
+    return contents
+
+
+@contextmanager
+def _in_memory(contents: bytes) -> Iterator[str]:
+    """The name of a file in memory: OpenSSL's Python takes keys from files only."""
+    with open(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
+        file.write(contents)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _certificates(pem: bytes, unusable: str) -> tuple[x509.Certificate, ...]:
+    try:
+        return tuple(x509.load_pem_x509_certificates(pem))
+    except ValueError as exc:
+        raise TlsError(f"{unusable}: {str(exc)[:200]}") from exc
+
+
+def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(signer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    """Whether a certificate may be one of an authority; the oldest kind does not tell."""
+    try:
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        return certificate.version is x509.Version.v1
+    except (ValueError, x509.DuplicateExtension):
+        return False
+    return basic.ca
+
+
+def _preference(
+    certificate: x509.Certificate, now: datetime.datetime
+) -> tuple[bool, datetime.datetime]:
+    """The greater, the rather a certificate is the one to go by: valid now, and for long."""
+    end = certificate.not_valid_after_utc
+    return certificate.not_valid_before_utc <= now < end, end
+
+
+def _check_time(what: str, certificate: x509.Certificate, now: datetime.datetime) -> None:
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if begin > now:
+        raise TlsError(f"{what} is not valid before {begin.isoformat()}")
+    if end <= now:
+        raise TlsError(f"{what} has expired at {end.isoformat()}")
 
 
 def _reason(exc: ssl.SSLError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -15,6 +16,9 @@ from flux_ensemble.rpc.tls import MEMBER_URI, TlsFiles
 
 DAY = datetime.timedelta(days=1)
 
+#: What a certificate may be used for, by default.
+BOTH_ENDS = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+
 
 class Authority:
     """Signs certificates and writes them to a directory.
@@ -22,73 +26,113 @@ class Authority:
     Args:
         directory: where its own certificate and all others go.
         name: of the authority and its file.
+        parent: what signs its certificate; default: itself.
+        starts: default: yesterday.
+        ends: default: tomorrow.
+        ca: its certificate says that it is one of an authority.
+        extensions: more of them, critical ones.
     """
 
-    def __init__(self, directory: Path, name: str = "ca") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str = "ca",
+        *,
+        parent: Authority | None = None,
+        starts: datetime.datetime | None = None,
+        ends: datetime.datetime | None = None,
+        ca: bool = True,
+        extensions: Sequence[x509.ExtensionType] = (),
+    ) -> None:
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.file = directory / f"{name}.pem"
-        builder = self._builder(self._name, self._key, _now() - DAY, _now() + DAY)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        _write(self.file, builder.sign(self._key, hashes.SHA256()))
+        basic = x509.BasicConstraints(ca=ca, path_length=None)
+        certificate = (parent or self)._sign(
+            self._name, self._key, starts, ends, [(one, True) for one in (basic, *extensions)]
+        )
+        _write(self.file, certificate)
 
     def issue(
         self,
         name: str,
         *,
         uris: Sequence[str] = (),
+        hosts: Sequence[str] = ("localhost",),
         starts: datetime.datetime | None = None,
         ends: datetime.datetime | None = None,
+        usages: Sequence[x509.ObjectIdentifier] = BOTH_ENDS,
+        key: Any = None,
+        ca: bool = False,
+        algorithm: hashes.HashAlgorithm | None = None,
     ) -> TlsFiles:
         """A certificate for localhost and its key.
 
         Args:
-            name: of the files.
+            name: of the files, and the common name.
             uris: of the subject alternative name.
+            hosts: of the subject alternative name; there is none without hosts and URIs.
             starts: default: yesterday.
             ends: default: tomorrow.
+            usages: the extended ones; none: the extension is left out.
+            key: the private key; default: a new one.
+            ca: the certificate says that it is one of an authority.
+            algorithm: of the signature; default: SHA-256.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._builder(subject, key, starts or _now() - DAY, ends or _now() + DAY)
-        names = [x509.DNSName("localhost"), *map(x509.UniformResourceIdentifier, uris)]
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), False)
+        extensions: list[tuple[x509.ExtensionType, bool]] = []
+        names = [*map(x509.DNSName, hosts), *map(x509.UniformResourceIdentifier, uris)]
+        if names:
+            extensions.append((x509.SubjectAlternativeName(names), False))
+        if usages:
+            extensions.append((x509.ExtendedKeyUsage(usages), False))
+        if ca:
+            extensions.append((x509.BasicConstraints(ca=True, path_length=None), True))
         files = TlsFiles(
             self._directory / f"{name}.pem", self._directory / f"{name}.key", self.file
         )
-        _write(files.cert, builder.sign(self._key, hashes.SHA256()))
-        files.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
+        _write(files.cert, self._sign(subject, key, starts, ends, extensions, algorithm))
+        write_key(files.key, key)
         return files
 
     def issue_member(self, *members: str, file: str = "client") -> TlsFiles:
         """A client's certificate that names members."""
         return self.issue(file, uris=[MEMBER_URI + member for member in members])
 
-    def _builder(
+    def _sign(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
-        starts: datetime.datetime,
-        ends: datetime.datetime,
-    ) -> x509.CertificateBuilder:
-        return (
+        key: Any,
+        starts: datetime.datetime | None,
+        ends: datetime.datetime | None,
+        extensions: Sequence[tuple[x509.ExtensionType, bool]],
+        algorithm: hashes.HashAlgorithm | None = None,
+    ) -> x509.Certificate:
+        builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(starts)
-            .not_valid_after(ends)
+            .not_valid_before(starts or _now() - DAY)
+            .not_valid_after(ends or _now() + DAY)
         )
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical)
+        return builder.sign(self._key, algorithm or hashes.SHA256())
+
+
+def write_key(file: Path, key: Any, password: bytes | None = None) -> None:
+    """Writes a private key, encrypted if there is a password."""
+    how = (
+        serialization.BestAvailableEncryption(password)
+        if password
+        else serialization.NoEncryption()
+    )
+    form = serialization.PrivateFormat.PKCS8
+    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, how))
 
 
 def _now() -> datetime.datetime:
