@@ -223,7 +223,7 @@ class RpcClient:
             except grpc.RpcError as exc:
                 wait = random.uniform(pause / 2, pause)
                 late = time.monotonic() + wait >= deadline
-                if late or exc.code() not in codes or _is_handshake(exc):
+                if late or exc.code() not in codes or not _can_pass(exc):
                     raise self._failure(exc) from exc
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_SECONDS)
@@ -249,6 +249,17 @@ def _is_from_service(exc: grpc.RpcError) -> bool:
     """Whether the service itself has decided on this error."""
     metadata = exc.trailing_metadata() or ()
     return any(tuple(pair) in SAID_BY_SERVICE for pair in metadata)
+
+
+def _can_pass(exc: grpc.RpcError) -> bool:
+    """Whether it may go better later, as far as the status code does not tell.
+
+    gRPC itself has RESOURCE_EXHAUSTED for a message that is too large too, and tells that from
+    a server that is full in words only.
+    """
+    if exc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and not _is_from_service(exc):
+        return (exc.details() or "").startswith("Concurrent RPC limit exceeded")
+    return not _is_handshake(exc)
 
 
 def _is_handshake(exc: grpc.RpcError) -> bool:

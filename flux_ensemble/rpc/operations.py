@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from grpc import StatusCode
 
 from flux_ensemble.answers import Entry
+from flux_ensemble.rpc.answers import check_plain
 from flux_ensemble.rpc.backends.base import Backend, BackendError, Grant
 from flux_ensemble.rpc.gate import Call
 from flux_ensemble.rpc.instances import Instance
@@ -115,6 +116,8 @@ class Operations:
         """Submits a job group of an ensemble once more, and returns the job ids."""
         instance = self._instance(self._find(call, member))
         payload = {"name": ensemble, "group": group, "count": count, "params": params}
+        for key, value in payload.items():
+            check_plain(value, key)
         ids: list[int] = (await instance.call("submit", payload, call.deadline))["ids"]
         return ids
 
@@ -124,6 +127,7 @@ class Operations:
         """Performs one action of an ensemble, and returns {firing, ids?}."""
         instance = self._instance(self._find(call, member))
         payload = {"name": ensemble, "action": action}
+        check_plain(action, "action")
         result: dict[str, Any] = await instance.call("action", payload, call.deadline)
         return result
 

@@ -10,12 +10,16 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.rpc.backends import base
 from flux_ensemble.rpc.lanes import LaneFull
 
+#: How much of a sentence is sent, in bytes as gRPC encodes it. A client takes 8 KiB of all
+#: metadata together by default, and fails the call in other words where there is more.
+SENTENCE_BYTES = 4096
+
 
 class Problem(Exception):
-    """A request fails with this status code; the text is a sentence."""
+    """A request fails with this status code; the text is a sentence, clipped if it is long."""
 
     def __init__(self, code: StatusCode, sentence: str) -> None:
-        super().__init__(sentence)
+        super().__init__(_clipped(sentence))
         self.code = code
 
 
@@ -56,3 +60,16 @@ def problem(exc: Exception) -> Problem | None:
     if isinstance(exc, LaneFull):
         return Problem(StatusCode.RESOURCE_EXHAUSTED, f"{exc}: try again later")
     return None
+
+
+def _clipped(sentence: str) -> str:
+    """As much of a sentence as can be sent; any of it that is no Unicode as its number."""
+    text = sentence[:SENTENCE_BYTES].encode(errors="backslashreplace").decode()
+    size = 0
+    for position, character in enumerate(text):
+        # gRPC sends printable ASCII as it is, and every other byte as "%" and two digits.
+        plain = " " <= character <= "~" and character != "%"
+        size += 1 if plain else 3 * len(character.encode())
+        if size > SENTENCE_BYTES:
+            return f"{text[:position]} [...]"
+    return text if len(sentence) <= SENTENCE_BYTES else f"{text} [...]"
