@@ -201,10 +201,16 @@ class _Performer:
 
         def begin() -> None:
             self._task = self._loop.create_task(perform())
-            # It is the last thing to come, whatever becomes of it.
-            self._task.add_done_callback(ready.put)
+            self._task.add_done_callback(done)
             if self._over:
                 self._task.cancel()
+
+        def done(task: asyncio.Task[None]) -> None:
+            # Else asyncio logs what it raised where the client has gone and nobody looks.
+            if not task.cancelled():
+                task.exception()
+            # It is the last thing to come, whatever has become of it.
+            ready.put(task)
 
         self._loop.call_soon_threadsafe(begin)
         while not isinstance(item := ready.get(), asyncio.Task):

@@ -97,8 +97,8 @@ class Operations:
         if size_only:
             return known | await self._size(found, deadline)
         size, flux = await asyncio.gather(
-            _or_error(self._size(found, deadline), "size_error"),
-            _or_error(self._flux_status(found, ensemble, deadline), "flux_error"),
+            _or_error("size_error", self._size, found, deadline),
+            _or_error("flux_error", self._flux_status, found, ensemble, deadline),
         )
         if "size_error" in size and "flux_error" in flux:
             raise Problem(StatusCode.UNAVAILABLE, f"{flux['flux_error']}; {size['size_error']}")
@@ -211,10 +211,12 @@ class Operations:
             ) from None
 
 
-async def _or_error(part: Awaitable[dict[str, Any]], key: str) -> dict[str, Any]:
+async def _or_error(
+    key: str, part: Callable[..., Awaitable[dict[str, Any]]], *arguments: Any
+) -> dict[str, Any]:
     """A part of a status, or {key: SENTENCE} where it is out of reach."""
     try:
-        return await part
+        return await part(*arguments)
     except Exception as exc:
         found = problem(exc)
         if found is None or found.code not in _OUT_OF_REACH:

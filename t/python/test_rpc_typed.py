@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,11 +14,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from rpc_servers import PATIENCE, Failing, Held, serving
+from rpc_servers import PATIENCE, Failing, Held, serving, table
 
 from flux_ensemble.rpc.backends.base import Backend, Refused, Unavailable
 from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.gate import Bound, Limits
+from flux_ensemble.rpc.gate import Bound, Call, Limits
+from flux_ensemble.rpc.operations import Operations
+from flux_ensemble.rpc.problems import Problem
 from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
 from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.rpc.server import SERVICES, ServerError, is_loopback
@@ -281,3 +286,19 @@ def test_loopback_is_what_other_machines_cannot_reach(host: str, expected: bool)
 
 def serving_at(host: str, *, backend: Backend | None = None, insecure: bool = False) -> Any:
     return serving(backend, host=host, insecure=insecure)
+
+
+def test_a_status_that_is_given_up_at_once_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        operations = Operations(table(("alpha",)), DryRun())
+        call = Call(time.monotonic() + PATIENCE, Problem(grpc.StatusCode.UNKNOWN, ""), None)
+        status = asyncio.create_task(operations.status(call, "alpha", None))
+        # By then its parts are about to begin.
+        await asyncio.sleep(0)
+        status.cancel()
+        await asyncio.wait([status])
+        operations.close()
+
+    asyncio.run(main())
+    # What was never awaited is a warning, and a warning is an error in these tests.
+    gc.collect()
