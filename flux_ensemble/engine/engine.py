@@ -39,7 +39,8 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.jobs import Phase
-from flux_ensemble.engine.metrics import Metrics, finite
+from flux_ensemble.engine.metrics import Metrics
+from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.observer import Cause, Observer
 from flux_ensemble.engine.report import report
 from flux_ensemble.engine.requests import answer

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from river import stats
 
+from flux_ensemble.engine.numbers import Number, finite
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath
 from flux_ensemble.spec.model import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, Statistic
-
-#: A number that stays what it is; a compiled function makes an int that is given for a float one.
-Number = int | float
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -69,16 +66,6 @@ def _univariate() -> dict[str, Any]:
         for cls in classes
         if issubclass(cls, stats.base.Univariate) and cls is not stats.Link
     }
-
-
-def finite(value: Any) -> Number | None:
-    """The value as a number that JSON has, or None."""
-    if value is None:
-        return None
-    number = float(value)
-    if not math.isfinite(number):
-        return None
-    return value if type(value) is int else number
 
 
 class Stream:

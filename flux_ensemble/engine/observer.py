@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.metrics import finite
+from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES
 from flux_ensemble.engine.quick import quick
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState

@@ -37,12 +37,14 @@ from flux_ensemble.engine.events import MemberChanged
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.intervals import IntervalSet
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.metrics import Metrics, Values, finite
+from flux_ensemble.engine.metrics import Metrics, Values
+from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.record import command_from_json, event_from_json, to_json
 from flux_ensemble.engine.rules import RuleState
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.spec.model import Action, Rule, Spec
+from flux_ensemble.spec.problems import shortened
 
 #: Version of the form; a change that an older or newer `restore` would get wrong raises it.
 FORMAT = 1
@@ -181,9 +183,10 @@ def _feed(stats: Metrics, chunk: Any) -> None:
             if group not in stats.counts or not isinstance(variable, str):
                 raise ValueError(f"no stream {group!r}, {variable!r}")
             for value in values:
-                if type(value) not in (int, float) or finite(value) is None:
-                    raise ValueError(f"{value!r} is not a finite number")
-                stats.observe(group, variable, value)
+                number = finite(value) if type(value) in (int, float) else None
+                if number is None:
+                    raise ValueError(f"{shortened(repr(value))} is not a finite number")
+                stats.observe(group, variable, number)
     except (ArithmeticError, TypeError, ValueError) as error:
         raise ValueError(f"the values beside the snapshot are damaged: {error}") from error
 

@@ -10,7 +10,9 @@ import re
 from contextlib import suppress
 from typing import Any
 
-_TEXT = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(ms|s|m|h|d)?", re.ASCII)
+from flux_ensemble.spec.problems import shown
+
+_TEXT = re.compile(r"((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(ms|s|m|h|d)?", re.ASCII)
 _INFINITY = frozenset({"inf", "infinity", "INF", "INFINITY"})
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -38,6 +40,6 @@ def parse_duration(value: Any, *, limit: bool = True) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(
             f"expected a duration (seconds, or text such as '30s', '1.5h' or '100ms'), "
-            f"not {value!r}"
+            f"not {shown(value)}"
         )
     return seconds

@@ -20,7 +20,7 @@ from flux_ensemble import cli
 from flux_ensemble.cli.main import FAMILIES
 
 #: Packages that take long to import.
-SLOW = {"grpc", "jobspec", "jsonschema", "numpy", "rich", "river", "simpleeval", "yaml"}
+SLOW = {"grpc", "jobspec", "jsonschema", "numpy", "rich", "river", "yaml"}
 
 DOCUMENT = """
 jobs:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.engine.conditions import compile_condition
+from flux_ensemble.engine.expressions import MAX_DEPTH, MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.engine.paths import MetricPath, parse_path
 
 GROUPS = ("a", "a-b", "x.y")
@@ -107,11 +108,19 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ("min()", "min() takes one or more plain arguments"),
         (True, "expected a number, a comparison or an expression, not True"),
         ("1" * 5000 + "+1", "an expression has at most 4096 characters, not 5002"),
+        ("1" * 5000, "an expression has at most 4096 characters, not 5000"),
+        ("9" * 400, "expected a finite number, not '9999"),
+        ("fom > " + "9" * 4000, "999... is not allowed in a condition"),
+        ("0" + " + 1" * 200, "an expression nests at most 200 levels deep"),
+        ("not " * 1000 + "1", "an expression nests at most 200 levels deep"),
+        ("max(" * 150 + "-1" + ")" * 150 + " + 1" * 60, "an expression nests at most 200 levels"),
+        ("a" * 4000 + " b", "'count.GROUP.success >= 3', not 'aaaaaaa"),
     ],
 )
-def test_what_does_not_parse_is_refused_with_a_sentence(when, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        compiled(when)
+def test_what_does_not_parse_is_refused_with_a_short_sentence(when, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        compiled(when, "memo" if "fom" in str(when) else "metric")
+    assert len(str(caught.value)) < 300
 
 
 def test_a_comparison_needs_a_rule_that_has_a_metric():
@@ -127,6 +136,280 @@ def test_no_text_gives_anything_but_a_condition_or_a_value_error(text):
         return
     if not condition.paths and not condition.compares:
         assert condition.holds(None, lookup) in (True, False)
+
+
+# -- what an expression cannot do --------------------------------------------------------
+
+#: As long an integer as JSON can have in Python.
+HUGE = 10**4000
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "round(fom, 2) == 3.14",
+        "round(fom, -1) == 0",
+        "round(fom, 308) == fom",
+        "round(fom, -308) == 0",
+        "round(fom) == 3",
+    ],
+)
+def test_a_number_is_rounded_to_at_most_as_many_digits_as_a_number_has(when):
+    assert compiled(when, "memo").holds(None, lookup, {"fom": 3.14159})
+
+
+@pytest.mark.parametrize("digits", [309, -309, -999999999, HUGE, -HUGE, 2.0, "2", None, [2]])
+def test_rounding_to_other_digits_has_no_value(digits):
+    memo = {"fom": 5, "digits": digits}
+    for when in ("round(fom, digits) == 5", "round(fom, digits) != 5", "round(fom, digits) > -1"):
+        assert not compiled(when, "memo").holds(None, lookup, memo)
+
+
+def test_the_digits_in_a_document_are_bounded_too():
+    assert not compiled("round(count.a.success, -999999999) >= 0").holds(None, lookup)
+
+
+@pytest.mark.parametrize("operation", ["+", "-", "*", "/", "//", "%"])
+@pytest.mark.parametrize("value", [HUGE, -HUGE, float("nan"), float("inf")])
+def test_a_number_that_is_too_large_has_no_value(operation, value):
+    memo = {"fom": value}
+    for compare in ("==", "!=", "<", "<=", ">", ">="):
+        for when in (f"fom {operation} 2 {compare} 1", f"2 {operation} fom {compare} 1"):
+            assert not compiled(when, "memo").holds(None, lookup, memo)
+    assert compiled("fom > 1 or 2 > 1", "memo").holds(None, lookup, memo)
+
+
+@pytest.mark.parametrize(
+    ("when", "holds"),
+    [
+        ("fom + 1 == 9223372036854775808", True),
+        ("fom // 2 * 2 == fom - 1", True),
+        ("fom * fom > 8e37", True),
+        (" * ".join(["fom"] * 17) + " > 0", False),
+        ("fom == 9223372036854775807", True),
+        ("-fom - 2 < -fom", True),
+    ],
+)
+def test_an_integer_of_more_than_64_bits_becomes_a_fraction(when, holds):
+    assert compiled(when, "memo").holds(None, lookup, {"fom": 2**63 - 1}) is holds
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "fom % 100 == 0",
+        "fom % count.a.success != 0",
+        "fom * 1000000 != 0",
+        "fom + fom == 'abcabc'",
+        "fom + 'x' != ''",
+        "-fom != 0",
+        "+fom != 0",
+        "fom < 'b'",
+        "'a' <= fom",
+        "fom > 1",
+        "1 < fom < 3",
+        "round(fom) != 0",
+        "abs(fom) != 0",
+        "min(fom, 'x') == 'abc'",
+        "max(fom) == 'c'",
+        "fom",
+        "not fom",
+        "not (fom > 1)",
+        "fom and count.a.success == 3",
+        "fom or count.a.success == 3",
+        "'x'",
+        "(fom and 1) != 0",
+    ],
+)
+def test_text_makes_a_condition_false_but_where_it_is_equal_to_something_or_not(when):
+    condition = compiled(when, "memo")
+    for text in ("abc", "", "%1999999999d", "x" * 10**6):
+        assert not condition.holds(None, lookup, {"fom": text})
+
+
+@pytest.mark.parametrize(
+    ("when", "holds"),
+    [
+        ("fom == 'abc'", True),
+        ("fom != 'abc'", False),
+        ("fom == 'x'", False),
+        ("fom != 'x'", True),
+        ("'abc' == fom and count.a.success == 3", True),
+        ("fom == 3", False),
+        ("fom != 3", True),
+        ("count.a.success > 1 or fom > 1", True),
+        ("count.a.success > 9 and fom > 1", False),
+    ],
+)
+def test_text_is_equal_to_the_same_text_and_to_nothing_else(when, holds):
+    assert compiled(when, "memo").holds(None, lookup, {"fom": "abc"}) is holds
+
+
+@pytest.mark.parametrize("value", [[], [1], {}, {"a": 1}, [[]]])
+@pytest.mark.parametrize(
+    "when", ["fom", "not fom", "fom == 1", "fom != 1", "fom + 1 != 0", "max(fom) == 1", "fom or 1"]
+)
+def test_a_list_or_a_mapping_makes_a_condition_false(when, value):
+    assert not compiled(when, "memo").holds(None, lookup, {"fom": value})
+
+
+@pytest.mark.parametrize(
+    ("when", "value", "holds"),
+    [
+        ("fom", True, True),
+        ("not fom", False, True),
+        ("fom == 1", True, True),
+        ("fom == True", True, True),
+        ("fom + 1 == 2", True, True),
+        ("fom", None, False),
+        ("not fom", None, True),
+        ("fom == None", None, None),
+        ("1 < fom < 3", 2, True),
+        ("1 < fom < 3 < 2", 2, False),
+        ("3 > fom >= 2 != 7", 2, True),
+        ("fom and 5", 2, True),
+        ("(fom and 5) == 5", 2, True),
+        ("(fom or 5) == 5", 0, True),
+        ("(0 or fom and 0 or 7) == 7", 2, True),
+        ("fom // 0 == 1 or fom == 2", 2, True),
+        ("max(fom, 1, 3) == 3 and min(fom, 1) == 1", 2, True),
+        ("not fom > 1", 2, False),
+    ],
+)
+def test_an_expression_means_what_it_means_in_python(when, value, holds):
+    if holds is None:
+        with pytest.raises(ValueError, match="None is not allowed in a condition"):
+            compiled(when, "memo")
+        return
+    assert compiled(when, "memo").holds(None, lookup, {"fom": value}) is holds
+
+
+def test_an_expression_as_deep_as_may_be_is_evaluated_at_any_depth_of_the_stack():
+    deep = [
+        "0" + " + 1" * (MAX_DEPTH - 2) + f" == {MAX_DEPTH - 2}",
+        "not " * ((MAX_DEPTH - 2) // 2 * 2) + "1",
+        "-" * (MAX_DEPTH // 2) + "1 == 1 and " + "abs(" * 190 + "1" + ")" * 190 + " == 1",
+    ]
+    conditions = [compiled(when) for when in deep]
+
+    def at(left):
+        return at(left - 1) if left else [one.holds(None, lookup) for one in conditions]
+
+    frames = 0
+    while True:
+        try:
+            assert at(frames) == [True, True, True]
+        except RecursionError:
+            break
+        frames += 10
+    # Whatever the interpreter leaves is enough; this test itself has some of it.
+    assert frames > 700
+
+
+#: Any number, text and container that a memo can have, and some that it cannot.
+VALUE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(2**2000), 2**2000),
+    st.sampled_from([HUGE, -HUGE, 2**63, -(2**63), 2**63 - 1, 2**1024]),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["%1999999999d", "x" * 10**5]),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+)
+LITERAL = st.one_of(
+    st.integers(0, 10**30).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda x: repr(abs(x))),
+    st.integers(1, 300).map(lambda digits: "9" * digits),
+    st.integers(-999999999, 999999999).map(str),
+    st.text("ab%1d", max_size=8).map(repr),
+    st.sampled_from(["True", "False", "308", "-308", "0"]),
+)
+NAME = st.sampled_from(
+    ["x", "y", "z", "count.a.success", "mean['a-duration']", "mean['a-b-duration']"]
+)
+BINARY = st.sampled_from(
+    ["+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">", ">=", "and", "or"]
+)
+
+
+def larger(parts):
+    return st.one_of(
+        st.tuples(parts, BINARY, parts).map(lambda one: f"({' '.join(one)})"),
+        st.tuples(parts, BINARY, parts, BINARY, parts).map(" ".join),
+        st.tuples(st.sampled_from(["-", "+", "not "]), parts).map("({0[0]}{0[1]})".format),
+        st.tuples(
+            st.sampled_from(["round", "min", "max", "abs"]),
+            st.lists(parts, min_size=1, max_size=3).map(", ".join),
+        ).map("{0[0]}({0[1]})".format),
+        # As long, and as deep, as an expression may be.
+        st.tuples(parts, st.sampled_from([" * ", " + ", " % ", " // "]), st.integers(1, 500)).map(
+            lambda one: one[1].join([one[0]] * min(one[2], MAX_LENGTH // (len(one[0]) + 4) + 1))
+        ),
+    )
+
+
+EXPRESSION = st.recursive(NAME | LITERAL, larger, max_leaves=20)
+
+
+def bounded(value):
+    """A value is a number of bounded size, or no number."""
+    if type(value) is int:
+        return value.bit_length() <= 64
+    if type(value) is float:
+        return value - value == 0
+    return value is None or type(value) in (bool, str)
+
+
+def watched(expression, texts):
+    """An expression that has each value looked at which its steps make."""
+
+    def watch(function):
+        def call(*operands):
+            result = function(*operands)
+            for value in (*operands, result):
+                assert bounded(value)
+                assert type(value) is not str or value in texts
+            assert type(result) is not str, "no operation makes text"
+            return result
+
+        return call
+
+    steps = [
+        one._replace(what=watch(one.what)) if one.kind in ("call", "chain") else one
+        for one in expression.steps
+    ]
+    return Expression(tuple(steps), expression.variables)
+
+
+#: The values of metrics, by the keys of their names in an expression.
+KNOWN = {
+    ("count", "a", "success"): VALUES["count.a.success"],
+    ("mean", "a-duration"): VALUES["mean.a-duration"],
+    ("mean", "a-b-duration"): VALUES["mean.a-b-duration"],
+}
+
+
+@given(EXPRESSION, st.tuples(VALUE, VALUE, VALUE))
+def test_whatever_the_expression_and_the_values_it_holds_or_not_and_stays_small(text, values):
+    memo = dict(zip("xyz", values, strict=True))
+    try:
+        condition = compiled(text, "memo")
+    except ValueError:
+        return
+    holds = condition.holds(None, lookup, memo)
+    assert type(holds) is bool
+    if condition.compares:
+        return
+    expression = compile_expression(text.strip(), tuple)
+    assert len(expression.steps) <= MAX_LENGTH
+    literals = [one.what for one in expression.steps if one.kind == "value"]
+    assert all(map(bounded, literals))
+    texts = [one for one in (*literals, *values) if type(one) is str]
+    known = {(name,): value for name, value in memo.items()} | KNOWN
+    assert watched(expression, texts).holds(lambda keys: known[keys]) is holds
 
 
 @pytest.mark.parametrize(

@@ -487,6 +487,12 @@ def test_what_is_no_duration_is_refused(value: Any) -> None:
         parse_duration(value)
 
 
+def test_text_of_any_length_that_is_no_duration_is_refused_at_once_and_briefly() -> None:
+    with pytest.raises(ValueError, match="expected a duration") as caught:
+        parse_duration("1" * 10**6 + "x")
+    assert len(str(caught.value)) < 200
+
+
 def test_infinity_is_refused_where_the_duration_is_no_limit() -> None:
     with pytest.raises(ValueError, match="expected a duration"):
         parse_duration("inf", limit=False)
