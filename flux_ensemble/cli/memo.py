@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 from typing import Any
@@ -27,7 +28,7 @@ class Value(click.ParamType):
         if not (key and equals):
             self.fail(f"expected key=value, not {value!r}", param, ctx)
         try:
-            return key, json.loads(text, parse_constant=_refuse)
+            return key, json.loads(text, parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError):
             return key, text
 
@@ -56,8 +57,11 @@ def memo(values: tuple[tuple[str, Any], ...]) -> int:
         raise Failure(f"cannot run flux: {error.strerror}") from None
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
 
 
 COMMANDS = (memo,)

@@ -66,6 +66,8 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the service was started again, and goes on", "warn"),)
         case "shutdown":
             yield (Span("   the Flux instance is shutting down", "warn"),)
+        case "memo-left-out":
+            yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
         case "violation":
             what = f"job {context['index']} of {_firing(context)} was in the queue twice"
             yield (Span(f"   {what}; one is cancelled", "bad"),)
@@ -133,7 +135,7 @@ def _entry_style(entry: Entry) -> str:
             return "good" if entry["context"]["ok"] else "bad"
         case "custom-error" | "error" | "violation" | "stopped":
             return "bad"
-        case "interrupted" | "shutdown" | "epoch":
+        case "interrupted" | "shutdown" | "epoch" | "memo-left-out":
             return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
@@ -164,6 +166,8 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return "\n".join(_indented([f"{_firing(context)}: {context['reason']}", *detail]))
         case "rule-disabled" | "rule-enabled":
             return f"{context['rule']}: {context['reason']}"
+        case "memo-left-out":
+            return f"{context['group']}: {context['reason']}"
         case "retry":
             again = f"job {context['index']} again as retry #{context['retry']}"
             return f"{_firing(context)}: {again} (attempt {context['attempt']})"

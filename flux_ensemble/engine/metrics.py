@@ -22,6 +22,11 @@ from flux_ensemble.spec.model import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
 
+#: Most variables of a group besides those of every group, and longest name of one. Each has a
+#: stream, and its keys come from whatever jobs publish.
+MAX_VARIABLES = 1000
+MAX_NAME = 256
+
 #: Variables of a group that are about the ages of jobs which are still active.
 _AGES = frozenset(("pending",)).union(GAUGES)
 
@@ -116,20 +121,29 @@ class Metrics:
     def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
         self._statistics = tuple(statistics)
         self.counts: dict[str, dict[str, int]] = {}
+        #: Those that have a value.
         self._streams: dict[tuple[str, str], Stream] = {}
+        self._variables: dict[str, int] = {}
         self._kept: dict[tuple[str, str], list[Number]] | None = None
         self.pending_nodes = 0
         self.nodes: dict[MetricPath, int] = {}
         for group in groups:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
-            for variable in STREAMS:
-                self._streams[group, variable] = Stream(self._statistics)
+            self._variables[group] = 0
+
+    def has_room(self, group: str, variable: str) -> bool:
+        """There is a stream of the variable, or one more may be."""
+        return (group, variable) in self._streams or (
+            self._variables[group] < MAX_VARIABLES and len(variable) <= MAX_NAME
+        )
 
     def observe(self, group: str, variable: str, value: Number) -> None:
         """Take a finite value into the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:
             stream = self._streams[group, variable] = Stream(self._statistics)
+            if variable not in STREAMS:
+                self._variables[group] += 1
         stream.update(value)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
@@ -153,7 +167,6 @@ class Metrics:
         return [
             [group, variable, stream.count]
             for (group, variable), stream in sorted(self._streams.items())
-            if stream.count
         ]
 
     def lookup(self, path: MetricPath) -> float | None:
@@ -176,17 +189,19 @@ class Metrics:
         The gauges are there for the groups that have jobs to gauge; `{"nodes": {...}, "queue":
         {...}}` where the member has said what it has.
         """
-        streams = dict(self._streams)
+        empty = Stream(self._statistics)
+        streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
+        streams.update(self._streams)
         for group in self.counts:
             for gauge in GAUGES:
                 values = list(ages(group, gauge))
                 if values:
-                    streams[group, gauge] = Stream(self._statistics).extended(values)
+                    streams[group, gauge] = empty.extended(values)
+        ordered = [
+            (f"{group}-{variable}", streams[group, variable]) for group, variable in sorted(streams)
+        ]
         nested: dict[str, Any] = {
-            statistic.name: {
-                f"{group}-{variable}": stream.get(statistic.name)
-                for (group, variable), stream in sorted(streams.items())
-            }
+            statistic.name: {name: stream.get(statistic.name) for name, stream in ordered}
             for statistic in self._statistics
         }
         nested[COUNT] = {group: dict(counts) for group, counts in self.counts.items()}
@@ -215,10 +230,10 @@ class View:
             return self._metrics.lookup(path)
         key = group, variable
         if key not in self._streams:
+            recorded, gauge = None, variable
             if variable == "pending":
-                recorded = self._metrics._streams[key]
-                self._streams[key] = recorded.extended(self._ages(group, "waiting"))
-            else:
-                empty = Stream(self._metrics._statistics)
-                self._streams[key] = empty.extended(self._ages(group, variable))
+                recorded, gauge = self._metrics._streams.get(key), "waiting"
+            if recorded is None:
+                recorded = Stream(self._metrics._statistics)
+            self._streams[key] = recorded.extended(self._ages(group, gauge))
         return self._streams[key].get(statistic)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.metrics import MAX_NAME, MAX_VARIABLES
 from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES
 from flux_ensemble.engine.quick import quick
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS, JobSet
+from flux_ensemble.spec.problems import shortened
 
 if TYPE_CHECKING:
     from flux_ensemble.engine.engine import Engine
@@ -60,10 +62,15 @@ class Cause:
 
 
 class Observer:
-    """Takes in job events for one engine."""
+    """Takes in job events for one engine.
+
+    Attributes:
+        crowded: groups of which it was said that a memo key was left out.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.crowded: set[str] = set()
         self._foreign: dict[int, Job] = {}
         #: The nodes of each group's jobs, 0 where those of its job sets differ.
         self._nodes: dict[str, int] = {}
@@ -197,12 +204,26 @@ class Observer:
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []
+        stats = self._engine.stats
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
-            if number is not None and key not in _RESERVED_VARIABLES:
-                self._engine.stats.observe(group, key, number)
+            if number is None or key in _RESERVED_VARIABLES:
+                continue
+            if stats.has_room(group, key):
+                stats.observe(group, key, number)
                 changed.append(("", key))
+            elif group not in self.crowded:
+                self._leave_out(group, key)
         return None, tuple(changed)
+
+    def _leave_out(self, group: str, key: str) -> None:
+        """A key of a memo gets no stream; it is said once for each group."""
+        self.crowded.add(group)
+        reason = (
+            f"no statistics of the memo key {shortened(repr(key))}, and of others like it: a group "
+            f"has at most {MAX_VARIABLES} memo keys, of at most {MAX_NAME} characters each"
+        )
+        self._engine.record("memo-left-out", group=group, reason=reason)
 
     def _on_gone(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         news = _NO_NEWS if job.outcome is known else self._conclude(job, group, ())

@@ -100,6 +100,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
     }
+    if engine.observer.crowded:
+        state["crowded"] = sorted(engine.observer.crowded)
     return {"format": FORMAT, "digest": _digest(state), "state": state}
 
 
@@ -169,6 +171,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     foreign = state["foreign"]
     for job in _restore_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.observer._foreign[job.id] = job
+    engine.observer.crowded.update(state.get("crowded", ()))
     _restore_actions(engine.actions, state["actions"], firings)
     _restore_scaling(engine, state["scaling"])
     return engine

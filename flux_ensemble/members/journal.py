@@ -27,10 +27,11 @@ included, with all their events (`history`). The jobs come in no order.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from errno import errorcode
 from typing import Any, NamedTuple, Protocol
+
+from flux_ensemble.members.nesting import read_json
 
 TOPIC = "job-manager.events-journal"
 
@@ -182,7 +183,7 @@ class Journal:
                 old.cancel()
         if stream is not self._live:
             return
-        message = json.loads(text)
+        message = read_json(text)
         job = message["id"]
         if self._caught_up:
             jobspec = message.get("jobspec")

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flux_ensemble.members.nesting import read_json
+
 #: The variable that has the path of the socket.
 VARIABLE = "FLUX_ENSEMBLE_MEMO"
 
@@ -27,9 +29,12 @@ def send(path: str, job: int, memo: Mapping[str, Any]) -> None:
     """Send a memo to the queue of a job; from within the job.
 
     Raises:
-        MemoError: it is too large, or the queue is gone.
+        MemoError: it is too large or has what no memo has, or the queue is gone.
     """
-    data = json.dumps({"id": job, "memo": dict(memo)}, allow_nan=False).encode()
+    try:
+        data = _encoded({"id": job, "memo": dict(memo)})
+    except ValueError:
+        raise MemoError("a memo has finite numbers and UTF-8 text only") from None
     if len(data) > MAX_BYTES:
         raise MemoError(f"a memo has at most {MAX_BYTES} bytes, and this has {len(data)}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
@@ -69,8 +74,9 @@ class MemoSocket:
             except BlockingIOError:
                 return
             try:
-                message = json.loads(data, parse_constant=_refuse)
+                message = read_json(data.decode())
                 job, memo = message["id"], message["memo"]
+                _encoded(memo)
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
             if type(job) is int and type(memo) is dict:
@@ -81,5 +87,11 @@ class MemoSocket:
         self._socket.close()
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+def _encoded(value: Any) -> bytes:
+    """A value as JSON.
+
+    Raises:
+        ValueError: it has NaN, infinity or a number that was too large and so became that, or
+            text with a lone surrogate. Flux has none of these, and nobody could print or keep it.
+    """
+    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()

@@ -9,10 +9,13 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from play import Play, document, on_start
 
 from flux_ensemble.engine.intervals import IntervalSet
-from flux_ensemble.engine.metrics import Metrics, check_statistic
+from flux_ensemble.engine.metrics import MAX_NAME, MAX_VARIABLES, Metrics, check_statistic
+from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.paths import MetricPath
+from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.spec.model import DEFAULT_STATISTICS, Statistic
 
 DEFAULT = [Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()]
@@ -59,6 +62,95 @@ def test_no_infinity_or_nan_leaves_however_large_the_values(values):
     for value in values:
         metrics.observe("a", "duration", value)
     json.dumps(metrics.snapshot(no_ages), allow_nan=False)
+
+
+def test_nothing_is_kept_of_groups_that_have_no_values():
+    metrics = Metrics([f"g{number}" for number in range(50_000)], DEFAULT)
+    assert metrics.lookup(MetricPath("mean", "g7", "duration")) is None
+    assert metrics.sizes() == []
+    metrics.observe("g7", "duration", 1.0)
+    assert metrics.sizes() == [["g7", "duration", 1]]
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (None, None),
+        (7, 7),
+        (7.5, 7.5),
+        (2**63 - 1, 2**63 - 1),
+        (-(2**63), -(2**63)),
+        (2**63, float(2**63)),
+        (-(10**300), -1e300),
+        (10**400, None),
+        (-(10**400), None),
+        (float("nan"), None),
+        (float("inf"), None),
+    ],
+)
+def test_a_number_is_finite_and_not_large_or_there_is_none(value, number):
+    assert finite(value) == number
+    assert type(finite(value)) is type(number)
+
+
+# -- memos -------------------------------------------------------------------------------
+
+
+def running(**given):
+    """An ensemble with one job, 1, that runs."""
+    play = Play(document(rules=[on_start(count=1)], **given))
+    play.begin(1)
+    return play
+
+
+def test_a_number_that_is_too_large_is_left_out_of_the_statistics():
+    play = running(metrics=["sum", "kurtosis"])
+    for _ in range(50):
+        play.event(1, "memo", long=int("9" * 400), large=10**300, fom=1.5, word="x", many=[1])
+    metrics = play.engine.metrics(play.t)
+    assert metrics["max"]["a-fom"] == 1.5
+    assert metrics["max"]["a-large"] == 1e300
+    variables = [name for name in metrics["max"] if name.startswith("a-")]
+    assert variables == ["a-duration", "a-fom", "a-large", "a-pending", "a-running"]
+    assert play.recorded("memo-left-out") == []
+
+
+def test_a_group_has_statistics_of_so_many_memo_keys_and_the_log_says_so_once():
+    play = running()
+    for number in range(MAX_VARIABLES + 50):
+        play.event(1, "memo", **{f"k{number}": number, "same": number})
+    streams = [variable for group, variable, _ in play.engine.stats.sizes() if group == "a"]
+    # The first memo brought two keys.
+    assert len(streams) == MAX_VARIABLES + 1
+    assert f"k{MAX_VARIABLES - 2}" in streams
+    assert f"k{MAX_VARIABLES - 1}" not in streams
+    assert play.engine.stats.sizes()[-1] == ["a", "same", MAX_VARIABLES + 50]
+    [left_out] = play.recorded("memo-left-out")
+    assert left_out["group"] == "a"
+    assert "the memo key 'k999'" in left_out["reason"]
+    assert "at most 1000 memo keys, of at most 256 characters" in left_out["reason"]
+
+
+def test_a_memo_key_of_any_length_has_no_statistics_and_is_quoted_briefly():
+    play = running()
+    play.event(1, "memo", **{"k" * MAX_NAME: 1, "k" * (MAX_NAME + 1): 2, "k" * 10**6: 3})
+    assert play.engine.stats.sizes() == [["a", "k" * MAX_NAME, 1], ["a", "pending", 1]]
+    [left_out] = play.recorded("memo-left-out")
+    assert len(left_out["reason"]) < 300
+
+
+def test_what_was_said_of_memo_keys_is_not_said_again_by_an_engine_that_was_restored():
+    play = running()
+    assert "crowded" not in dump(play.engine)["state"]
+    play.engine.stats.keep_values()
+    play.event(1, "memo", **{"k" * 1000: 1})
+    snapshot = json.loads(json.dumps(dump(play.engine)))
+    values = [["a", "pending", [0.002]]]
+    play.engine = restore(play.engine.spec, snapshot, [values])
+    play.handle = play.engine.handle
+    play.event(1, "memo", **{"j" * 1000: 1})
+    assert len(play.recorded("memo-left-out")) == 1
+    assert dump(play.engine)["state"]["crowded"] == ["a"]
 
 
 def test_a_view_counts_waiting_jobs_as_pending_without_touching_the_stream():

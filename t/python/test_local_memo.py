@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import bench, command, shell
+from local_queue import Run, bench, command, shell
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.members import memos
@@ -34,12 +36,65 @@ def test_what_is_no_memo_of_an_active_job_is_dropped(tmp_path: Path) -> None:
         "for line in sys.argv[1:]: out.sendto(line.encode(), os.environ['FLUX_ENSEMBLE_MEMO'])\n"
     )
     bad = ["{", "[]", "{}", '{"id": 7, "memo": {}}', '{"id": 1, "memo": 2}',
-           '{"id": 1, "memo": {"x": NaN}}', '{"id": [1], "memo": {}}']  # fmt: skip
+           '{"id": 1, "memo": {"x": NaN}}', '{"id": [1], "memo": {}}',
+           '{"id": 1, "memo": {"x": 1e999}}', '{"id": 1, "memo": {"x": [{"y": -1e999}]}}',
+           '{"id": 1, "memo": {"x": "\\ud800"}}', '{"id": 1, "memo": {"\\udfff": 1}}',
+           '{"id": 1, "memo": ' + "[" * 15000 + "]" * 15000 + "}"]  # fmt: skip
     good = '{"id": 1, "memo": {"x": 2}}'
     with bench(tmp_path, command=[sys.executable, "-c", code, *bad, good]) as one:
         one.submit()
         one.run()
     assert [event.context for event in one.events if event.name == "memo"] == [{"x": 2}]
+
+
+def test_a_memo_is_kept_as_deep_as_is_of_use(tmp_path: Path) -> None:
+    taken: list[Any] = []
+    receiver = MemoSocket(str(tmp_path), lambda job, memo: taken.append(memo))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        for levels in (10, 900, 960, 1500):
+            nested = "[" * levels + "]" * levels
+            out.sendto(f'{{"id": 3, "memo": {{"fom": 1, "x": {nested}}}}}'.encode(), receiver.path)
+    receiver.receive()
+    receiver.close()
+    assert [memo["fom"] for memo in taken] == [1, 1, 1, 1]
+    assert [json.dumps(memo["x"]).count("[") for memo in taken] == [10, 62, 62, 62]
+
+
+@pytest.mark.parametrize("value", [float("inf"), [float("nan")], "\ud800", {"\udfff": 1}])
+def test_a_memo_that_flux_does_not_have_is_refused(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(MemoError, match="a memo has finite numbers and UTF-8 text only"):
+        memos.send(str(tmp_path / "nowhere"), 3, {"x": value})
+
+
+def test_values_that_are_no_number_are_text_as_in_flux(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(memos, "send", lambda path, job, memo: sent.append(memo))
+    monkeypatch.setenv("FLUX_JOB_ID", "3")
+    monkeypatch.setenv(memos.VARIABLE, "/nowhere")
+    assert run_command(["memo", "a=1e999", "b=-Infinity", "c=[1, 1e999]", "d=1e99"]) == 0
+    assert sent == [{"a": "1e999", "b": "-Infinity", "c": "[1, 1e999]", "d": 1e99}]
+
+
+def test_a_memo_with_numbers_of_any_length_does_no_harm_to_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command("memo", "long=" + "9" * 400, "longer=" + "9" * 4200, "fom=1.5", "huge=1e999")
+    job = {"name": "a", "command": [str(word) for word in words]}
+    rules = [
+        {"trigger": "start", "action": {"name": "submit", "label": "a"}},
+        {
+            "trigger": "job-memo",
+            "when": "round(long, long) > 1 or long > 1 or fom == 1.5",
+            "action": {"name": "disable", "label": "rule-0"},
+        },
+    ]
+    run = Run(tmp_path, {"jobs": [job], "rules": rules}, "--record", "recording")
+    code, out, err = run.end()
+    assert (code, err) == (0, "")
+    assert "disable rule-0" in out
+    assert run_command(["metrics", "test", "--state-dir", str(run.state), "--json"]) == 0
+    means = json.loads(capsys.readouterr().out)["mean"]
+    assert set(means) == {"a-duration", "a-pending", "a-fom"}
 
 
 def test_a_memo_has_a_largest_size(tmp_path: Path) -> None:

@@ -227,6 +227,41 @@ def test_a_job_that_was_active_before_is_not_replayed_but_can_be_learned() -> No
     assert not consumer.seen
 
 
+@pytest.mark.parametrize("levels", [40, 500, 900, 960, 1000, 2040])
+def test_an_event_that_nests_as_deep_as_flux_allows_is_handed_on_and_can_be_written(
+    levels: int,
+) -> None:
+    events: list[Mapping[str, Any]] = []
+    opened: list[Receive] = []
+
+    def open_stream(topic: str, payload: Any, receive: Receive, ended: Ended) -> Any:
+        opened.append(receive)
+        return receive
+
+    journal = Journal(
+        open_stream,
+        event=lambda job, entry, jobspec: events.append(entry),
+        backlog=lambda job, jobspec: None,
+        lost=pytest.fail,
+    )
+    journal.require(frozenset({"memo"}), False, lambda: None)
+    opened[0](opened[0], json.dumps({"id": SENTINEL, "events": []}))
+    memo = f'{{"fom": 1, "x": {"[" * levels}{"]" * levels}}}'
+    text = f'{{"id": 5, "events": [{{"timestamp": 1.0, "name": "memo", "context": {memo}}}]}}'
+
+    def deeper(frames: int) -> None:
+        if frames:
+            deeper(frames - 1)
+        else:
+            opened[0](opened[0], text)
+
+    for frames in range(0, 60, 7):
+        deeper(frames)
+    assert {entry["context"]["fom"] for entry in events} == {1}
+    depth = {json.dumps(entry["context"]["x"]).count("[") for entry in events}
+    assert depth == {min(levels, 60)}
+
+
 def test_a_stopped_journal_tells_nothing_and_can_start_again() -> None:
     consumer = Consumer()
     consumer.require("start")
