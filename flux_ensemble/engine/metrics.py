@@ -10,14 +10,24 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from river import stats
 
+from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.engine.numbers import Number, finite
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath
-from flux_ensemble.spec.model import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, Statistic
+from flux_ensemble.spec.model import (
+    COUNTERS,
+    GAUGES,
+    MEMBER_METRICS,
+    STATISTIC_SIZES,
+    STREAMS,
+    Statistic,
+)
+from flux_ensemble.spec.problems import shortened, shown
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -34,12 +44,37 @@ _AGES = frozenset(("pending",)).union(GAUGES)
 Ages = Callable[[str, str], Iterable[float]]
 
 
+#: Most values of which a statistic can have each only once, such as those of `entropy`.
+MAX_DIFFERENT = 100_000
+
+#: What a statistic is tried with when a document is read: values such as jobs give, and then
+#: whatever may come of clocks that jump and of memos. A window is full after _TRIAL_SIZE.
+_TRIAL_SIZE = 16
+_USUAL = [1.0, 2.0, 2.0, *(0.5 * number for number in range(40))]
+_UNUSUAL: tuple[list[Number], ...] = (
+    [0.0],
+    [0] * 20,
+    [-0.0, 0.0] * 5,
+    [-1.0] * 20,
+    [float(-number) for number in range(20)],
+    [1e308, -1e308] * 10,
+    [sys.float_info.max] * 10,
+    [number * 5e-324 for number in range(20)],
+    [2**63 - 1, -(2**63)] * 10,
+    [10.0**power * (-1) ** power for power in range(-300, 300, 20)],
+)
+
+
+class StatisticError(Exception):
+    """A statistic of River raised something; one sentence."""
+
+
 def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
-    """Check that River has a univariate statistic, and that it takes the arguments.
+    """Check that River has a univariate statistic, and that it works with the arguments.
 
     Args:
         kind: a class of `river.stats`, in any case, with or without underscores.
-        arguments: keyword arguments of the class.
+        arguments: keyword arguments of the class: numbers, booleans and None.
 
     Returns:
         The name of River's class.
@@ -51,17 +86,41 @@ def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
     name = kind.replace("_", "").lower()
     if name not in known:
         names = ", ".join(sorted(cls.__name__ for cls in known.values()))
-        raise ValueError(f"River has no univariate statistic {kind!r} (statistics: {names})")
+        raise ValueError(f"River has no univariate statistic {shown(kind)} (statistics: {names})")
     cls = known[name]
     try:
-        trial = cls(**arguments)
-        for value in (1.0, 2.0):
-            trial.update(value)
-        trial.get()
-    except Exception as error:
+        _try(cls, arguments)
+    except ENDINGS:
+        raise
+    except BaseException as error:
         signature = str(inspect.signature(cls)).split(" ->")[0]
-        raise ValueError(f"{cls.__name__}{signature} refused {dict(arguments)}: {error}") from None
+        given = shortened(repr(dict(arguments)))
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{cls.__name__}{signature} refused {given}: {reason}") from None
     return cls.__name__
+
+
+def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
+    """Have a statistic take in what it may get, and look at what it gives.
+
+    Raises:
+        BaseException: of whatever kind; River does not check all that it is given.
+    """
+    trial = cls(**arguments)
+    for value in _USUAL:
+        trial.update(value)
+        result = trial.get()
+        if result is not None and not isinstance(result, (int, float)):
+            raise TypeError(f"its value would be {shown(result)}, which is no number")
+    sizes = arguments.keys() & STATISTIC_SIZES.keys()
+    small = {key: min(arguments[key], _TRIAL_SIZE) for key in sizes}
+    for given in (arguments, {**arguments, **small}):
+        for values in _UNUSUAL:
+            stream = Stream([Statistic("it", cls.__name__, given)])
+            for value in values:
+                stream.update(value)
+                stream.get("it")
+            stream.extended(_USUAL, "it").get("it")
 
 
 def _univariate() -> dict[str, Any]:
@@ -73,6 +132,32 @@ def _univariate() -> dict[str, Any]:
     }
 
 
+class _Different:
+    """A statistic that keeps each different value, and has no value once these are too many."""
+
+    def __init__(self, statistic: Any) -> None:
+        self._statistic = statistic
+        self._full = False
+
+    def update(self, value: Number) -> None:
+        """Take in a value."""
+        if self._full:
+            return
+        self._statistic.update(value)
+        if len(self._statistic.counter) > MAX_DIFFERENT:
+            self._statistic.counter.clear()
+            self._full = True
+
+    def get(self) -> Number | None:
+        """Its value."""
+        return None if self._full else self._statistic.get()
+
+
+def _made(statistic: Statistic) -> Any:
+    made = getattr(stats, statistic.kind)(**statistic.arguments)
+    return _Different(made) if hasattr(made, "counter") else made
+
+
 class Stream:
     """The statistics of one variable of one group."""
 
@@ -80,29 +165,56 @@ class Stream:
 
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.count = 0
-        self._statistics = {
-            one.name: getattr(stats, one.kind)(**one.arguments) for one in statistics
-        }
+        self._statistics = {one.name: _made(one) for one in statistics}
         self._bind()
 
     def _bind(self) -> None:
         self._updates = tuple(one.update for one in self._statistics.values())
 
     def update(self, value: Number) -> None:
-        """Take in one finite value."""
+        """Take in one finite value.
+
+        Raises:
+            StatisticError: a statistic does not take it.
+        """
         self.count += 1
-        for update in self._updates:
-            update(value)
+        try:
+            for update in self._updates:
+                update(value)
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            names = [name for name, one in self._statistics.items() if one.update == update]
+            raise StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}") from (
+                error
+            )
 
     def get(self, statistic: str) -> Number | None:
-        """The statistic's value, None where the stream is empty."""
-        return finite(self._statistics[statistic].get()) if self.count else None
+        """The statistic's value, None where the stream is empty or it has none.
 
-    def extended(self, values: Iterable[Number]) -> Stream:
-        """A copy that has taken in `values` too."""
+        Raises:
+            StatisticError: it does not say that it has none, but fails.
+        """
+        if not self.count:
+            return None
+        try:
+            return finite(self._statistics[statistic].get())
+        except (ArithmeticError, ValueError):
+            # The root of what is negative by rounding, a division by a variance of 0.
+            return None
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            raise StatisticError(
+                f"statistic {statistic!r} has no value after {self.count} values: {error}"
+            ) from error
+
+    def extended(self, values: Iterable[Number], statistic: str | None = None) -> Stream:
+        """A copy that has taken in `values` too; of one statistic alone, if that is given."""
         other = Stream(())
         other.count = self.count
-        other._statistics = copy.deepcopy(self._statistics)
+        wanted = self._statistics if statistic is None else {statistic: self._statistics[statistic]}
+        other._statistics = copy.deepcopy(wanted)
         other._bind()
         for value in values:
             other.update(value)
@@ -221,19 +333,20 @@ class View:
     def __init__(self, metrics: Metrics, ages: Ages) -> None:
         self._metrics = metrics
         self._ages = ages
-        self._streams: dict[tuple[str, str], Stream] = {}
+        self._streams: dict[MetricPath, Stream] = {}
 
     def lookup(self, path: MetricPath) -> float | None:
         """The value of a metric; None where it is empty."""
         statistic, group, variable = path
         if statistic == COUNT or variable not in _AGES:
             return self._metrics.lookup(path)
-        key = group, variable
-        if key not in self._streams:
+        stream = self._streams.get(path)
+        if stream is None:
             recorded, gauge = None, variable
             if variable == "pending":
-                recorded, gauge = self._metrics._streams.get(key), "waiting"
+                recorded, gauge = self._metrics._streams.get((group, variable)), "waiting"
             if recorded is None:
                 recorded = Stream(self._metrics._statistics)
-            self._streams[key] = recorded.extended(self._ages(group, gauge))
-        return self._streams[key].get(statistic)
+            stream = recorded.extended(self._ages(group, gauge), statistic)
+            self._streams[path] = stream
+        return stream.get(statistic)

@@ -11,6 +11,7 @@ from flux_ensemble.spec.model import (
     DEFAULT_STATISTICS,
     MEMBER_METRICS,
     SCALE_ACTIONS,
+    STATISTIC_SIZES,
     Scaling,
     Statistic,
 )
@@ -20,8 +21,17 @@ from flux_ensemble.spec.schema import IDENTIFIER, matches
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
 SCALE_HEARTBEAT = 60.0
 
-#: Largest integer among the arguments of a statistic, such as the size of a window.
+#: Most statistics under `metrics:`; each is tried, which takes milliseconds, and is kept for
+#: every stream.
+MAX_STATISTICS = 100
+
+#: Largest integer among the arguments of a statistic, and largest one that is a size of a window
+#: or the like.
 MAX_ARGUMENT = 1_000_000
+MAX_SIZE = 100_000
+
+#: Arguments of River's statistics that are shares of all values, such as a quantile.
+_SHARES = ("q", "q_inf", "q_sup")
 
 #: First parts of a metric's path that are no statistics.
 _NO_STATISTICS = ("count", *MEMBER_METRICS)
@@ -75,6 +85,10 @@ def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
     """The statistics of every stream: those of SPEC, and those under `metrics:`."""
     found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
+    if len(entries) > MAX_STATISTICS:
+        problems.add(
+            ("metrics",), f"expected at most {MAX_STATISTICS} statistics, not {len(entries)}"
+        )
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
         given = {"statistic": entry} if isinstance(entry, str) else entry
@@ -91,19 +105,17 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
             )
         elif name in found or name in _NO_STATISTICS:
             problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
-        found.setdefault(
-            name, Statistic(name, _river_class(kind, arguments, problems, at), arguments)
-        )
+        if index < MAX_STATISTICS:
+            kind = _river_class(kind, arguments, problems, at)
+        found.setdefault(name, Statistic(name, kind, arguments))
     return tuple(found.values())
 
 
 def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
     """The name of River's class, or `kind` where there is a problem with it."""
     for key, value in arguments.items():
-        # River's windows are in Rust, which ends the process on a size it cannot have.
-        least = 1 if key == "window_size" else -MAX_ARGUMENT
-        if type(value) is int and not least <= value <= MAX_ARGUMENT:
-            message = f"expected an integer >= {least} and <= {MAX_ARGUMENT}, not {value}"
+        message = _unfit(key, value)
+        if message is not None:
             problems.add((*at, key), message)
     if problems.blames(at):
         return kind
@@ -115,3 +127,23 @@ def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: P
     except ValueError as error:
         problems.add(at, str(error))
         return kind
+
+
+def _unfit(key: str, value: Any) -> str | None:
+    """What is wrong with an argument of a statistic, as far as that can be said without River.
+
+    River's own checks are few, and much of it is in Rust, which panics, or ends the process.
+    """
+    if type(value) not in (int, float, bool, type(None)):
+        return f"expected a number or a boolean, not {shown(value)}"
+    if key in _SHARES and (type(value) not in (int, float) or not 0 <= value <= 1):
+        return f"expected a number >= 0 and <= 1, not {shown(value)}"
+    if key in STATISTIC_SIZES:
+        least, most = STATISTIC_SIZES[key], MAX_SIZE
+    elif type(value) is int:
+        least, most = -MAX_ARGUMENT, MAX_ARGUMENT
+    else:
+        return None
+    if type(value) is not int or not least <= value <= most:
+        return f"expected an integer >= {least} and <= {most}, not {shown(value)}"
+    return None

@@ -52,6 +52,10 @@ DEFAULT_STATISTICS = {
     "mad": "MAD",
 }
 
+#: Arguments of River's statistics that say how many values are kept, and the least that each
+#: may be.
+STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
+
 #: Job events of RFC 21 that a rule can name as `job-EVENT`.
 JOB_EVENTS = (
     "submit",

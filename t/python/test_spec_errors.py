@@ -497,9 +497,9 @@ def test_a_large_source_is_for_a_module() -> None:
         ("[{name: count, statistic: sum}]",
          "metrics[0]: there is a statistic 'count' already; give another 'name'"),
         ("[{name: r, statistic: rolling_max, window_size: 1000001}]", "metrics[0].window_size: "
-         "expected an integer >= 1 and <= 1000000, not 1000001"),
+         "expected an integer >= 1 and <= 100000, not 1000001"),
         ("[{name: r, statistic: rolling_quantile, q: 0.5, window_size: 0}]",
-         "metrics[0].window_size: expected an integer >= 1 and <= 1000000, not 0"),
+         "metrics[0].window_size: expected an integer >= 1 and <= 100000, not 0"),
         ("[{name: a-b, statistic: sum}]", "metrics[0]: expected a statistic's name (letters, "
          "digits and '_', not a digit first), not 'a-b'"),
     ],
