@@ -23,6 +23,7 @@ from flux_ensemble.cli.words import Line, Span, announce, job_event
 from flux_ensemble.client import user_context
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.members.local import LocalQueue
@@ -125,6 +126,7 @@ class LocalRun:
         self._waiting = False
         self._hushed = False
         self._snapshot_due = 0.0
+        self._metrics: dict[str, Any] = {}
         self._loop = LocalLoop()
         stack.callback(self._loop.close)
         context = user_context()
@@ -256,10 +258,15 @@ class LocalRun:
 
     def _snapshot(self) -> tuple[Any, dict[str, Any]]:
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
+        try:
+            self._metrics = self._ensemble.engine.metrics(self._loop.now())
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self._ensemble.broken(error)
         status = self._ensemble.status()
-        metrics = self._ensemble.engine.metrics(self._loop.now())
-        self._log.snapshot(status, metrics)
-        return status, metrics
+        self._log.snapshot(status, self._metrics)
+        return status, self._metrics
 
     def _watch_signals(self, stack: ExitStack) -> None:
         """Calls `_on_signal` from the loop, through a pipe."""

@@ -8,7 +8,7 @@ The `Driver` is the same on every queue and in virtual time. It needs a `Loop` f
 and a `Member` that performs the commands which touch the queue; what the engine says to
 people (log entries, replies, the end) goes to its `Host`.
 
-Nothing escapes `Driver.post`: an exception in the engine or in performing a command
+No fault escapes `Driver.post`: an exception in the engine or in performing a command
 breaks this one ensemble, and its host is told.
 
 With a `WriteAhead`, the commands of an event are performed when the event is put down, and
@@ -36,6 +36,7 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, Tag, TimerFired
+from flux_ensemble.engine.faults import ENDINGS
 
 if TYPE_CHECKING:
     from flux_ensemble.engine.engine import Engine
@@ -192,8 +193,8 @@ class Host(Protocol):
         """A posted event has been handled, with all that it brought about."""
         ...
 
-    def broken(self, error: Exception) -> None:
-        """The driver has closed because of an exception; it takes no more events."""
+    def broken(self, error: BaseException) -> None:
+        """The driver has closed because of a fault; it takes no more events."""
         ...
 
 
@@ -277,7 +278,9 @@ class Driver:
                 else:
                     self._take(item)  # type: ignore[arg-type]
             self._host.settled()
-        except Exception as error:
+        except ENDINGS:
+            raise
+        except BaseException as error:
             try:
                 self.close()
             finally:

@@ -28,6 +28,7 @@ from flux.core.inner import lib
 
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.members.base import Done
 from flux_ensemble.members.errors import errno_name, sentence
 from flux_ensemble.members.fence import raise_fence
@@ -65,14 +66,16 @@ PAUSE = 0.006
 CALLS = 256
 
 
-def guard(report: Callable[[Exception], None]) -> Guard:
-    """Make a `Guard` that gives exceptions to `report`."""
+def guard(report: Callable[[BaseException], None]) -> Guard:
+    """Make a `Guard` that gives faults to `report`."""
 
     def wrap(callback: Callable[..., None]) -> Callable[..., None]:
         def call(*args: Any) -> None:
             try:
                 callback(*args)
-            except Exception as error:
+            except ENDINGS:
+                raise
+            except BaseException as error:
                 report(error)
 
         return call
@@ -144,7 +147,7 @@ class FluxQueue:
     def __init__(
         self,
         handle: Flux,
-        report: Callable[[Exception], None],
+        report: Callable[[BaseException], None],
         *,
         patience: float = PATIENCE,
     ) -> None:

@@ -23,6 +23,8 @@ from flux.constants import FLUX_POLLIN
 from flux.core.handle import Flux
 from flux.core.inner import lib
 
+from flux_ensemble.engine.faults import ENDINGS
+
 #: Seconds of handling after which the loop gets its turn.
 TURN_SECONDS = 0.002
 
@@ -38,7 +40,7 @@ class Inbox:
         report: gets what is raised in handling.
     """
 
-    def __init__(self, handle: Flux, report: Callable[[Exception], None]) -> None:
+    def __init__(self, handle: Flux, report: Callable[[BaseException], None]) -> None:
         self._handle = handle
         self._report = report
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -78,7 +80,9 @@ class Inbox:
         self._handling = True
         try:
             work(*args)
-        except Exception as error:
+        except ENDINGS:
+            raise
+        except BaseException as error:
             self._report(error)
         finally:
             self._handling = False

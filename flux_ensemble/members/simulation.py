@@ -160,7 +160,7 @@ class Simulation:
         )
         self._waking = False
         self._ended = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._capped = False
         self._first: list[dict[str, Any]] = []
         self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
@@ -224,8 +224,8 @@ class Simulation:
         if not self._capped and self._engine.workload.firings.backlog:
             self._capped = True
 
-    def broken(self, error: Exception) -> None:
-        """The driver has closed because of an exception."""
+    def broken(self, error: BaseException) -> None:
+        """The driver has closed because of a fault."""
         self._error = error
         self._loop.stop()
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
+from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
@@ -129,7 +130,9 @@ class CatchUp:
         for ensemble, past in self._past.items():
             try:
                 self._apply(ensemble, past)
-            except Exception as error:
+            except ENDINGS:
+                raise
+            except BaseException as error:
                 ensemble.broken(error)
         self._past.clear()
 

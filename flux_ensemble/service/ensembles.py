@@ -396,8 +396,8 @@ class Ensemble:
             self._wants = wants
             self._changed(self)
 
-    def broken(self, error: Exception) -> None:
-        """The engine, or what performs its commands, raised an exception."""
+    def broken(self, error: BaseException) -> None:
+        """The engine, or what performs its commands, has a fault."""
         self.fail(
             f"internal error: {error!r}",
             "".join(traceback.format_exception(error)),

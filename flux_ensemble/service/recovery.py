@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.commands import Effect
+from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.members.base import Loop
 from flux_ensemble.members.fold import Folded, fold
 from flux_ensemble.members.journal import Journal
@@ -114,7 +115,9 @@ class Recovery:
                     return fold(spec, stored.snapshot, stored.values, stored.lines)
 
                 found.append(make(stored.load, stored.store, read))
-            except Exception as error:
+            except ENDINGS:
+                raise
+            except BaseException as error:
                 self.unreadable[name] = str(error) or repr(error)
                 self._complain(
                     f"cannot restore ensemble {name!r}: {self.unreadable[name]}; "
@@ -192,6 +195,8 @@ class Recovery:
             try:
                 ensemble.note("epoch", {"epoch": self.epoch, "version": __version__}, sync=True)
                 ensemble.go_on(unfinished, purged=purged)
-            except Exception as error:
+            except ENDINGS:
+                raise
+            except BaseException as error:
                 ensemble.broken(error)
         self._then()

@@ -30,6 +30,7 @@ from flux.message import Message
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.commands import CancelJobs
+from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.members.flux import FluxLoop, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
@@ -175,7 +176,9 @@ class Service:
             self._cannot_begin(f"it cannot read the KVS: {error}")
             self._loop.timer(RETRY_LIMIT, self._begin)
             return
-        except Exception as error:
+        except ENDINGS:
+            raise
+        except BaseException as error:
             self.unexpected(error)
             self._cannot_begin(f"internal error: {error!r} (see flux dmesg)")
             return
@@ -242,8 +245,8 @@ class Service:
     def _error(self, text: str) -> None:
         self._log(syslog.LOG_ERR, text)
 
-    def unexpected(self, error: Exception) -> None:
-        """Log an exception that nobody expected."""
+    def unexpected(self, error: BaseException) -> None:
+        """Log an exception, or a panic, that nobody expected."""
         for line in "".join(traceback.format_exception(error)).splitlines():
             self._error(line)
 
@@ -283,7 +286,9 @@ class Service:
             self._methods[method](message, payload)
         except RequestError as refused:
             self._responder.refuse(message, refused.errno, str(refused))
-        except Exception as error:
+        except ENDINGS:
+            raise
+        except BaseException as error:
             self.unexpected(error)
             reason = f"internal error in ensemble.{method}: {error!r} (see flux dmesg)"
             self._responder.refuse(message, errno.EIO, reason)

@@ -224,11 +224,11 @@ def user_code(context: Context) -> None:
 
 
 def engine_raises(context: Context) -> None:
-    """A document whose engine raises an exception fails alone, also when it is recovered."""
+    """A document whose engine raises something fails alone, also when it is recovered."""
     with scene(context, options=("--raise=Skew",), raises=True) as stage:
         workload = mixed("mixed", 100, stage.calls)
         stage.load(workload)
-        unlucky = burst("unlucky", 50)
+        unlucky = burst("unlucky", 100)
         stage.load(replace(unlucky, document={**unlucky.document, "metrics": ["skew"]}))
         _check_unlucky(stage)
         stage.kill()

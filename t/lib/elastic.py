@@ -38,10 +38,10 @@ from flux_ensemble.rpc.backends.base import Grant, Size, target  # noqa: E402
 START = f"flux python {Path(__file__).with_name('start_broker.py')} {{rank}}"
 
 handle = flux.Flux()
-failures: list[Exception] = []
+failures: list[BaseException] = []
 
 
-def unexpected(error: Exception) -> None:
+def unexpected(error: BaseException) -> None:
     failures.append(error)
     handle.reactor_stop()
 

@@ -114,7 +114,7 @@ class FakeHost:
         self.records: list[Record] = []
         self.replies: list[Reply] = []
         self.finished: list[Finish] = []
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
         self.settlings: list[None] = []
 
     def record(self, entry: Record) -> None:
@@ -129,7 +129,7 @@ class FakeHost:
     def settled(self) -> None:
         self.settlings.append(None)
 
-    def broken(self, error: Exception) -> None:
+    def broken(self, error: BaseException) -> None:
         self.errors.append(error)
 
 

@@ -177,12 +177,16 @@ def change() -> dict[str, Any]:
     return result
 
 
+class Panic(BaseException):
+    """What compiled code raises."""
+
+
 def overtake() -> dict[str, Any]:
-    """Many responses, one of which raises in handling, and a request behind them."""
+    """Many responses, two of which raise in handling, and a request behind them."""
     handle = flux.Flux()
     handle.service_register("overtake").get()
     handled: list[Any] = []
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
     inbox = Inbox(handle, errors.append)
     count = 200
 
@@ -190,6 +194,8 @@ def overtake() -> dict[str, Any]:
         handled.append(number)
         if number == 7:
             raise ValueError("seven")
+        if number == 8:
+            raise Panic("eight")
         if len(handled) == count + 2:
             handle.reactor_stop()
 
@@ -204,13 +210,17 @@ def overtake() -> dict[str, Any]:
         # When this one has its response, all the others are there to be read.
         handle.rpc("broker.ping", {"seq": 0}).get()
 
+    def panic() -> None:
+        raise Panic("of a timer")
+
+    FluxLoop(handle, guard(errors.append)).timer(0.0, panic)
     watcher = handle.msg_watcher_create(request, FLUX_MSGTYPE_REQUEST, "overtake.request")
     watcher.start()
     start = handle.timer_watcher_create(0.0, first)
     start.start()
     inbox.put(handle_one, 0)
     handle.reactor_run()
-    return {"errors": [], "handled": handled, "raised": [str(error) for error in errors]}
+    return {"errors": [], "handled": handled, "raised": sorted(map(str, errors))}
 
 
 def wait() -> dict[str, Any]:
@@ -219,7 +229,7 @@ def wait() -> dict[str, Any]:
     handle.service_register("wait").get()
     errors: list[str] = []
 
-    def unexpected(error: Exception) -> None:
+    def unexpected(error: BaseException) -> None:
         errors.append(repr(error))
         handle.reactor_stop()
 

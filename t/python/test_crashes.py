@@ -8,17 +8,20 @@ the whole log from scratch, and those of the queue itself.
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
+import crashes
 import pytest
-from crashes import Luck, World
+from crashes import Luck, Service, World
 
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members import ledger
 from flux_ensemble.members.fold import fold
 from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import OUTCOMES, RETRY_RULE
+from flux_ensemble.spec.model import OUTCOMES, RETRY_RULE, Spec, Statistic
 
 UNLIMITED = {"repetitions": "unlimited"}
 
@@ -236,3 +239,86 @@ def test_without_the_fence_jobs_are_submitted_twice() -> None:
         except AssertionError:
             twice += max(Counter(job.tag for job in world.jobs.values()).values()) > 1
     assert twice
+
+
+# -- faults of one ensemble ----------------------------------------------------------------
+
+#: Has a statistic whose value is asked for as soon as there is one.
+BAD: dict[str, Any] = {
+    "name": "bad",
+    "jobs": [{"name": "a", "command": "true", "count": 8}],
+    "metrics": [{"name": "low", "statistic": "rolling_iqr", "window_size": 3}],
+    "rules": [
+        {"trigger": "start", "action": submits("a")},
+        {"trigger": "metric", "name": "low.a-duration", "when": "> 9e9", "action": submits("a")},
+    ],
+}
+
+
+def panicking(text: str) -> Spec:
+    """The document of an ensemble, as no document can be: its statistic panics."""
+    spec = load_mapping(json.loads(text))
+    low = Statistic("low", "RollingIQR", {"window_size": 3, "q_inf": 1.0, "q_sup": 1.5})
+    if spec.name == "bad":
+        spec = replace(spec, statistics=(*spec.statistics[:-1], low))
+    return spec
+
+
+def loaded(world: World) -> World:
+    """Both ensembles, until the good one has ended."""
+    world.begin_service()
+    for _ in range(200_000):
+        service = world.service
+        if service is not None and service.recovery.ready:
+            ensembles = {one.name: one for one in service.ensembles}
+            for document in (BAD, DOCUMENT):
+                if document["name"] not in ensembles:
+                    service.load(document)
+            if "test" in ensembles and not ensembles["test"].live:
+                return world
+        assert world.clock.step(), "nothing happens any more"
+    raise AssertionError("no end")
+
+
+def test_a_panic_in_the_statistic_of_one_ensemble_fails_that_ensemble_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crashes, "read", panicking)
+    for seed in range(5):
+        world = loaded(crashing(World(seed, Luck()), 0.5, 4))
+        assert world.service is not None
+        bad, good = sorted(world.service.ensembles, key=lambda one: one.name)
+        assert good.state == "completed"
+        assert bad.state == "failed"
+        assert "statistic 'low' has no value after 3 values: Out of bounds access" in bad.reason
+        # Once, however often the service began again since.
+        assert len(bad.facts.errors) == 1
+
+
+def test_an_ensemble_whose_replay_panics_is_unreadable_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "SNAPSHOT_EVENTS", 10**9)
+    world = loaded(World(1, Luck()))
+    monkeypatch.setattr(crashes, "read", panicking)
+    service = Service(world)
+    service.recovery.restore(service._restore)
+    assert [one.name for one in service.ensembles] == ["test"]
+    assert "statistic 'low' has no value" in service.recovery.unreadable["bad"]
+
+
+def test_whatever_is_raised_in_restoring_an_ensemble_the_others_go_on() -> None:
+    class Panic(BaseException):
+        """What compiled code raises."""
+
+    world = loaded(World(1, Luck()))
+    service = Service(world)
+
+    def make(load: Any, *rest: Any) -> Any:
+        if json.loads(load["document"])["name"] == "bad":
+            raise Panic("in compiled code")
+        return service._restore(load, *rest)
+
+    service.recovery.restore(make)
+    assert [one.name for one in service.ensembles] == ["test"]
+    assert service.recovery.unreadable == {"bad": "in compiled code"}

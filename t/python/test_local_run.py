@@ -6,14 +6,20 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from local_queue import Run, await_end, await_pid, command
 
+from flux_ensemble.cli.local import run_locally
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.cli.views import Plain
+from flux_ensemble.members.cluster import Cluster
 from flux_ensemble.members.statelog import StateError, StateLog, States, default_root
+from flux_ensemble.spec.loading import load_text
+from flux_ensemble.spec.model import Statistic
 
 #: Ends when its job does, which says its process id through a FIFO first.
 WAITING = {
@@ -233,3 +239,26 @@ def test_the_state_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/me")
     assert default_root() == Path("/home/me/.local/state/flux-ensemble")
+
+
+def test_a_statistic_that_panics_fails_the_run_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = json.dumps({"name": "test", **document("true", "sleep 60")})
+    spec = load_text(text.replace('"g0"', '"g1"'))
+    arguments = {"window_size": 3, "q_inf": 1.0, "q_sup": 1.5}
+    spec = replace(spec, statistics=(*spec.statistics, Statistic("low", "RollingIQR", arguments)))
+    code = run_locally(
+        spec,
+        text,
+        Cluster(1, 4),
+        Plain(),
+        events=False,
+        timeout=60.0,
+        state_dir=tmp_path,
+        record=None,
+        resume=None,
+    )
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "statistic 'low' has no value after 4 values: Out of bounds access" in out

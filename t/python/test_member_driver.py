@@ -94,6 +94,38 @@ def test_an_exception_closes_the_driver_and_the_host_is_told() -> None:
     assert len(bench.member.revocations) == 1
 
 
+class Panic(BaseException):
+    """What compiled code raises."""
+
+
+@pytest.mark.parametrize("error", [Panic("injected"), MemoryError(), RecursionError()])
+def test_a_fault_of_whatever_kind_is_no_more_than_that(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(command: SubmitJobs, done: Done) -> None:
+        raise error
+
+    bench = Bench(rules=[on_start("a")])
+    monkeypatch.setattr(bench.member, "submit", fail)
+    bench.start()
+    bench.ask("pause")
+    assert bench.host.errors == [error]
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_who_wants_the_process_to_end_is_obeyed(
+    ending: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(command: SubmitJobs, done: Done) -> None:
+        raise ending
+
+    bench = Bench(rules=[on_start("a")])
+    monkeypatch.setattr(bench.member, "submit", fail)
+    with pytest.raises(ending):
+        bench.start()
+    assert not bench.host.errors
+
+
 def test_an_exception_of_the_member_is_caught_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(command: SubmitJobs, done: Done) -> None:
         raise RuntimeError("injected")
