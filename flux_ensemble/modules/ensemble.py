@@ -33,7 +33,7 @@ def mod_main(handle: Any, *args: str) -> None:
         sites, level = parse(args)
     except ValueError as error:
         # Flux keeps nothing but the errno of a failed load.
-        handle.log(syslog.LOG_ERR, str(error))
+        complain(handle, str(error))
         raise
     # A service has no use for numpy's threads, one for each core of the node.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -42,9 +42,18 @@ def mod_main(handle: Any, *args: str) -> None:
         from flux_ensemble.service.logger import logger
         from flux_ensemble.service.module import EnsembleModule
     except ImportError as error:
-        handle.log(syslog.LOG_ERR, explain(error))
+        complain(handle, explain(error))
         raise OSError(errno.ENOENT, str(error)) from None
     EnsembleModule(handle, logger(handle, level)).run()
+
+
+def complain(handle: Any, text: str) -> None:
+    """Write one line to Flux's log, while `service.logger` cannot be imported.
+
+    `flux_log` takes its text for a format of printf(3).
+    """
+    line = handle.ffi.new("char[]", text.encode("utf-8", "backslashreplace"))
+    handle.lib.flux_log(handle.handle, syslog.LOG_ERR, b"%s", line)
 
 
 def parse(args: "tuple[str, ...]") -> "tuple[list[str], str]":
@@ -62,7 +71,7 @@ def parse(args: "tuple[str, ...]") -> "tuple[list[str], str]":
         key, _, value = arg.partition("=")
         if not value or key not in ("site", "log-level"):
             raise ValueError(
-                f"unknown argument {arg!r} (arguments: site=DIRECTORY, log-level=LEVEL)"
+                f"unknown argument {arg[:200]!r} (arguments: site=DIRECTORY, log-level=LEVEL)"
             )
         if key == "site":
             sites.append(urllib.parse.unquote(value))

@@ -1,10 +1,12 @@
-"""Flux's log (`flux dmesg`), with a threshold."""
+"""Flux's log (`flux dmesg`), with a threshold: the one place where it is written to."""
 
 from __future__ import annotations
 
 import syslog
 from collections.abc import Callable
 from typing import Any
+
+from flux_ensemble.texts import bounded
 
 #: Names of syslog levels, as Flux's own modules and tools take them.
 LEVELS = {
@@ -27,7 +29,8 @@ def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
         level: a key of `LEVELS`; less urgent lines are dropped.
 
     Returns:
-        A function of a syslog level and a text.
+        A function of a syslog level and a text, whatever that holds. Each of its lines is one
+        of the log.
 
     Raises:
         ValueError: no such level.
@@ -37,7 +40,13 @@ def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
     threshold = LEVELS[level]
 
     def log(urgency: int, text: str) -> None:
-        if urgency <= threshold:
-            handle.log(urgency, text)
+        if urgency > threshold:
+            return
+        # `flux_log` takes its text for a format of printf(3), and the bindings' `log` gives it
+        # ours. It splits lines itself, but each line within the one before, until the stack is
+        # used up.
+        for line in bounded(text).splitlines():
+            argument = handle.ffi.new("char[]", line.encode())
+            handle.lib.flux_log(handle.handle, urgency, b"%s", argument)
 
     return log

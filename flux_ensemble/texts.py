@@ -1,0 +1,56 @@
+"""Text of others, made fit to be sent, logged and shown: bounded, and without odd characters.
+
+What users, their jobs and other people's jobs say ends up in errors, in Flux's log and on
+terminals. Text as Python has it can hold what these cannot take: lone surrogates cannot be
+encoded, a NUL ends a C string, and control characters steer a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Most characters of a line.
+MAX_LINE = 4096
+
+#: Most characters, and lines, of a text of several lines, such as the problems of a document.
+MAX_TEXT = 64 * 1024
+MAX_LINES = 1000
+
+_ODD = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    r"""Text in which control characters and lone surrogates are escaped: `\x1b`, `\udcff`.
+
+    Newlines and tabs stay.
+    """
+    return text if text.isprintable() else _ODD.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def clip(text: str, limit: int = MAX_LINE) -> str:
+    """Text without its middle if it has more than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} ... {len(text) - 2 * half} characters left out ... {text[-half:]}"
+
+
+def bounded(text: str) -> str:
+    """Text that can be sent and logged: see `plain`; of many lines the first ones."""
+    kept: list[str] = []
+    left = MAX_TEXT
+    lines = text.splitlines()
+    for line in lines:
+        # Escapes take more room than what they stand for.
+        line = clip(plain(clip(line)))
+        left -= len(line) + 1
+        if left < 0 or len(kept) == MAX_LINES:
+            kept.append(f"... {len(lines) - len(kept)} more lines left out")
+            break
+        kept.append(line)
+    return "\n".join(kept)
