@@ -11,6 +11,41 @@ from flux_ensemble.members.recording import Recorder
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.spec.model import Spec
+from flux_ensemble.spec.problems import shown
+
+#: What Linux takes (linux/limits.h, linux/binfmts.h): bytes of a path, and of a variable as
+#: NAME=VALUE, each with the NUL at its end.
+MAX_PATH = 4096
+MAX_VARIABLE = 128 * 1024
+
+#: Bytes of all variables together. Each job has them in its jobspec, and a quarter of the limit
+#: of the stack is what Linux leaves for them and the arguments.
+MAX_ENVIRONMENT = 1024 * 1024
+
+
+def check_context(payload: Mapping[str, Any]) -> None:
+    """Check that jobs can have the working directory and the environment of a load request.
+
+    Raises:
+        RequestError: EINVAL.
+    """
+    size = len(payload["cwd"].encode()) + 1
+    if size > MAX_PATH:
+        raise _invalid(f"cwd: expected a path of less than {MAX_PATH} bytes, not {size - 1}")
+    total = 0
+    for key, value in payload["environment"].items():
+        size = len(f"{key}={value}".encode()) + 1
+        total += size
+        if size > MAX_VARIABLE:
+            raise _invalid(
+                f"environment: {shown(key)}: expected a variable of less than {MAX_VARIABLE} "
+                f"bytes, not {size - 1}; unset it, or put what it holds into a file"
+            )
+    if total > MAX_ENVIRONMENT:
+        raise _invalid(
+            f"environment: expected at most {MAX_ENVIRONMENT} bytes, not {total}; unset what the "
+            "jobs do not need"
+        )
 
 
 def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic: bool) -> Spec:

@@ -24,6 +24,7 @@ from flux_ensemble.members.fold import Facts, Folded
 from flux_ensemble.service.log import Log
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.model import Spec
+from flux_ensemble.texts import bounded
 
 #: Ended ensembles that are kept for status.
 KEPT_ENDED = 100
@@ -346,7 +347,8 @@ class Ensemble:
             reason: one sentence.
             detail: more text for `errors`.
         """
-        text = f"{reason}\n{detail}".rstrip()
+        reason = bounded(reason)
+        text = f"{reason}\n{bounded(detail)}".rstrip()
         for one in text.splitlines():
             self._log_error(f"{self.name}: {one}")
         self.note("error", {"text": text})

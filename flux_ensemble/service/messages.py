@@ -7,6 +7,7 @@ broker module and the client that `flux ensemble serve` runs.
 from __future__ import annotations
 
 import errno
+import json
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from flux_ensemble.members.flux import Guard
 from flux_ensemble.service.bounds import Bounds, check_followers
 from flux_ensemble.service.log import Entry, Log
 from flux_ensemble.service.requests import TOPICS, RequestError
+from flux_ensemble.texts import bounded
 
 
 def is_owner(message: Message) -> bool:
@@ -120,16 +122,18 @@ class Responder:
     def respond(self, message: Message, payload: Mapping[str, Any]) -> None:
         """Send a response."""
         self._waiting.discard(message)
+        # As the bindings have it, but for half a character, which they cannot encode.
+        text = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
         try:
-            self._handle.respond(message, payload)
+            self._handle.respond(message, text)
         except OSError as error:
             self._log_error(f"cannot respond to {message.topic}: {error}")
 
     def refuse(self, message: Message, number: int, reason: str) -> None:
-        """Send an error response; it ends a stream."""
+        """Send an error response, of a bounded length; it ends a stream."""
         self._waiting.discard(message)
         try:
-            self._handle.respond_error(message, number, reason)
+            self._handle.respond_error(message, number, bounded(reason))
         except OSError as error:
             self._log_error(f"cannot respond to {message.topic}: {error}")
 
@@ -180,7 +184,7 @@ class Streams:
 
     def __init__(self, responder: Responder) -> None:
         self._responder = responder
-        self._open: list[Stream] = []
+        self._open: dict[Stream, None] = {}
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._open))
@@ -194,9 +198,16 @@ class Streams:
             RequestError: EAGAIN; too many are followed already.
         """
         check_followers(len(self._open))
-        stream = Stream(self._responder, message, log, events, self._open.remove)
-        self._open.append(stream)
-        log.read(stream, follow=follow, skip=skip)
+        stream = Stream(self._responder, message, log, events, self._closed)
+        self._open[stream] = None
+        try:
+            log.read(stream, follow=follow, skip=skip)
+        except Exception:
+            stream.stop()
+            raise
+
+    def _closed(self, stream: Stream) -> None:
+        self._open.pop(stream, None)
 
     def gone(self, message: Message) -> None:
         """A client has disconnected, or cancels a stream: see `listen`."""

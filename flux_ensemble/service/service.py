@@ -37,7 +37,7 @@ from flux_ensemble.members.journal import Journal
 from flux_ensemble.members.stream import Stream
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.bounds import check_ensembles
-from flux_ensemble.service.documents import open_recorder, read_document
+from flux_ensemble.service.documents import check_context, open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
 from flux_ensemble.service.kvs_io import StoreError
@@ -222,8 +222,9 @@ class Service:
         for message in (*self._starting.values(), *(held[1] for held in self._held)):
             self._responder.refuse(message, errno.ESHUTDOWN, reason)
         for ensemble in self._ensembles:
-            self._assembly.checkpoint(ensemble)
-            ensemble.close(errno.ESHUTDOWN, reason)
+            # What goes wrong with one is no reason to leave out those after it.
+            self._guard(self._assembly.checkpoint)(ensemble)
+            self._guard(ensemble.close)(errno.ESHUTDOWN, reason)
         self._journal.stop()
         self._members.close()
         self._perf.stop()
@@ -372,6 +373,7 @@ class Service:
         files: dict[str, str] = {}
         elastic = self._members.elastic or "scaler" in payload
         spec = read_document(payload, files, elastic=elastic)
+        check_context(payload)
         if spec.name in self._recovery.unreadable:
             raise RequestError(
                 errno.EEXIST,

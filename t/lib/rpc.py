@@ -1,7 +1,7 @@
 """Sends one request and prints the response: `flux python rpc.py TOPIC [KEY=VALUE ...]`.
 
 `key=text` is a string, `key:=json` any JSON value, `key=@file` the text of a file, and
-`:=json` replaces the whole payload. `ensemble.log` is a streaming request, and prints a
+`:=text` is the whole payload, as it is. `ensemble.log` is a streaming request, and prints a
 line for each response. A failure prints the errno's name and the sentence, and exits
 with 1. Uses Flux's bindings alone, as any other tool would.
 """
@@ -10,16 +10,17 @@ import errno
 import json
 import pathlib
 import sys
+from typing import Any
 
 import flux
 from flux.constants import FLUX_RPC_STREAMING
 
 topic, *arguments = sys.argv[1:]
-payload = {}
+payload: Any = {}
 for argument in arguments:
     key, _, value = argument.partition("=")
     if argument.startswith(":="):
-        payload = json.loads(value)
+        payload = value
     elif key.endswith(":"):
         payload[key[:-1]] = json.loads(value)
     elif value.startswith("@"):

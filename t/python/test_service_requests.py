@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from typing import Any
 
 import pytest
 
-from flux_ensemble.service.documents import read_document
+from flux_ensemble.service.documents import check_context, read_document
 from flux_ensemble.service.requests import TOPICS, RequestError, parse
 
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -128,3 +129,86 @@ def test_what_the_member_cannot_do_is_refused() -> None:
     grows = TEXT + "rules:\n- {trigger: start, action: {name: grow}}\n"
     assert "grow" in unreadable(text=grows)
     assert read_document(load(text=grows), {}, elastic=True).rules
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ('"\\ud800"', "expected UTF-8 text, not a lone surrogate"),
+        ('"a\\u0000"', "expected text without the character '\\0'"),
+        ("Infinity", "expected a finite number, not inf"),
+        ("NaN", "expected a finite number, not nan"),
+        ("1e999", "expected a finite number, not inf"),
+        (str(2**63), "expected an integer of at most 64 bits"),
+        (str(-(2**63) - 1), "expected an integer of at most 64 bits"),
+        ("1" + 400 * "0", "expected an integer of at most 64 bits"),
+        ("[" * 70 + "]" * 70, "expected at most 64 levels of mappings and lists"),
+    ],
+)
+def test_what_no_json_of_others_holds_is_refused_with_its_key(value: str, expected: str) -> None:
+    requests = {
+        "submit": f'{{"name": "a", "group": "g", "params": {{"x": [1, {value}]}}}}',
+        "action": f'{{"name": "a", "action": {{"params": {{"x": {value}}}}}}}',
+        "load": f'{{"cwd": "/", "environment": {{}}, "scaler": {{"grace": {value}}}}}',
+    }
+    for method, payload in requests.items():
+        reason = refused(method, payload)
+        assert reason.startswith(f"ensemble.{method}: ")
+        assert reason.endswith(expected)
+        if "levels" not in expected:
+            assert re.match(
+                r"ensemble\.\w+: (params\.x\[1\]|action\.params\.x|scaler\.grace)", reason
+            )
+
+
+@pytest.mark.parametrize("key", ['"\\ud800"', '"a\\u0000"'])
+def test_odd_text_is_refused_in_keys_too(key: str) -> None:
+    reason = refused("submit", f'{{"name": "a", "group": "g", "params": {{{key}: 1}}}}')
+    assert reason.startswith("ensemble.submit: params: expected ")
+
+
+@pytest.mark.parametrize("method", TOPICS)
+def test_every_integer_has_an_upper_bound(method: str) -> None:
+    payload = REQUIRED.get(method, {"name": "a"})
+    for key, field in TOPICS[method].fields.items():
+        if field.kind is int:
+            assert parse(method, json.dumps({**payload, key: 2**31 - 1}))[key] == 2**31 - 1
+            for value in (2**31, 2**63, 10**400):
+                reason = refused(method, {**payload, key: value})
+                assert f"{key}: expected at most 2147483647, not " in reason
+                assert len(reason) < 200
+
+
+def test_names_have_a_longest_length_and_documents_do_not() -> None:
+    assert "group: expected at most 4096 characters, not 5000" in refused(
+        "cancel", {"name": "a", "group": "g" * 5000}
+    )
+    assert parse("load", json.dumps(load(text="x" * 5000)))["text"] == "x" * 5000
+
+
+def context_refused(**given: Any) -> str:
+    with pytest.raises(RequestError) as caught:
+        check_context(load(**given))
+    assert caught.value.errno == errno.EINVAL
+    return str(caught.value)
+
+
+def test_a_directory_and_an_environment_that_linux_takes_are_taken() -> None:
+    check_context(load(cwd="/" * 4095, environment={"A": "x" * (128 * 1024 - 3)}))
+    check_context(load(environment={f"A{n:02}": "x" * 65_000 for n in range(16)}))
+
+
+def test_a_directory_is_a_path_that_linux_takes() -> None:
+    assert "cwd: expected a path of less than 4096 bytes, not 4097" in context_refused(
+        cwd="/" + "ä" * 2048
+    )
+
+
+def test_a_variable_is_one_that_linux_takes() -> None:
+    reason = context_refused(environment={"A": "b", "LARGE": "x" * 128 * 1024})
+    assert "environment: 'LARGE': expected a variable of less than 131072 bytes" in reason
+
+
+def test_the_environment_has_a_largest_size() -> None:
+    reason = context_refused(environment={f"A{n:02}": "x" * 65_600 for n in range(16)})
+    assert "environment: expected at most 1048576 bytes, not " in reason
