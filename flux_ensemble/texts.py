@@ -44,7 +44,7 @@ def bounded(text: str) -> str:
     """Text that can be sent and logged: see `plain`; of many lines the first ones."""
     kept: list[str] = []
     left = MAX_TEXT
-    lines = text.splitlines()
+    lines = text.split("\n")
     for line in lines:
         # Escapes take more room than what they stand for.
         line = clip(plain(clip(line)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+from flux_ensemble.texts import bounded
+
 
 def errno_name(error: Exception) -> str:
     """The errno name of an exception, EINVAL where it has none."""
@@ -11,7 +13,7 @@ def errno_name(error: Exception) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """What is wrong, in Flux's words where they are its own."""
+    """What is wrong, in Flux's words where they are its own, of a bounded length."""
     if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error) if isinstance(error, ValueError) else f"internal error: {error!r}"
+        return bounded(error.strerror or str(error))
+    return bounded(str(error) if isinstance(error, ValueError) else f"internal error: {error!r}")

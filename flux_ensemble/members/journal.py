@@ -31,7 +31,9 @@ from collections.abc import Callable, Mapping
 from errno import errorcode
 from typing import Any, NamedTuple, Protocol
 
+from flux_ensemble.members.contexts import shorten
 from flux_ensemble.members.nesting import read_json
+from flux_ensemble.texts import MAX_LINE
 
 TOPIC = "job-manager.events-journal"
 
@@ -185,6 +187,8 @@ class Journal:
             return
         message = read_json(text)
         job = message["id"]
+        if len(text) > MAX_LINE:
+            shorten(message)
         if self._caught_up:
             jobspec = message.get("jobspec")
             for entry in message["events"]:

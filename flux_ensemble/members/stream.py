@@ -91,7 +91,7 @@ class Stream:
         number = ffi.errno
         detail = os.strerror(number)
         if lib.flux_response_decode_error(message, self._text) == 0:
-            detail = ffi.string(self._text[0]).decode()
+            detail = ffi.string(self._text[0]).decode(errors="replace")
         lib.flux_msg_handler_destroy(self._handler)
         _open.discard(self)
         self._handle.flux_matchtag_free(self._tag)

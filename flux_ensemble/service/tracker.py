@@ -16,6 +16,7 @@ from typing import Any
 from flux_ensemble.engine.events import JobEvent, Tag
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.spec.model import TAG_KEY
+from flux_ensemble.texts import clip
 
 Find = Callable[[str, int], Ensemble | None]
 
@@ -56,13 +57,13 @@ class Tracker:
         """Hand out one entry of the journal."""
         self.events += 1
         name = entry["name"]
-        if jobspec is not None and is_fence(jobspec):
+        context = entry.get("context") or {}
+        if jobspec is not None and context.get("userid") == self._owner and is_fence(jobspec):
             self._fences.add(job)
         if job in self._fences:
-            if name == "invalidate":
+            if name in LAST_EVENTS:
                 self._fences.remove(job)
             return
-        context = entry.get("context") or {}
         tag = None
         if name == "submit":
             assert jobspec is not None
@@ -105,8 +106,7 @@ class Tracker:
         self, context: Mapping[str, Any], jobspec: Mapping[str, Any]
     ) -> tuple[Ensemble, Tag] | None:
         """Whose a job is by its jobspec and the context of its submit event, and its tag."""
-        user = jobspec["attributes"].get("user")
-        given = user.get(TAG_KEY) if isinstance(user, dict) else None
+        given = _part(jobspec, "attributes", "user", TAG_KEY)
         if not isinstance(given, dict) or context.get("userid") != self._owner:
             return None
         values: list[Any] = [given.get(key) for key in ("name", "run", *Tag._fields)]
@@ -151,15 +151,30 @@ class Tracker:
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:
     """The job is a fence (`members.fence`): it is refused, and nobody's business."""
-    user = jobspec["attributes"].get("user")
-    tag = user.get(TAG_KEY) if isinstance(user, dict) else None
+    tag = _part(jobspec, "attributes", "user", TAG_KEY)
     return isinstance(tag, dict) and "fence" in tag
 
 
 def job_name(jobspec: Mapping[str, Any]) -> str:
-    """The name of a job as `flux jobs` shows it (flux-core job-list, `job_data.c`)."""
-    system = jobspec["attributes"].get("system") or {}
-    job = system.get("job")
-    if isinstance(job, dict) and job.get("name"):
-        return str(job["name"])
-    return os.path.basename(str(jobspec["tasks"][0]["command"][0]))
+    """The name of a job as `flux jobs` shows it (flux-core job-list, `job_data.c`).
+
+    Where it is longer than any that a rule would name, it has no middle.
+    """
+    name = _part(jobspec, "attributes", "system", "job", "name")
+    if not name:
+        name = os.path.basename(str(_part(jobspec, "tasks", 0, "command", 0) or ""))
+    return clip(str(name))
+
+
+def _part(jobspec: Any, *path: str | int) -> Any:
+    """What is at a path in a jobspec, None where there is nothing.
+
+    Nothing is taken for granted: job-ingest checks jobspecs only as far as its validators do,
+    and the owner of the instance can go without.
+    """
+    for step in path:
+        try:
+            jobspec = jobspec[step]
+        except (LookupError, TypeError):
+            return None
+    return jobspec

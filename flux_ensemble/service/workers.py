@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.service.worker_main import MAX_DETAIL
 from flux_ensemble.service.worker_process import WorkerProcess
+from flux_ensemble.spec.plain import check_plain
+from flux_ensemble.spec.problems import Problems
+from flux_ensemble.texts import bounded
 
 if TYPE_CHECKING:
     from flux_ensemble.members.base import Handle, Loop
@@ -250,8 +253,14 @@ def _result(call: _Call, message: Mapping[str, Any]) -> WorkerResult:
     if message.get("ok") is not True:
         return _failure(call, str(message.get("reason")), str(message.get("detail")))
     returned = message.get("returned")
+    problems = Problems()
+    check_plain(returned, problems)
+    if problems:
+        return _failure(call, f"returned what cannot be used: {problems.sentences()}", "")
     return WorkerResult(True, returned if isinstance(returned, list) else [])
 
 
 def _failure(call: _Call, what: str, detail: str) -> WorkerResult:
-    return WorkerResult(False, [], f"custom function {call.function!r} {what}", detail)
+    # The user's code can write to the channel, too.
+    reason = f"custom function {call.function!r} {what}"
+    return WorkerResult(False, [], bounded(reason), bounded(detail))

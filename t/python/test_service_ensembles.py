@@ -213,6 +213,16 @@ def test_the_id_of_a_fence_may_be_a_jobs_when_the_journal_was_gone_meanwhile() -
     assert bench.tracker.jobs_of(ensemble) == (1,)
 
 
+def test_a_job_of_somebody_else_is_no_fence() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[{**on_start("a"), "trigger": "job-submit", "scope": "queue"}])
+    bench.queue_wide.append(ensemble)
+    bench.post(1, "submit", jobspec({"fence": 1}), userid=OWNER + 1)
+    assert ensemble.firings == 1
+    bench.post(2, "submit", jobspec({"fence": 1}), userid=OWNER)
+    assert ensemble.firings == 1
+
+
 def test_the_newest_job_is_the_newest_that_the_queue_accepted() -> None:
     """As the job manager has it, by whose figure it shows that jobs were purged."""
     bench = Bench()
@@ -225,6 +235,29 @@ def test_the_newest_job_is_the_newest_that_the_queue_accepted() -> None:
 def test_names_of_jobs_are_those_that_flux_shows() -> None:
     assert job_name(jobspec(None, "given")) == "given"
     assert job_name(jobspec(None)) == "app"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"attributes": None, "tasks": None},
+        {"attributes": {}, "tasks": []},
+        {"attributes": {"user": "text", "system": [1]}, "tasks": [None]},
+        {"attributes": {"user": {"ensemble": 7}, "system": {"job": "text"}}, "tasks": [{}]},
+        {"attributes": {"system": {"job": {"name": {}}}}, "tasks": [{"command": []}]},
+        {"attributes": {"system": {"job": {"name": 7}}}, "tasks": [{"command": "text"}]},
+        {"attributes": {"system": {"job": {"name": "x" * 1_000_000}}}, "tasks": []},
+    ],
+)
+def test_a_jobspec_that_no_validator_has_seen_is_a_job_of_others(odd: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.load()
+    bench.tracker.learning = True
+    bench.post(1, "submit", odd, userid=OWNER)
+    assert len(bench.tracker.name_of(1) or "") < 5000
+    bench.tracker.learn(2, odd)
+    assert bench.tracker.name_of(2) == bench.tracker.name_of(1)
 
 
 def test_a_request_is_answered_once_the_engine_has_the_outcome() -> None:

@@ -43,8 +43,8 @@ def test_of_many_lines_the_last_are_left_out_and_counted(problem: str) -> None:
 
 
 def test_sane_text_of_several_lines_stays_as_it_is() -> None:
-    assert bounded("one\n  two\n\nthree") == "one\n  two\n\nthree"
-    assert bounded("") == ""
+    for text in ("one\n  two\n\nthree", "ends with a newline\n", "\n", ""):
+        assert bounded(text) == text
 
 
 @given(st.lists(ANY).map("\n".join) | st.builds(lambda text, n: text * n, ANY, st.just(10_000)))
@@ -54,4 +54,4 @@ def test_whatever_the_text_it_can_be_sent_and_is_not_long(text: str) -> None:
     assert "\0" not in result
     assert "\x1b" not in result
     assert len(result) <= MAX_TEXT + MAX_LINE
-    assert all(len(line) <= MAX_LINE + 100 for line in result.splitlines())
+    assert all(len(line) <= MAX_LINE + 100 for line in result.split("\n"))

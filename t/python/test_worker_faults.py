@@ -218,6 +218,47 @@ def test_a_worker_that_sends_nonsense_is_ended(bench: Make, text: str) -> None:
     assert pid_of(one) != first
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "NaN",
+        "1e999",
+        "9223372036854775808",
+        '"\\ud800"',
+        '"a\\u0000b"',
+        "[" * 100 + "]" * 100,
+    ],
+)
+def test_an_answer_that_holds_what_no_action_can_is_a_failure(bench: Make, value: str) -> None:
+    answer = f'{{"call": 1, "ok": true, "returned": [{{"kind": "action", "value": {value}}}]}}'
+    one = bench(forging(answer))
+    reason, _ = one.failure()
+    assert reason.startswith("custom function 'f' returned what cannot be used: ")
+
+
+def test_a_reason_that_is_forged_is_plain_text_of_a_bounded_length(bench: Make) -> None:
+    text = "\\ud800\\u0000\\u001b[31m" + "x" * 500_000
+    answer = f'{{"call": 1, "ok": false, "reason": "{text}", "detail": "{text}"}}'
+    for part in bench(forging(answer)).failure():
+        assert "\\ud800\\x00\\x1b[31mxxx" in part
+        assert "characters left out" in part
+        assert len(part) < 5000
+
+
+def forging(answer: str) -> str:
+    """A function that answers the call itself, by the channel of the worker."""
+    return (
+        "import os\n"
+        "def f(**kwargs):\n"
+        "    for fd in range(100, 200):\n"
+        "        try:\n"
+        f"            os.write(fd, {answer.encode()!r} + b'\\n')\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "    import time; time.sleep(1000)\n"
+    )
+
+
 def test_a_process_that_a_function_forks_and_that_returns_does_no_harm(bench: Make) -> None:
     one = bench(
         PID + "def f(**kwargs):\n"
