@@ -46,6 +46,11 @@ def ensure_service(client: Client) -> None:
                 "the ensemble service is not loaded, and only the owner of this Flux instance "
                 "may load it"
             ) from exc
+        if exc.errno == errno.EBUSY:
+            raise Failure(
+                "another ensemble service drives the ensembles of this instance, and cannot be "
+                "reached from this rank: `flux dmesg` says where it is"
+            ) from exc
         problem = module_problem() or (
             f"the broker module 'ensemble' does not load ({exc.strerror}): `flux dmesg` may say "
             "why, and `flux ensemble serve` runs the service outside the broker"

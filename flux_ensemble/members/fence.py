@@ -13,18 +13,25 @@ neither for a moment, so twice in a row there must be none. (flux-core `src/modu
 
 Submit nothing while a fence is under way: it would wait for that too.
 
+Each broker has a job-ingest of its own. Where the service before this one was on another rank, what
+it sent may be there, so the first fence is raised there, too.
+
 The second job alone is a *flush*: the job manager answers when the events of its present
 transaction are in the KVS (`src/modules/job-manager/event.c`), and so are all those before.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import flux.job
+from flux.constants import FLUX_JOB_NOVALIDATE
+from flux.core.inner import lib
 
 from flux_ensemble.members.outcomes import RESPONSE_SECONDS
 from flux_ensemble.members.pipeline import Report
@@ -35,6 +42,9 @@ if TYPE_CHECKING:
 
 #: The dependency scheme that nobody knows.
 SCHEME = "ensemble-fence"
+
+#: What Flux says where a rank has no job-ingest, or is gone: nothing comes from there any more.
+_GONE = frozenset((errno.ENOSYS, errno.EHOSTUNREACH))
 
 #: Pauses between looks at the backlogs of job-ingest, in seconds, and how often it looks: for
 #: about ten seconds in all.
@@ -51,7 +61,18 @@ def raise_fence(queue: FluxQueue, report: Report) -> None:
         report: gets None when it is back, or an error when it will not be: a refusal by a
             validator, or no response.
     """
-    fence = _Fence(queue, report, novalidate=False)
+
+    def back(error: Exception | None) -> None:
+        if error is None or getattr(error, "errno", None) in _GONE:
+            queue.elsewhere.pop()
+            raise_fence(queue, report)
+        else:
+            report(error)
+
+    if queue.elsewhere:
+        fence = _Fence(queue, back, rank=queue.elsewhere[-1])
+    else:
+        fence = _Fence(queue, report)
     fence.begin(lambda: fence.submit(fence.look))
 
 
@@ -69,10 +90,18 @@ def flush(queue: FluxQueue, report: Report) -> None:
 class _Fence:
     """The steps of a fence; an error in any of them is reported."""
 
-    def __init__(self, queue: FluxQueue, report: Report, *, novalidate: bool) -> None:
+    def __init__(
+        self,
+        queue: FluxQueue,
+        report: Report,
+        *,
+        novalidate: bool = False,
+        rank: int = lib.FLUX_NODEID_ANY,
+    ) -> None:
         self._queue = queue
         self._report = report
         self._novalidate = novalidate
+        self._rank = rank
         self._text = ""
         self._looks = 0
         self._empty = 0
@@ -106,14 +135,15 @@ class _Fence:
 
     def submit(self, then: Callable[[], None]) -> None:
         """Submit a job, and go on when it is refused."""
-        future = flux.job.submit_async(
-            self._queue.handle, self._text, urgency=0, novalidate=self._novalidate
-        )
+        flags = FLUX_JOB_NOVALIDATE if self._novalidate else 0
+        # As `flux.job.submit_async` does it, which knows no ranks.
+        request = {"J": signed(self._text), "urgency": 0, "flags": flags}
+        future = self._queue.handle.rpc("job-ingest.submit", request, self._rank)
         self._call(future, _check_refusal, lambda _: then())
 
     def look(self) -> None:
         """Ask job-ingest for its backlogs."""
-        future = self._queue.handle.rpc("job-ingest.stats-get", {})
+        future = self._queue.handle.rpc("job-ingest.stats-get", {}, self._rank)
         self._call(future, lambda future: future.get(), self._looked)
 
     def _looked(self, stats: Mapping[str, Any]) -> None:
@@ -159,6 +189,13 @@ def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def signed(jobspec: str) -> str:
+    """A jobspec as it is submitted by the owner of the instance: see RFC 15, mechanism `none`."""
+    header = f"version\0i1\0mechanism\0snone\0userid\0i{os.getuid()}\0"
+    parts = [base64.b64encode(part.encode()).decode() for part in (header, jobspec)]
+    return ".".join((*parts, "none"))
+
+
 def _check_refusal(future: Any) -> None:
     """Check that the job manager refused the job, and nobody before it.
 
@@ -166,7 +203,7 @@ def _check_refusal(future: Any) -> None:
         OSError: something else happened.
     """
     try:
-        job = future.get_id()
+        job = future.get()["id"]
     except OSError as error:
         text = error.strerror or ""
         # The other sentence is that of a queue which takes no jobs (flux-core

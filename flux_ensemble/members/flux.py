@@ -142,6 +142,8 @@ class FluxQueue:
     Attributes:
         inbox: what the journal and responses go through.
         scaler: what the instance grows and shrinks by, or None.
+        elsewhere: other ranks where jobs may be on their way that earlier services sent; the next
+            fence is raised there, too.
     """
 
     def __init__(
@@ -156,6 +158,7 @@ class FluxQueue:
         self.guard = guard(report)
         self.patience = patience
         self.scaler: Scaler | None = None
+        self.elsewhere: list[int] = []
         self.loop = FluxLoop(handle, self.guard)
         self.inbox = Inbox(handle, report)
         self._sent = Submissions(handle, self.inbox, self.loop)

@@ -1,6 +1,5 @@
 """Where the service keeps its ensembles: Flux's KVS.
 
-    ensemble-service                 {"epoch": n}: how many services have begun here
     ensemble.NAME.load               what the ensemble was loaded with: JSON
     ensemble.NAME.snapshot           its state after one of its batches: JSON
     ensemble.NAME.values.NNNNNNNN    what its streams took in before a snapshot: JSON
@@ -49,7 +48,6 @@ _Step = Callable[[Change], None]
 APPENDS = 100
 SEGMENT_BYTES = 256 * 1024
 
-SERVICE = "ensemble-service"
 ROOT = "ensemble"
 
 
@@ -241,29 +239,6 @@ class KvsStores:
         self._stores: dict[str, KvsStore] = {}
 
     # -- when a service begins: these wait for the KVS -----------------------------
-
-    def begin(self) -> int:
-        """A service begins: count it, and wait until all that earlier ones sent is there.
-
-        Returns:
-            The epoch: 1 for the first service, and one more for each after it.
-
-        Raises:
-            StoreError: the KVS does not answer, or the count is damaged.
-        """
-        # An earlier service may have sent its own count at the last moment.
-        self._kvs.commit(Change(), SERVICE)
-        text = self._kvs.find(SERVICE)
-        epoch = 1
-        if text is not None:
-            last = parse_object(SERVICE, text).get("epoch")
-            if type(last) is not int:
-                raise damaged(SERVICE, 'expected {"epoch": NUMBER}', text)
-            epoch += last
-        change = Change()
-        change.put(SERVICE, json.dumps({"epoch": epoch}))
-        self._kvs.commit(change, SERVICE, sync=True)
-        return epoch
 
     def names(self) -> list[str]:
         """The ensembles there are, sorted.

@@ -1,8 +1,8 @@
 """Reading and writing Flux's KVS: text of keys, in transactions, with errors that help.
 
-`Kvs.send` is for a service that runs: it waits for nothing. The other methods of `Kvs` wait,
-and are for a service that begins. libkvs is called where `flux.kvs` lacks something: appending,
-time limits, and values as they are (`flux.kvs.get` gives JSON where it can).
+`Kvs.send` and `Kvs.watch` are for a service that runs: they wait for nothing. The other methods of
+`Kvs` wait, and are for a service that begins. libkvs is called where `flux.kvs` lacks something:
+appending, time limits, and values as they are (`flux.kvs.get` gives JSON where it can).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from flux.core.inner import ffi, lib
 from flux.future import Future
 from flux.kvs import RAW
 
+from flux_ensemble.members.base import Handle
 from flux_ensemble.members.errors import errno_name, sentence
 from flux_ensemble.members.flux import FluxLoop, Guard
 from flux_ensemble.members.futures import Futures, error
@@ -25,6 +26,11 @@ from flux_ensemble.members.futures import Futures, error
 #: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
 PATIENCE = 10.0
 PATIENCE_AT_START = 60.0
+
+#: Seconds until a watch that has ended begins again, and until any does: when the module kvs-watch
+#: is reloaded it forgets whom it has to tell, and nobody is told of that (Flux 0.88).
+AGAIN_SECONDS = 1.0
+RENEW_SECONDS = 60.0
 
 #: A private namespace, which FLUX_KVS_NAMESPACE may name, would not survive a restart.
 _NAMESPACE = b"primary"
@@ -85,7 +91,8 @@ class Kvs:
     def __init__(self, handle: Flux, guard: Guard) -> None:
         self._handle = handle
         self._guard = guard
-        self._sent = Futures(FluxLoop(handle, guard), PATIENCE)
+        self._loop = FluxLoop(handle, guard)
+        self._sent = Futures(self._loop, PATIENCE)
 
     def send(self, change: Change, key: str, done: Done, *, sync: bool = False) -> None:
         """Make a change.
@@ -113,6 +120,15 @@ class Kvs:
             self._sent.add(future, self._guard(answered), self._guard(late))
         except OSError as failed:
             done(_not_written(key, failed))
+
+    def watch(self, key: str, changed: Callable[[str | None], None]) -> Watch:
+        """Be told of the value of a key, now and when it changes.
+
+        Args:
+            key: the key.
+            changed: gets the value, or None where there is none.
+        """
+        return Watch(self._handle, self._loop, self._guard, key, changed)
 
     def commit(self, change: Change, key: str, *, sync: bool = False) -> None:
         """Make a change, and wait for it; arguments as for `send`.
@@ -173,6 +189,58 @@ class Kvs:
                 expected = "a directory" if flags else "a value"
                 raise damaged(key, f"expected {expected}") from None
             raise StoreError(f"cannot read {key} in the KVS: {_why(failed)}") from None
+
+
+class Watch:
+    """Tells of the value of a key, until it is stopped: see `Kvs.watch`."""
+
+    def __init__(
+        self,
+        handle: Flux,
+        loop: FluxLoop,
+        guard: Guard,
+        key: str,
+        changed: Callable[[str | None], None],
+    ) -> None:
+        self._handle = handle
+        self._loop = loop
+        self._came = guard(self._take)
+        self._key = key
+        self._changed = changed
+        self._future: Future | None = None
+        self._timer: Handle | None = None
+        self._begin()
+
+    def stop(self) -> None:
+        """Tell no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        future, self._future = self._future, None
+        if future is not None:
+            RAW.flux_kvs_lookup_cancel(future)
+
+    def _begin(self) -> None:
+        self.stop()
+        flags = lib.FLUX_KVS_WATCH | lib.FLUX_KVS_WATCH_UNIQ
+        self._future = Future(RAW.flux_kvs_lookup(self._handle, _NAMESPACE, flags, self._key))
+        self._future.then(self._came)
+        self._timer = self._loop.timer(RENEW_SECONDS, self._begin)
+
+    def _take(self, future: Future) -> None:
+        if self._future is None or future is not self._future:
+            return
+        text = None
+        try:
+            text = _raw(future).decode(errors="replace")
+            future.reset()
+        except OSError as failed:
+            # Where there is no value it ends.
+            self._future = None
+            self.stop()
+            self._timer = self._loop.timer(AGAIN_SECONDS, self._begin)
+            if failed.errno != errno.ENOENT:
+                return
+        self._changed(text)
 
 
 def _raw(future: Future) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +22,21 @@ class EnsembleModule(BrokerModule):
 
     def __init__(self, handle: Any, log: Callable[[int, str], None]) -> None:
         super().__init__(handle)
-        self._service = Service(handle, mode="module", log=log, name=self.name)
+        self._service = Service(handle, mode="module", log=log, stop=self.stop, name=self.name)
 
     def run(self) -> None:
-        """Serve until the broker shuts the module down.
+        """Serve until the broker shuts the module down, or another service has taken over.
 
         A module that was loaded by hand is not removed by the instance's rc3, and gets
         SIGTERM when the broker exits. Dying of it would make `flux start` exit 1.
+
+        Raises:
+            OSError: EBUSY, another service drives the ensembles. A module that has not begun
+                to run may fail; later on that would be the end of the instance.
         """
+        if self._service.over is not None:
+            self._service.close()
+            raise OSError(errno.EBUSY, self._service.over)
         terminated = self.handle.signal_watcher_create(signal.SIGTERM, lambda *_: self.stop())
         try:
             with terminated:

@@ -2,9 +2,10 @@
 
     KVS ──restore──► ensembles as they stood ──catch_up──► journal in full ──► fence ──► ready
 
-1. `restore` commits the number of this epoch, synced. The KVS makes commits in the order in
-   which they were sent, so all that the service before this one had sent is in it then. What
-   the KVS holds of each ensemble is folded (`members.fold`).
+1. `restore` claims the ensembles, where no other service drives them (`service.claim`), by a
+   synced commit of the number of this epoch. The KVS makes commits in the order in which they
+   were sent, so all that the service before this one had sent is in it then. What the KVS holds
+   of each ensemble is folded (`members.fold`).
 2. `catch_up` reads the journal in full and tells the engines what happened (`catchup`).
 3. A fence makes sure that every job which was ever sent has shown. Then the commands without
    an outcome are performed again; of submissions only what has not shown.
@@ -42,8 +43,6 @@ Make = Callable[[Mapping[str, Any], Any, Callable[[Spec], Folded]], Ensemble]
 class Stores(Protocol):
     """Where the logs are: see `service.kvs.KvsStores`."""
 
-    def begin(self) -> int: ...
-
     def names(self) -> Iterable[str]: ...
 
     def read(self, name: str) -> Any: ...
@@ -65,6 +64,7 @@ class Recovery:
     """Brings ensembles back.
 
     Args:
+        claim: claims the ensembles for this service, and gives the epoch.
         stores: the KVS.
         journal: events of jobs.
         tracker: hands them to ensembles.
@@ -81,6 +81,7 @@ class Recovery:
 
     def __init__(
         self,
+        claim: Callable[[], int],
         stores: Stores,
         journal: Journal,
         tracker: Tracker,
@@ -89,6 +90,7 @@ class Recovery:
         loop: Loop,
         complain: Callable[[str], None],
     ) -> None:
+        self._claim = claim
         self._stores = stores
         self._journal = journal
         self._tracker = tracker
@@ -105,8 +107,8 @@ class Recovery:
         self._blind = True
 
     def restore(self, make: Make) -> None:
-        """Bring back what the KVS holds; `make` raises where it cannot."""
-        self.epoch = self._stores.begin()
+        """Claim what the KVS holds, and bring it back; `make` raises where it cannot."""
+        self.epoch = self._claim()
         found = []
         for name in self._stores.names():
             try:

@@ -28,7 +28,8 @@ def serve(handle: Flux, *, name: str = "ensemble", log_level: str = "info") -> N
         log_level: a key of `logger.LEVELS`.
 
     Raises:
-        OSError: EEXIST where the service is there already; or the broker went away.
+        OSError: EEXIST where the service is there already; EBUSY where another service drives the
+            ensembles, or has come to; or the broker went away.
         ValueError: no such log level.
     """
     log = logger(handle, log_level)
@@ -43,7 +44,7 @@ def serve(handle: Flux, *, name: str = "ensemble", log_level: str = "info") -> N
             f"a service named {name!r} is registered already; is the broker module loaded? "
             "(see 'flux module list')",
         ) from None
-    service = Service(handle, mode="client", log=log, name=name)
+    service = Service(handle, mode="client", log=log, stop=handle.reactor_stop, name=name)
     try:
         with _signals(handle.reactor_stop, FluxLoop(handle, guard(service.unexpected))):
             handle.reactor_run()
@@ -53,6 +54,8 @@ def serve(handle: Flux, *, name: str = "ensemble", log_level: str = "info") -> N
         with contextlib.suppress(OSError):  # the broker may be what has gone away
             service.close()
             handle.service_unregister(name).get()
+    if service.over is not None:
+        raise OSError(errno.EBUSY, service.over)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ from flux_ensemble.members.journal import Journal
 from flux_ensemble.members.stream import Stream
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.bounds import check_ensembles
+from flux_ensemble.service.claim import ClaimedError, Claims
 from flux_ensemble.service.documents import check_context, open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
@@ -76,7 +77,11 @@ class Service:
         handle: Flux handle of the module, or of a client that has registered the service.
         mode: "module" or "client".
         log: writes a line to Flux's log: syslog level, text.
+        stop: called when another service drives the ensembles: this one is to end.
         name: the service's name.
+
+    Attributes:
+        over: why it is to end, or None.
     """
 
     def __init__(
@@ -85,10 +90,13 @@ class Service:
         *,
         mode: str,
         log: Callable[[int, str], None],
+        stop: Callable[[], None],
         name: str = "ensemble",
     ) -> None:
         self._handle = handle
         self._log = log
+        self._stop = stop
+        self.over: str | None = None
         self._guard = guard(self.unexpected)
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
@@ -113,9 +121,11 @@ class Service:
             backlog=self._tracker.learn,
             lost=self._lost_journal,
         )
+        self._claims = Claims(handle, self._guard, name=name, mode=mode, lost=self._end)
         self._stores = KvsStores(handle, self._guard)
         self._loop = FluxLoop(handle, self._guard)
         self._recovery = Recovery(
+            self._claims.take,
             self._stores,
             self._journal,
             self._tracker,
@@ -171,6 +181,9 @@ class Service:
         """Bring back what the KVS holds; if it does not answer, again a little later."""
         try:
             self._recovery.restore(self._restore)
+        except ClaimedError as refusal:
+            self._end(str(refusal))
+            return
         except (StoreError, OSError) as error:
             self._error(f"cannot read the KVS: {error}; trying again")
             self._cannot_begin(f"it cannot read the KVS: {error}")
@@ -183,6 +196,7 @@ class Service:
             self._cannot_begin(f"internal error: {error!r} (see flux dmesg)")
             return
         self._unfit = None
+        self._queue.elsewhere = list(self._claims.elsewhere)
         self._log(
             syslog.LOG_INFO,
             f"flux-ensemble {__version__} begins epoch {self._recovery.epoch}",
@@ -207,6 +221,7 @@ class Service:
     def _ready(self) -> None:
         """The journal is read: start what was loaded, and do what was asked, meanwhile."""
         self._log(syslog.LOG_INFO, "ready")
+        self._claims.settle()
         for ensemble in list(self._starting):
             self._prepare(ensemble)
         held, self._held = self._held, []
@@ -215,23 +230,38 @@ class Service:
         for ensemble in self._ensembles:
             self._changed(ensemble)
 
+    def _end(self, reason: str) -> None:
+        """Another service drives the ensembles: take in and perform nothing more, and end."""
+        self.over = reason
+        self._error(reason)
+        self._take_down(reason)
+        # What has been asked is answered first.
+        self._loop.timer(0.0, lambda: self._queue.inbox.put(self._stop))
+
     def close(self) -> None:
         """Take everything down: workers end, whoever waits gets an error; jobs go on."""
-        reason = "the ensemble service is shutting down"
+        if self.over is None:
+            for ensemble in self._ensembles:
+                self._guard(self._assembly.checkpoint)(ensemble)
+            self._take_down("the ensemble service is shutting down")
+        self._claims.close()
+        for watcher in self._watchers:
+            watcher.destroy()
+            self._handle.del_watcher(watcher)
+
+    def _take_down(self, reason: str) -> None:
         self._streams.close(errno.ESHUTDOWN, reason)
         for message in (*self._starting.values(), *(held[1] for held in self._held)):
             self._responder.refuse(message, errno.ESHUTDOWN, reason)
+        self._starting.clear()
+        self._held.clear()
         for ensemble in self._ensembles:
             # What goes wrong with one is no reason to leave out those after it.
-            self._guard(self._assembly.checkpoint)(ensemble)
             self._guard(ensemble.close)(errno.ESHUTDOWN, reason)
         self._journal.stop()
         self._members.close()
         self._perf.stop()
         self._shutdown.stop()
-        for watcher in self._watchers:
-            watcher.destroy()
-            self._handle.del_watcher(watcher)
 
     def _suspend(self) -> None:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
@@ -270,6 +300,9 @@ class Service:
             payload = parse(method, self._responder.admit(method, message))
         except RequestError as refused:
             self._responder.refuse(message, refused.errno, str(refused))
+            return
+        if self.over is not None:
+            self._responder.refuse(message, errno.ESHUTDOWN, self.over)
             return
         if self._unfit is not None:
             self._responder.refuse(message, errno.EIO, self._unfit)

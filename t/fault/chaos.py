@@ -34,6 +34,7 @@ SCENARIOS = {
     "kill-slow-ingest": ("kills", "kill_slow_ingest", 0.05),
     "negative-control": ("kills", "negative_control", 0.02),
     "stopped": ("kills", "stopped", 0.0),
+    "second-service": ("matrix", "second_service", 0.0),
     "module-reload": ("matrix", "module_reload", 0.0),
     "ingest-reload": ("matrix", "ingest_reload", 0.0),
     "ids-again": ("matrix", "ids_again", 0.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ from scenario import Context
 from scene import Scene, scene
 from services import Module
 from workloads import Expected, Submits, Workload, burst, mixed, mock, stages
+
+from flux_ensemble.bindings import module_arguments, module_path
 
 
 def module_reload(context: Context) -> None:
@@ -30,6 +33,29 @@ def module_reload(context: Context) -> None:
             stage.service.launcher = Module(verb)
             stage.service.start()
             stage.service.await_answer(stage.handle)
+        stage.await_end(workload.name, patience(workload))
+        stage.verify(workload)
+
+
+def second_service(context: Context) -> None:
+    """Others are started beside the service under load, also while it is stopped."""
+    with scene(context) as stage:
+        workload = mixed("mixed", 200, stage.calls)
+        stage.load(workload)
+        other = ["module", "load", "--name=other", str(module_path()), *module_arguments()]
+        for stopped in (False, True, False):
+            already = stage.witness.seen["mixed", "submit"]
+            _await_submits(stage, "mixed", already + context.random.randrange(1, 60))
+            if stopped:
+                stage.service.signal(signal.SIGSTOP)
+            try:
+                stage.instance.flux(*other)
+                context.row.problems.append("another service could be started")
+            except RuntimeError as error:
+                if "busy" not in str(error):
+                    raise
+            if stopped:
+                stage.service.signal(signal.SIGCONT)
         stage.await_end(workload.name, patience(workload))
         stage.verify(workload)
 

@@ -474,9 +474,6 @@ class Stores:
         self._service = service
         self._world = service.world
 
-    def begin(self) -> int:
-        return self._world.begin_epoch()
-
     def names(self) -> list[str]:
         return list(self._world.loads)
 
@@ -567,6 +564,7 @@ class Service:
             lost=lambda _: self.recovery.lost(),
         )
         self.recovery = Recovery(
+            world.begin_epoch,
             Stores(self),
             self.journal,
             self.tracker,

@@ -18,6 +18,7 @@ from flux_ensemble.bindings import require_flux
 from flux_ensemble.members.batches import BATCH, Batch, line, read_batches
 
 if TYPE_CHECKING:
+    from flux_ensemble.service.claim import Claims
     from flux_ensemble.service.kvs import KvsStore, KvsStores
 
 pytestmark = pytest.mark.flux
@@ -109,6 +110,16 @@ def instance(*options: str) -> Iterator[Bench]:
         assert process.stdout
         yield Bench(process.stdout.readline().strip())
         process.stdin.close()
+
+
+def claims(handle: Any, name: str = "ensemble") -> Claims:
+    """As a service has them that is registered by a name."""
+    from flux_ensemble.service.claim import Claims
+
+    def unexpected(reason: str) -> None:
+        raise AssertionError(reason)
+
+    return Claims(handle, lambda callback: callback, name=name, mode="client", lost=unexpected)
 
 
 @pytest.fixture(scope="module")
@@ -288,27 +299,6 @@ def test_names_are_those_that_a_document_can_give(flux: Bench) -> None:
     assert not {"a:b", "value"}.intersection(names)
 
 
-def test_each_service_has_an_epoch_of_its_own() -> None:
-    with instance() as flux:
-        assert flux.stores().names() == []
-        assert [flux.stores().begin() for _ in range(3)] == [1, 2, 3]
-        assert json.loads(flux.get("ensemble-service")) == {"epoch": 3}
-
-
-def test_a_damaged_count_of_epochs_is_named_with_what_to_do() -> None:
-    from flux_ensemble.service.kvs_io import StoreError
-
-    with instance() as flux:
-        flux.flux("kvs", "put", "ensemble-service=7")
-        with pytest.raises(StoreError, match="expected a JSON object, not '7'; 'flux kvs get"):
-            flux.stores().begin()
-        flux.flux("kvs", "put", 'ensemble-service={"epoch": null}')
-        with pytest.raises(StoreError, match=r'expected {"epoch": NUMBER}, not .*\bnull'):
-            flux.stores().begin()
-        flux.flux("kvs", "unlink", "-R", "ensemble-service")
-        assert flux.stores().begin() == 1
-
-
 def test_a_batch_can_be_on_disk_before_it_is_done(flux: Bench) -> None:
     from flux.kvs import kvs_checkpoint_lookup
 
@@ -336,9 +326,8 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
             break
         except FileExistsError:
             continue
-    stores = flux.stores()
-    stores.begin()
-    assert numbers(stores.read("killed").lines) == list(range(1, 201))
+    claims(flux.handle, "killed").take()
+    assert numbers(flux.stores().read("killed").lines) == list(range(1, 201))
 
 
 def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench) -> None:
