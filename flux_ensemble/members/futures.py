@@ -72,6 +72,8 @@ class Futures:
         """One is waited for no more."""
         del self._open[one]
         lib.flux_future_destroy(one.future)
+        # It refers to what refers to it; nobody but the collector would free the two.
+        one.pointer = None
 
     def _watch(self, seconds: float) -> None:
         self._watching = True
@@ -99,7 +101,7 @@ class _Open:
         future: Flux's.
         t: when it was sent, in seconds of the monotonic clock.
         late: called when no response has come.
-        pointer: to this.
+        pointer: to this, until it is closed.
     """
 
     __slots__ = ("__weakref__", "_all", "_came", "future", "late", "pointer", "t")

@@ -17,7 +17,6 @@ ensemble (`members.base.Driver`), what goes wrong elsewhere is logged.
 from __future__ import annotations
 
 import errno
-import gc
 import syslog
 import time
 import traceback
@@ -38,6 +37,7 @@ from flux_ensemble.members.stream import Stream
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.bounds import check_ensembles
 from flux_ensemble.service.claim import ClaimedError, Claims
+from flux_ensemble.service.collector import Collector
 from flux_ensemble.service.documents import check_context, open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
@@ -56,18 +56,6 @@ from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.spec.model import JOB_EVENTS, Spec
 
 Payload = Mapping[str, Any]
-
-
-def calm_collector() -> None:
-    """Keep Python's garbage collector from stopping the service for long.
-
-    What is there now is there to stay and is not looked at again. A collection of all the
-    rest takes 50 ms with some thousand jobs, so it becomes rare; what refers to itself, such
-    as futures, is short-lived and found by the young collections.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000, 1000, 1000)
 
 
 class Service:
@@ -101,6 +89,7 @@ class Service:
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
         self._guests = settings["allow-guest-status"]
+        self._collector = Collector()
         self._ensembles = Ensembles()
         self._queue_wide: list[Ensemble] = []
         self._starting: dict[Ensemble, Message] = {}
@@ -207,7 +196,7 @@ class Service:
                 "this instance has no statedir: ensembles survive a crash of this service, but "
                 "not the end of the instance (see 'flux ensemble doctor')",
             )
-        calm_collector()
+        self._collector.calm()
         self._count_queue_wide()
         self._recovery.catch_up(self._ready)
 
@@ -484,6 +473,7 @@ class Service:
         was_live = ensemble.live
         ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")
         self._assembly.discard(ensemble)
+        self._collector.dropped()
         if was_live:
             self._changed(ensemble)
 

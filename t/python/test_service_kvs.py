@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -328,6 +329,20 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
             continue
     claims(flux.handle, "killed").take()
     assert numbers(flux.stores().read("killed").lines) == list(range(1, 201))
+
+
+def test_commits_leave_nothing_to_the_collector(flux: Bench) -> None:
+    from flux_ensemble.members.futures import _Open
+
+    store = flux.stores().create("clean", {})
+    gc.collect()
+    gc.disable()
+    try:
+        flux.commit(store, *map(batch, range(1, 51)))
+        left = sum(isinstance(one, _Open) for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert not left
 
 
 def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench) -> None:
