@@ -79,6 +79,18 @@ class WriteAhead(Protocol):
         ...
 
 
+class Marker(Protocol):
+    """Notes which event an engine handles, so that it is known what a process died of."""
+
+    def begin(self, event: Event) -> None:
+        """An engine begins to handle an event."""
+        ...
+
+    def end(self) -> None:
+        """It has handled it."""
+        ...
+
+
 class Handle(Protocol):
     """Something that a loop watches; `cancel` may be called at any time, also twice."""
 
@@ -209,6 +221,7 @@ class Driver:
         host: gets records, replies and the end.
         tap: is shown each event with the commands it brought about, if given.
         ahead: puts down each event, if given.
+        marker: notes each event while it is handled, if given.
 
     Attributes:
         commands: how many commands have been performed.
@@ -223,6 +236,7 @@ class Driver:
         host: Host,
         tap: Tap | None = None,
         ahead: WriteAhead | None = None,
+        marker: Marker | None = None,
     ) -> None:
         self._engine = engine
         self._member = member
@@ -231,6 +245,7 @@ class Driver:
         self._host = host
         self._tap = tap
         self._ahead = ahead
+        self._marker = marker
         self.commands = 0
         self._work: deque[Event | list[Command]] = deque()
         self._working = False
@@ -289,7 +304,13 @@ class Driver:
             self._working = False
 
     def _take(self, event: Event) -> None:
-        commands = self._engine.handle(event)
+        marker = self._marker
+        if marker is None:
+            commands = self._engine.handle(event)
+        else:
+            marker.begin(event)
+            commands = self._engine.handle(event)
+            marker.end()
         if self._tap is not None:
             self._tap(event, commands)
         if self._ahead is not None and not self._ahead.write(

@@ -19,6 +19,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.members.agenda import Agenda
+from flux_ensemble.members.base import Marker
 from flux_ensemble.members.batches import Entry, Written, line, read_batches
 from flux_ensemble.spec.model import Spec
 
@@ -92,6 +93,7 @@ def fold(
     snapshot: Mapping[str, Any] | None,
     values: Iterable[Values],
     lines: Iterable[str],
+    marker: Marker | None = None,
 ) -> Folded:
     """Fold a log.
 
@@ -100,6 +102,7 @@ def fold(
         snapshot: as a ledger made it, or None.
         values: chunks that were put beside snapshots, oldest first.
         lines: the text of the log; batches before the snapshot may be missing.
+        marker: notes each event while it is replayed, if given.
 
     Raises:
         ValueError: something is damaged or missing, or was written by another version.
@@ -119,14 +122,18 @@ def fold(
     for batch in read_batches(lines, after=start):
         folded.entries.extend(batch.entries)
         if batch.number > start:
-            _replay(folded, batch)
+            _replay(folded, batch, marker)
     return folded
 
 
-def _replay(folded: Folded, batch: Written) -> None:
+def _replay(folded: Folded, batch: Written, marker: Marker | None) -> None:
     rest = iter(batch.entries)
     for event in batch.events:
+        if marker is not None:
+            marker.begin(event)
         commands = folded.engine.handle(event)
+        if marker is not None:
+            marker.end()
         folded.agenda.take(event, commands)
         for command in commands:
             if type(command) is Record:

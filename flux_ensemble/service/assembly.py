@@ -19,6 +19,7 @@ from flux_ensemble.members.ledger import Ledger, pace
 from flux_ensemble.members.recording import Recorder
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.kvs import KvsStore
+from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.workers import Worker
 from flux_ensemble.spec.model import Spec
 
@@ -31,6 +32,7 @@ class Assembly:
         queue: where the jobs go.
         log: writes a line to the service's log: syslog level, text.
         changed: called when an ensemble may have ended, or may need other job events.
+        marks: note which event is being handled.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class Assembly:
         queue: FluxQueue,
         log: Callable[[int, str], None],
         changed: Callable[[Ensemble], None],
+        marks: Marks,
     ) -> None:
         self._handle = handle
         self._queue = queue
         self._log = log
         self._changed = changed
+        self._marks = marks
         self._uri = handle.attr_get("local-uri")
         self._kept: dict[Ensemble, tuple[KvsStore, Ledger]] = {}
 
@@ -109,6 +113,7 @@ class Assembly:
             ahead=put_down,
             recorder=recorder,
             folded=folded,
+            marker=self._marks.of(spec.name, load["run"]),
         )
         self.pace()
         return ensemble

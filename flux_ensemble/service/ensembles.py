@@ -19,7 +19,7 @@ from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request,
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Member, WriteAhead
+from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Marker, Member, WriteAhead
 from flux_ensemble.members.fold import Facts, Folded
 from flux_ensemble.service.log import Log
 from flux_ensemble.service.requests import RequestError
@@ -78,6 +78,7 @@ class Ensemble:
         ahead: makes what puts down all that it does.
         recorder: takes down a recording, if given.
         folded: what its log came to, if it goes on after a crash.
+        marker: notes each event while its engine handles it, if given.
 
     Attributes:
         facts: what happened to it outside of its engine.
@@ -97,6 +98,7 @@ class Ensemble:
         ahead: Callable[[Ensemble], Ahead],
         recorder: ClosingTap | None = None,
         folded: Folded | None = None,
+        marker: Marker | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
@@ -114,7 +116,7 @@ class Ensemble:
         self._recorder = recorder
         self._ahead = ahead(self)
         self._driver = Driver(
-            self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead
+            self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead, marker
         )
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:

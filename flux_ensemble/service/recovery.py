@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from flux_ensemble import __version__
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.engine.faults import ENDINGS
-from flux_ensemble.members.base import Loop
+from flux_ensemble.members.base import Loop, Marker
 from flux_ensemble.members.fold import Folded, fold
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.service.catchup import CatchUp
@@ -65,6 +65,7 @@ class Recovery:
 
     Args:
         claim: claims the ensembles for this service, and gives the epoch.
+        mark: makes what notes the events of an ensemble (name, run) while they are replayed.
         stores: the KVS.
         journal: events of jobs.
         tracker: hands them to ensembles.
@@ -82,6 +83,7 @@ class Recovery:
     def __init__(
         self,
         claim: Callable[[], int],
+        mark: Callable[[str, int], Marker],
         stores: Stores,
         journal: Journal,
         tracker: Tracker,
@@ -91,6 +93,7 @@ class Recovery:
         complain: Callable[[str], None],
     ) -> None:
         self._claim = claim
+        self._mark = mark
         self._stores = stores
         self._journal = journal
         self._tracker = tracker
@@ -115,7 +118,8 @@ class Recovery:
                 stored = self._stores.read(name)
 
                 def read(spec: Spec, stored: Any = stored) -> Folded:
-                    return fold(spec, stored.snapshot, stored.values, stored.lines)
+                    mark = self._mark(spec.name, stored.load["run"])
+                    return fold(spec, stored.snapshot, stored.values, stored.lines, mark)
 
                 found.append(make(stored.load, stored.store, read))
             except ENDINGS:

@@ -17,14 +17,17 @@ ensemble (`members.base.Driver`), what goes wrong elsewhere is logged.
 from __future__ import annotations
 
 import errno
+import re
 import syslog
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flux.core.handle import Flux
+from flux.job import JobID
 from flux.message import Message
 
 from flux_ensemble import __version__
@@ -43,6 +46,7 @@ from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
 from flux_ensemble.service.kvs_io import StoreError
 from flux_ensemble.service.latest import Latest
+from flux_ensemble.service.marks import REPLAY, Marks
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
 from flux_ensemble.service.perf import Perf
@@ -83,6 +87,7 @@ class Service:
     ) -> None:
         self._handle = handle
         self._log = log
+        self._name = name
         self._stop = stop
         self.over: str | None = None
         self._guard = guard(self.unexpected)
@@ -98,7 +103,8 @@ class Service:
         self._responder = Responder(handle, self._error)
         self._streams = Streams(self._responder)
         self._queue = FluxQueue(handle, self.unexpected)
-        self._assembly = Assembly(handle, self._queue, log, self._changed)
+        self._marks = Marks()
+        self._assembly = Assembly(handle, self._queue, log, self._changed, self._marks)
         self._tracker = Tracker(
             int(handle.attr_get("security.owner")),
             self._ensembles.find,
@@ -114,7 +120,8 @@ class Service:
         self._stores = KvsStores(handle, self._guard)
         self._loop = FluxLoop(handle, self._guard)
         self._recovery = Recovery(
-            self._claims.take,
+            self._claim,
+            partial(self._marks.of, replay=True),
             self._stores,
             self._journal,
             self._tracker,
@@ -157,6 +164,18 @@ class Service:
         self._watchers = listen(handle, name, self._guard, self.dispatch, self._streams.gone)
         self._shutdown = Shutdown(handle, self._guard, self._queue.inbox, self._suspend)
         self._guard(self._begin)()
+
+    def _claim(self) -> int:
+        """Claim the ensembles for this service, and see what the one before it died of."""
+        epoch = self._claims.take()
+        try:
+            self._marks.open(Path(self._handle.attr_get("rundir"), f"{self._name}.mark"))
+        except OSError as error:
+            self._error(
+                f"cannot note which event is being handled ({error}): one that ends the service "
+                "will do so again"
+            )
+        return epoch
 
     def _configure(self, table: Any) -> None:
         """Take the scaler that the site has configured; without it the size is fixed."""
@@ -426,7 +445,18 @@ class Service:
     def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
         # What the member can do was looked at when it was loaded.
         spec = read_document(load, load["files"], elastic=True)
+        fatal = self._marks.fatal(spec.name, load["run"])
+        if fatal is not None:
+            fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)
+        if fatal is not None and fatal.startswith(REPLAY):
+            raise StoreError(f"the service died twice in a row in {fatal}")
         ensemble = self._assembly.make(spec, load, store, folded=read(spec))
+        if fatal is not None and ensemble.live:
+            ensemble.fail(
+                f"the service died twice in a row while it handled {fatal}; its jobs are left as "
+                "they are: mend the document (the rules for that event first), unload it and load "
+                "it again"
+            )
         if "scaler" in load and ensemble.live:
             try:
                 self._members.adopt(load["scaler"])

@@ -33,6 +33,7 @@ from flux_ensemble.members.outcomes import Answer, Fences, Outcomes, Report
 from flux_ensemble.members.pipeline import Pipeline, Window
 from flux_ensemble.members.submission import Submitter
 from flux_ensemble.service.ensembles import Ensemble, Ensembles
+from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.recovery import Recovery
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.spec.loading import load_mapping
@@ -565,6 +566,7 @@ class Service:
         )
         self.recovery = Recovery(
             world.begin_epoch,
+            partial(Marks().of, replay=True),
             Stores(self),
             self.journal,
             self.tracker,

@@ -1,0 +1,155 @@
+"""Which event is being handled, noted where it outlives the process: in a file that is mapped.
+
+    marks = Marks()
+    marks.open(path)                 # reads what the service before this one was at
+    mark = marks.of(name, run)       # of one ensemble: a `members.base.Marker`
+    mark.begin(event)                # before an engine handles an event
+    mark.end()                       # after it
+    marks.fatal(name, run)           # at what services died twice in a row, or None
+
+A service that dies while an engine handles an event would die again whenever it comes to that
+event. So its successor remembers the event as suspected; if it dies of it too, the ensemble is
+to be set aside. A suspicion ends when the event has been handled: a service that was killed by
+chance just then is killed at another one the next time.
+
+The kernel keeps what was written to the mapping when the process is killed. That it does not
+outlive the node is as well: the service then did not die of an event.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from flux_ensemble.engine.events import (
+    CommandDone,
+    CommandFailed,
+    Event,
+    JobEvent,
+    Request,
+    TimerFired,
+)
+
+#: Bytes of a note, of which the first two say how many the others are; 0 is no note.
+_SIZE = 1024
+_HEAD = 2
+
+#: Where the notes are: what is being handled, what is suspected, and what was fatal last.
+_NOW, _SUSPECT, _FATAL = 0, _SIZE, 2 * _SIZE
+
+_NOTHING = bytes(_HEAD)
+
+#: What begins the words for an event that was handled before, and is replayed.
+REPLAY = "the replay of "
+
+
+def describe(event: Event) -> str:
+    """An event in words, the same when it comes again after a crash."""
+    kind = type(event)
+    if kind is JobEvent:
+        return f"event {event.name!r} of job {event.job} at {event.t}"  # type: ignore[union-attr]
+    if isinstance(event, TimerFired):
+        return f"timer {event.key!r}"
+    if isinstance(event, (CommandDone, CommandFailed)):
+        return f"outcome of command {event.command}"
+    if isinstance(event, Request):
+        return f"request {event.op!r} number {event.request}"
+    return kind.__name__
+
+
+class Marks:
+    """The notes of a service; until `open` they are remembered by nobody."""
+
+    def __init__(self) -> None:
+        self._map = mmap.mmap(-1, 3 * _SIZE)
+        self._opened = False
+        self._suspect = self._fatal = b""
+
+    def open(self, path: Path) -> None:
+        """Go on where the service before this one has ended; once.
+
+        Args:
+            path: the file; it is made where there is none. Only one service may have it open.
+
+        Raises:
+            OSError: it cannot be had.
+        """
+        if self._opened:
+            return
+        self._map = _mapped(path)
+        self._opened = True
+        died_at, suspect = self._read(_NOW), self._read(_SUSPECT)
+        if died_at and died_at == suspect:
+            self._write(_FATAL, died_at)
+        self._fatal = self._read(_FATAL)
+        self._suspect = died_at
+        self._write(_SUSPECT, died_at)
+        self._write(_NOW, b"")
+
+    def of(self, name: str, run: int, *, replay: bool = False) -> Mark:
+        """The mark of an ensemble, for its events or for their replay."""
+        return Mark(self, _key(name, run) + (REPLAY.encode() if replay else b""))
+
+    def fatal(self, name: str, run: int) -> str | None:
+        """The event of an ensemble at which two services died, one after the other, or None."""
+        key = _key(name, run)
+        if not self._fatal.startswith(key):
+            return None
+        return self._fatal.removeprefix(key).decode(errors="replace")
+
+    def begin(self, note: bytes) -> None:
+        """Something is being handled."""
+        self._write(_NOW, note)
+
+    def end(self, note: bytes) -> None:
+        """It has been handled."""
+        self._map[:_HEAD] = _NOTHING
+        if note == self._suspect:
+            self._suspect = b""
+            self._write(_SUSPECT, b"")
+
+    def _read(self, place: int) -> bytes:
+        size = int.from_bytes(self._map[place : place + _HEAD], "little")
+        start = place + _HEAD
+        return self._map[start : start + min(size, _SIZE - _HEAD)]
+
+    def _write(self, place: int, note: bytes) -> None:
+        size = len(note)
+        self._map[place : place + _HEAD + size] = size.to_bytes(_HEAD, "little") + note
+
+
+class Mark:
+    """Notes the events of one ensemble: a `members.base.Marker`."""
+
+    __slots__ = ("_key", "_marks", "_note")
+
+    def __init__(self, marks: Marks, key: bytes) -> None:
+        self._marks = marks
+        self._key = key
+        self._note = b""
+
+    def begin(self, event: Event) -> None:
+        """An engine begins to handle an event."""
+        self._note = (self._key + describe(event).encode(errors="replace"))[: _SIZE - _HEAD]
+        self._marks.begin(self._note)
+
+    def end(self) -> None:
+        """It has handled it."""
+        self._marks.end(self._note)
+
+
+def _key(name: str, run: int) -> bytes:
+    return f"{name} {run}: ".encode()
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(path, flags, 0o600)
+    try:
+        if os.fstat(file).st_size != 3 * _SIZE:
+            os.ftruncate(file, 0)
+            os.ftruncate(file, 3 * _SIZE)
+        return mmap.mmap(file, 3 * _SIZE)
+    finally:
+        os.close(file)

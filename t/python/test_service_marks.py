@@ -1,0 +1,123 @@
+"""What a service was handling when it died is known to those after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.engine.events import Event, JobEvent, Request, TimerFired
+from flux_ensemble.service.marks import REPLAY, Marks
+
+DEADLY = JobEvent(1.5, 7, "memo", {"poison": 1})
+OTHER = JobEvent(2.5, 8, "finish", {"status": 0})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ensemble.mark"
+
+
+def service(path: Path) -> Marks:
+    """A service that begins; the one before it may have died."""
+    marks = Marks()
+    marks.open(path)
+    return marks
+
+
+def handled(marks: Marks, event: Event, name: str = "a", run: int = 1) -> None:
+    mark = marks.of(name, run)
+    mark.begin(event)
+    mark.end()
+
+
+def dies(path: Path, event: Event, name: str = "a", run: int = 1, *, replay: bool = False) -> None:
+    """A service begins, and dies while it handles an event."""
+    service(path).of(name, run, replay=replay).begin(event)
+
+
+def test_nothing_is_fatal_at_first(path: Path) -> None:
+    assert service(path).fatal("a", 1) is None
+
+
+def test_one_death_is_not_enough(path: Path) -> None:
+    dies(path, DEADLY)
+    assert service(path).fatal("a", 1) is None
+
+
+def test_an_event_is_fatal_when_two_services_in_a_row_died_of_it(path: Path) -> None:
+    dies(path, DEADLY)
+    dies(path, DEADLY)
+    marks = service(path)
+    assert marks.fatal("a", 1) == "event 'memo' of job 7 at 1.5"
+    assert marks.fatal("a", 2) is None, "of another run"
+    assert marks.fatal("b", 1) is None, "of another ensemble"
+
+
+def test_it_stays_fatal_for_the_services_after_that(path: Path) -> None:
+    dies(path, DEADLY, replay=True)
+    dies(path, DEADLY, replay=True)
+    handled(service(path), OTHER)
+    assert service(path).fatal("a", 1) == f"{REPLAY}event 'memo' of job 7 at 1.5"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [OTHER, JobEvent(1.6, 7, "memo"), TimerFired(1.5, "heartbeat"), Request(1.5, 1, "cancel")],
+)
+def test_deaths_at_two_events_are_chance(path: Path, second: Event) -> None:
+    dies(path, DEADLY)
+    dies(path, second)
+    assert service(path).fatal("a", 1) is None
+
+
+def test_the_same_event_of_two_ensembles_is_chance(path: Path) -> None:
+    dies(path, DEADLY)
+    dies(path, DEADLY, name="b")
+    marks = service(path)
+    assert marks.fatal("a", 1) is marks.fatal("b", 1) is None
+
+
+def test_an_event_that_was_handled_after_a_death_is_not_suspected_any_more(path: Path) -> None:
+    dies(path, TimerFired(1.0, "heartbeat"))
+    marks = service(path)
+    handled(marks, TimerFired(2.0, "heartbeat"))
+    marks.of("a", 1).begin(TimerFired(3.0, "heartbeat"))
+    assert service(path).fatal("a", 1) is None
+
+
+def test_a_timer_is_the_same_whenever_it_fires(path: Path) -> None:
+    dies(path, TimerFired(1.0, "heartbeat"))
+    dies(path, TimerFired(2.0, "heartbeat"))
+    assert service(path).fatal("a", 1) == "timer 'heartbeat'"
+
+
+def test_a_service_that_ended_in_good_order_died_of_nothing(path: Path) -> None:
+    dies(path, DEADLY)
+    handled(service(path), OTHER)
+    dies(path, DEADLY)
+    assert service(path).fatal("a", 1) is None
+
+
+def test_opening_it_once_more_changes_nothing(path: Path) -> None:
+    dies(path, DEADLY)
+    marks = service(path)
+    marks.open(path)
+    marks.of("a", 1).begin(DEADLY)
+    assert service(path).fatal("a", 1) is not None
+
+
+def test_a_file_of_another_size_is_made_anew(path: Path) -> None:
+    path.write_bytes(b"\xff" * 10_000)
+    marks = service(path)
+    assert marks.fatal("a", 1) is None
+    handled(marks, DEADLY)
+
+
+def test_a_link_in_the_place_of_the_file_is_refused(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    path.symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        service(path)
+    assert target.read_text() == "mine"
