@@ -2,14 +2,19 @@
 
 The log is text, one RFC 18 entry a line. A batch begins with an entry of its own,
 
-    {"timestamp": t, "name": "batch", "context": {"number": n, "events": [...]}}
+    {"timestamp": t, "name": "batch", "context": {"digest": d, "number": n, "events": [...]}}
 
 and the entries for people follow: what the engine recorded, and what the service notes. A
 batch can be in the log several times.
+
+The digest is of the batch, without it, and of the digest before: the chain begins with whose log it
+is. So a batch that was changed, or is not in its place, is noticed, and so is a log of another
+ensemble. Batches without one were written by versions that had none, and are left out of the chain.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +23,9 @@ from typing import Any
 from flux_ensemble.engine.events import Event, JobEvent, Tag
 from flux_ensemble.engine.record import event_from_json, to_json
 
-#: The entry that begins a batch.
+#: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"
+_CONTEXT = '"context":{'
 
 Entry = Mapping[str, Any]
 
@@ -78,6 +84,21 @@ def header(t: float, number: int, events: Iterable[str]) -> str:
     return f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
 
 
+def identity(name: str, run: int) -> str:
+    """Which ensemble a log is of."""
+    return f"{name!r}, run {run}"
+
+
+def follow(digest: str, text: str) -> str:
+    """The next digest of a chain."""
+    return hashlib.blake2b((digest + text).encode(), digest_size=16).hexdigest()
+
+
+def sealed(text: str, digest: str) -> str:
+    """The text of a batch with its digest."""
+    return text.replace(_CONTEXT, f'{_CONTEXT}"digest":"{digest}",', 1)
+
+
 def line(t: float, name: str, context: Mapping[str, Any]) -> str:
     """An entry (RFC 18) as a line of text."""
     return dumps({"timestamp": t, "name": name, "context": context}) + "\n"
@@ -88,44 +109,95 @@ def dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Written:
-    """A batch as it is read: its number, its events, and its entries for people."""
+    """A batch as it is read.
+
+    Args:
+        number: of the batch.
+        events: its events.
+        digest: as in its text, or None.
+        entries: those for people.
+        lines: of its text.
+    """
 
     number: int
     events: list[Event]
+    digest: str | None
     entries: list[Entry]
+    lines: list[str]
+
+    def plain(self) -> str:
+        """Its text without the digest."""
+        return "".join(self.lines).replace(f'"digest":"{self.digest}",', "", 1)
 
 
-def read_batches(lines: Iterable[str], after: int = 0) -> Iterator[Written]:
+class Batches:
     """The batches in a log, each once.
 
     Args:
         lines: its text; it may begin within a batch, which is left out.
+        begin: the digest before the first batch of all.
         after: batches up to this number are given with no events: their entries alone count.
+        digest: that of batch `after`, where it is known.
 
-    Raises:
-        ValueError: a line is not of a log, or a batch is missing.
+    Attributes:
+        digest: of the last batch that was read, or of what was before it.
     """
-    latest: int | None = None
-    current: Written | None = None
-    for text in lines:
-        entry = json.loads(text)
-        if entry["name"] != BATCH:
+
+    def __init__(
+        self, lines: Iterable[str], *, begin: str, after: int = 0, digest: str | None = None
+    ) -> None:
+        self._lines = lines
+        self._after = after
+        self._known = {0: begin, after: digest if after else begin}
+        self.digest: str | None = None
+
+    def __iter__(self) -> Iterator[Written]:
+        """Read them.
+
+        Raises:
+            ValueError: a line is not of a log, a batch is missing, or is not as it was written.
+        """
+        latest: int | None = None
+        current: Written | None = None
+        for text in self._lines:
+            entry = json.loads(text)
+            if entry["name"] != BATCH:
+                if current is not None:
+                    current.entries.append(entry)
+                    current.lines.append(text)
+                continue
             if current is not None:
-                current.entries.append(entry)
-            continue
+                self._check(current)
+                yield current
+                current = None
+            context = entry["context"]
+            number = context["number"]
+            if latest is not None and number <= latest:
+                continue  # committed twice
+            expected = max(self._after, latest or 0) + 1
+            if number > expected:
+                raise ValueError(f"batches {expected} to {number - 1} are missing")
+            if latest is None or number != latest + 1:
+                self.digest = self._known.get(number - 1)
+            latest = number
+            events = [] if number <= self._after else [expand(one) for one in context["events"]]
+            current = Written(number, events, context.get("digest"), [], [text])
         if current is not None:
+            self._check(current)
             yield current
-            current = None
-        number = entry["context"]["number"]
-        if latest is not None and number <= latest:
-            continue  # committed twice
-        expected = max(after, latest or 0) + 1
-        if number > expected:
-            raise ValueError(f"batches {expected} to {number - 1} are missing")
-        latest = number
-        events = [] if number <= after else [expand(one) for one in entry["context"]["events"]]
-        current = Written(number, events, [])
-    if current is not None:
-        yield current
+        if latest is None or latest < self._after:
+            self.digest = self._known[self._after]
+
+    def _check(self, batch: Written) -> None:
+        """Compare the digest of a batch with its text, and with the batch before it."""
+        if batch.digest is not None:
+            right = self.digest is None or follow(self.digest, batch.plain()) == batch.digest
+            known = self._known.get(batch.number)
+            if not right or known not in (None, batch.digest):
+                raise ValueError(
+                    f"batch {batch.number} of the log is damaged: its digest is not that of its "
+                    "text and of the batches before it"
+                )
+            self.digest = batch.digest

@@ -2,6 +2,9 @@
 
     snapshot, values ──restore──► engine ◄──handle── events of the batches after it
 
+Digests tell whether all of it is as it was written, and of one ensemble: a snapshot has its own,
+and those of the values beside it and of the log up to it, which goes on from there.
+
 The commands that come out again have been performed, or will be by whoever goes on; the
 entries for people among them have to be those that are in the log. Where they differ the
 engine has changed since, and going on would do things twice.
@@ -10,7 +13,7 @@ engine has changed since, and going on would do things twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +23,7 @@ from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Marker
-from flux_ensemble.members.batches import Entry, Written, line, read_batches
+from flux_ensemble.members.batches import Batches, Entry, Written, dumps, follow, line
 from flux_ensemble.spec.model import Spec
 
 #: Errors that are kept for each ensemble.
@@ -68,6 +71,26 @@ class Facts:
 
 
 @dataclass(slots=True)
+class Digests:
+    """Digests of what was written: the last of the chain of batches, and of that of values."""
+
+    log: str
+    values: str
+
+    @classmethod
+    def of(cls, identity: str) -> Digests:
+        """Where nothing was written yet."""
+        begin = follow("", identity)
+        return cls(begin, begin)
+
+    def take(self, values: Iterable[Values]) -> Iterator[Values]:
+        """Take the chunks of values into account as they are read."""
+        for chunk in values:
+            self.values = follow(self.values, dumps(chunk))
+            yield chunk
+
+
+@dataclass(slots=True)
 class Folded:
     """What a log comes to.
 
@@ -76,6 +99,7 @@ class Folded:
         agenda: its timers.
         facts: what happened to it outside of its engine.
         number: of the last batch.
+        digests: of the log, and of the values.
         entries: those for people that are kept, oldest first.
         total: how many there have been.
     """
@@ -84,12 +108,14 @@ class Folded:
     agenda: Agenda
     facts: Facts
     number: int = 0
+    digests: Digests = field(default_factory=lambda: Digests("", ""))
     entries: list[Entry] = field(default_factory=list)
     total: int = 0
 
 
 def fold(
     spec: Spec,
+    identity: str,
     snapshot: Mapping[str, Any] | None,
     values: Iterable[Values],
     lines: Iterable[str],
@@ -99,6 +125,7 @@ def fold(
 
     Args:
         spec: the document.
+        identity: whose log it has to be, as its ledger was told.
         snapshot: as a ledger made it, or None.
         values: chunks that were put beside snapshots, oldest first.
         lines: the text of the log; batches before the snapshot may be missing.
@@ -107,23 +134,68 @@ def fold(
     Raises:
         ValueError: something is damaged or missing, or was written by another version.
     """
+    begin = Digests.of(identity)
+    found = Digests(begin.log, begin.values)
+    chunks = found.take(values)
     if snapshot is None:
         folded = Folded(Engine(spec), Agenda(), Facts())
+        written = begin
     else:
-        folded = Folded(
+        written = _verified(identity, snapshot)
+        folded = _restored(spec, snapshot, chunks)
+        if written.values and found.values != written.values:
+            raise ValueError(
+                "the values beside the snapshot are damaged: their digest is not that which the "
+                "snapshot has of them"
+            )
+    # Those after the snapshot, of which there are none.
+    for _ in chunks:
+        pass
+    folded.engine.stats.keep_values()
+    start = folded.number
+    batches = Batches(lines, begin=begin.log, after=start, digest=written.log or None)
+    try:
+        for batch in batches:
+            folded.entries.extend(batch.entries)
+            if batch.number > start:
+                _replay(folded, batch, marker)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"the log cannot be folded: {type(error).__name__}: {error}") from error
+    folded.digests = Digests(batches.digest or begin.log, found.values)
+    return folded
+
+
+def snapshot_text(state: Mapping[str, Any]) -> str:
+    """The text of a snapshot: JSON of a state, with a digest of that."""
+    text = dumps(state)
+    return f'{text[:-1]},"digest":"{follow("", text)}"}}'
+
+
+def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
+    """The digests in a snapshot, which is as it was written; none in one of an earlier version."""
+    digest = snapshot.get("digest")
+    if digest is None:
+        return Digests("", "")
+    state = {key: value for key, value in snapshot.items() if key != "digest"}
+    if snapshot_text(state) != dumps(snapshot):
+        raise ValueError("the snapshot is damaged: its digest is not that of its text")
+    if snapshot["ensemble"] != identity:
+        raise ValueError(f"the snapshot is of ensemble {snapshot['ensemble']}, not of {identity}")
+    return Digests(snapshot["log"], snapshot["values"])
+
+
+def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Folded:
+    """What a snapshot comes to."""
+    try:
+        return Folded(
             restore(spec, snapshot["engine"], values),
             Agenda.from_json(snapshot["agenda"]),
             Facts(**snapshot["facts"]),
             snapshot["number"],
             total=snapshot["entries"],
         )
-    folded.engine.stats.keep_values()
-    start = folded.number
-    for batch in read_batches(lines, after=start):
-        folded.entries.extend(batch.entries)
-        if batch.number > start:
-            _replay(folded, batch, marker)
-    return folded
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"the snapshot is damaged: {type(error).__name__}: {error}") from error
 
 
 def _replay(folded: Folded, batch: Written, marker: Marker | None) -> None:

@@ -34,7 +34,8 @@ from flux_ensemble.engine.events import Event
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Handle, Loop
-from flux_ensemble.members.batches import Batch, compact, dumps, header, line
+from flux_ensemble.members.batches import Batch, compact, dumps, follow, header, line, sealed
+from flux_ensemble.members.fold import Digests, Folded, snapshot_text
 
 #: Seconds, and number, that events which bring about nothing wait for a batch. Where there are
 #: many ledgers, as many seconds as keeps the commits of all of them at LAZY_RATE a second.
@@ -114,9 +115,8 @@ class Ledger:
         state: what snapshots are of.
         complain: gets a sentence when commits begin to fail, and when they work again.
         gate: holds back jobs while commits fail.
-        agenda: as it was recovered.
-        number: of the last batch that is durable.
-        entries: how many entries for people there are already.
+        identity: which ensemble it is, and which run of its name.
+        folded: what its log came to, if there is one.
 
     Attributes:
         agenda: what is to be known of the events put down.
@@ -131,21 +131,21 @@ class Ledger:
         state: State,
         complain: Callable[[str], None],
         gate: Gate,
-        *,
-        agenda: Agenda | None = None,
-        number: int = 0,
-        entries: int = 0,
+        identity: str,
+        folded: Folded | None = None,
     ) -> None:
         self._store = store
         self._loop = loop
         self._state = state
         self._complain = complain
         self._gate = gate
-        self.agenda = agenda or Agenda()
+        self._identity = identity
+        self.agenda = Agenda() if folded is None else folded.agenda
         self.commits = 0
         self.lazy_seconds = LAZY_SECONDS
-        self._number = number
-        self._entries = entries
+        self._number = 0 if folded is None else folded.number
+        self._entries = 0 if folded is None else folded.total
+        self._digests = Digests.of(identity) if folded is None else folded.digests
         # As text from the beginning, so that a large batch takes no time of its own.
         self._events: list[str] = []
         self._lines: list[str] = []
@@ -292,19 +292,26 @@ class Ledger:
         """The next batch, of all that was put down."""
         self._number += 1
         begin = header(self._loop.now(), self._number, self._events)
-        text = "".join((begin, *self._lines))
+        plain = "".join((begin, *self._lines))
+        digests = self._digests
+        digests.log = follow(digests.log, plain)
+        text = sealed(plain, digests.log)
         self._entries += len(self._lines)
         snapshot = values = None
         if self._since_snapshot >= self._snapshot_due:
             self._since_snapshot = 0
+            values = dumps(self._state.take_values())
+            digests.values = follow(digests.values, values)
             state = {
+                "ensemble": self._identity,
                 "number": self._number,
                 "entries": self._entries,
+                "log": digests.log,
+                "values": digests.values,
                 "agenda": self.agenda.to_json(),
                 **self._state.snapshot(),
             }
-            snapshot = dumps(state)
-            values = dumps(self._state.take_values())
+            snapshot = snapshot_text(state)
             self._snapshot_due = max(SNAPSHOT_EVENTS, len(snapshot) // SNAPSHOT_RATIO)
         batch = Batch(self._number, text, len(self._lines), snapshot, values, self._sync)
         self._events, self._lines, self._sync = [], [], False

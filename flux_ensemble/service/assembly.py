@@ -11,8 +11,8 @@ from typing import Any
 
 from flux.core.handle import Flux
 
-from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Caller
+from flux_ensemble.members.batches import identity
 from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.ledger import Ledger, pace
@@ -94,9 +94,8 @@ class Assembly:
                 ensemble,
                 lambda text: self._error(f"{spec.name}: {text}"),
                 self._queue,
-                agenda=Agenda() if folded is None else folded.agenda,
-                number=0 if folded is None else folded.number,
-                entries=0 if folded is None else folded.total,
+                identity=identity(spec.name, load["run"]),
+                folded=folded,
             )
             self._kept[ensemble] = store, ledger
             return ledger

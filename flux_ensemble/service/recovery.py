@@ -24,6 +24,7 @@ from flux_ensemble import __version__
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.members.base import Loop, Marker
+from flux_ensemble.members.batches import identity
 from flux_ensemble.members.fold import Folded, fold
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.service.catchup import CatchUp
@@ -118,8 +119,9 @@ class Recovery:
                 stored = self._stores.read(name)
 
                 def read(spec: Spec, stored: Any = stored) -> Folded:
+                    whose = identity(spec.name, stored.load["run"])
                     mark = self._mark(spec.name, stored.load["run"])
-                    return fold(spec, stored.snapshot, stored.values, stored.lines, mark)
+                    return fold(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
 
                 found.append(make(stored.load, stored.store, read))
             except ENDINGS:

@@ -41,6 +41,9 @@ from flux_ensemble.spec.model import TAG_KEY, Spec
 
 OWNER = 1000
 
+#: Of the one ensemble.
+IDENTITY = "'test', run 1"
+
 
 class Stuck(AssertionError):
     """Nothing is left to happen, and the ensemble has not ended."""
@@ -600,10 +603,15 @@ class Service:
 
         def put_down(ensemble: Ensemble) -> Ledger:
             ensemble.engine.stats.keep_values()
-            more: dict[str, Any] = {}
-            if folded is not None:
-                more = {"agenda": folded.agenda, "number": folded.number, "entries": folded.total}
-            return Ledger(store, self.loop, ensemble, self.errors.append, self.queue, **more)
+            return Ledger(
+                store,
+                self.loop,
+                ensemble,
+                self.errors.append,
+                self.queue,
+                identity=IDENTITY,
+                folded=folded,
+            )
 
         return Ensemble(
             spec,

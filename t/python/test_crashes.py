@@ -15,7 +15,7 @@ from typing import Any
 
 import crashes
 import pytest
-from crashes import Luck, Service, World
+from crashes import IDENTITY, Luck, Service, World
 
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members import ledger
@@ -90,11 +90,11 @@ def verify(world: World) -> None:
     # The log, from the beginning.
     spec = load_mapping(DOCUMENT)
     lines = "".join(world.texts["test"]).splitlines(keepends=True)
-    whole = fold(spec, None, (), lines)
+    whole = fold(spec, IDENTITY, None, (), lines)
     while world.clock.step():  # what was written lazily
         pass
     lines = "".join(world.texts["test"]).splitlines(keepends=True)
-    whole = fold(spec, None, (), lines)
+    whole = fold(spec, IDENTITY, None, (), lines)
     assert dump(whole.engine) == dump(ensemble.engine)
     t = world.clock.t
     assert whole.engine.metrics(t) == ensemble.engine.metrics(t)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,11 +18,16 @@ from flux_ensemble.engine.record import encode
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members import ledger as module
 from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.batches import compact, expand, line, read_batches
+from flux_ensemble.members.batches import Batches, compact, expand, line
 from flux_ensemble.members.fold import Facts, Folded, fold
 from flux_ensemble.members.ledger import Ledger
 from flux_ensemble.spec.loading import load_mapping
 from flux_ensemble.spec.model import Spec
+
+IDENTITY = "'test', run 1"
+
+#: What a snapshot of a version without digests has.
+OLD_SNAPSHOT = ("number", "entries", "agenda", "engine", "facts")
 
 MORE = {"name": "submit", "label": "b", "repetitions": "unlimited"}
 RULES = [on_start("a"), {"trigger": "timer", "every": 5, "action": MORE}]
@@ -37,7 +44,9 @@ class Bench:
         self.loop = FakeLoop()
         self.complaints: list[str] = []
         self.gate = FakeGate()
-        self.ledger = Ledger(self.store, self.loop, self, self.complaints.append, self.gate)
+        self.ledger = Ledger(
+            self.store, self.loop, self, self.complaints.append, self.gate, identity=IDENTITY
+        )
         self.performed: list[str] = []
         self.job = 0
 
@@ -73,7 +82,7 @@ class Bench:
             "lines": self.store.lines,
             **given,
         }
-        return fold(self.spec, **found)
+        return fold(self.spec, IDENTITY, **found)
 
 
 def test_the_first_commands_are_performed_when_their_event_is_durable() -> None:
@@ -323,22 +332,158 @@ def test_a_batch_that_was_committed_twice_counts_once() -> None:
 def test_a_missing_batch_is_an_error() -> None:
     lines = [line(1.0, "batch", {"number": number, "events": []}) for number in (1, 2, 4)]
     with pytest.raises(ValueError, match="batches 3 to 3 are missing"):
-        list(read_batches(lines))
+        list(Batches(lines, begin=""))
 
 
 def test_batches_before_the_snapshot_may_be_missing() -> None:
     lines = [line(1.0, "outcome", {})] + [
         line(1.0, "batch", {"number": number, "events": []}) for number in (4, 5, 6)
     ]
-    assert [batch.number for batch in read_batches(lines, after=5)] == [4, 5, 6]
+    assert [batch.number for batch in Batches(lines, begin="", after=5)] == [4, 5, 6]
 
 
 def test_a_log_that_says_something_else_than_the_engine_is_refused() -> None:
     bench = Bench()
     bench.post(Started(1000.0))
-    lines = [text.replace('"firing":0', '"firing":1') for text in bench.store.lines]
+    lines = [text.replace('"firing":0', '"firing":1') for text in undigested(bench.store.lines)]
     with pytest.raises(ValueError, match="batch 1 has no entry 'fire'"):
         bench.fold(lines=lines)
+
+
+def undigested(lines: list[str]) -> list[str]:
+    """A log as versions wrote it that had no digests."""
+    return [re.sub('"digest":"[0-9a-f]+",', "", text) for text in lines]
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A log of some batches, with two snapshots and what came after them."""
+    monkeypatch.setattr(module, "SNAPSHOT_EVENTS", 8)
+    monkeypatch.setattr(module, "SNAPSHOT_RATIO", 10**9)
+    bench = Bench()
+    bench.ledger._snapshot_due = 8
+    bench.post(Started(1000.0))
+    for index in range(4):
+        bench.run(Tag("a", "rule-0", 0, index))
+        bench.post(TimerFired(1005.0 + 5 * index, "rule:rule-1"))
+    bench.ledger.note(1030.0, "epoch", {"epoch": 2})
+    assert len(bench.store.values) == 2
+    return bench
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where in JSON there is a number, a text or the like."""
+    if isinstance(value, dict | list):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(one, (*path, key))
+    else:
+        yield path
+
+
+def test_a_snapshot_that_was_changed_anywhere_is_refused(long: Bench) -> None:
+    snapshot = long.store.snapshot
+    assert long.fold().number == len(long.store.batches)
+    for *path, last in places(snapshot):
+        changed = json.loads(json.dumps(snapshot))
+        at = changed
+        for key in path:
+            at = at[key]
+        at[last] = at[last] + 1 if type(at[last]) in (int, float) else f"{at[last]}x"
+        with pytest.raises(ValueError, match="snapshot is damaged"):
+            long.fold(snapshot=changed)
+
+
+def test_a_snapshot_of_another_run_of_the_name_is_refused(long: Bench) -> None:
+    with pytest.raises(
+        ValueError, match="the snapshot is of ensemble 'test', run 1, not of 'test'"
+    ):
+        fold(long.spec, "'test', run 2", long.store.snapshot, long.store.values, long.store.lines)
+
+
+def test_the_log_of_another_run_of_the_name_is_refused() -> None:
+    bench = Bench()
+    bench.post(Started(1000.0))
+    with pytest.raises(ValueError, match="batch 1 of the log is damaged"):
+        fold(bench.spec, "'test', run 2", None, (), bench.store.lines)
+
+
+def test_values_that_were_changed_or_swapped_are_refused(long: Bench) -> None:
+    first, second = long.store.values
+    assert first != second
+    changed = json.loads(json.dumps(first))
+    changed[0][2][0] += 1
+    for values in ([second, first], [changed, second], [first], [second]):
+        with pytest.raises(ValueError, match=r"the values beside|its stream|had \d+ values"):
+            long.fold(values=values)
+
+
+def by_batch(lines: list[str]) -> list[list[str]]:
+    """The lines of a log, batch by batch."""
+    batches: list[list[str]] = []
+    for text in lines:
+        if '"name":"batch"' in text:
+            batches.append([])
+        batches[-1].append(text)
+    return batches
+
+
+def flat(batches: list[list[str]]) -> list[str]:
+    return [text for batch in batches for text in batch]
+
+
+def test_a_line_of_the_log_that_was_changed_or_dropped_is_noticed(long: Bench) -> None:
+    lines = long.store.lines
+    for at, text in enumerate(lines):
+        flipped = text.replace('"timestamp":1', '"timestamp":2', 1)
+        assert flipped != text
+        with pytest.raises(ValueError, match=r"of the log is damaged|are missing"):
+            long.fold(lines=[*lines[:at], flipped, *lines[at + 1 :]])
+        dropped = [*lines[:at], *lines[at + 1 :]]
+        # A log may begin with any batch up to the snapshot, or within one.
+        if at > 0:
+            with pytest.raises(ValueError, match=r"of the log is damaged|are missing"):
+                long.fold(lines=dropped)
+
+
+def test_batches_that_were_swapped_are_noticed(long: Bench) -> None:
+    batches = by_batch(long.store.lines)
+    for at in range(len(batches) - 1):
+        swapped = [*batches]
+        swapped[at], swapped[at + 1] = swapped[at + 1], swapped[at]
+        with pytest.raises(ValueError, match=r"of the log is damaged|are missing"):
+            long.fold(lines=flat(swapped), snapshot=None, values=[])
+
+
+def test_a_log_may_begin_with_any_batch_up_to_the_snapshot(long: Bench) -> None:
+    batches = by_batch(long.store.lines)
+    whole = long.fold()
+    for begin in range(long.store.snapshot["number"] + 1):
+        folded = long.fold(lines=flat(batches[begin:]))
+        assert folded.digests == whole.digests
+        assert dump(folded.engine) == dump(long.engine)
+
+
+def test_a_log_goes_on_from_what_a_version_without_digests_wrote(long: Bench) -> None:
+    """Whether it has a snapshot or not, and whether its first batches are there or not."""
+    old = {key: value for key, value in long.store.snapshot.items() if key in OLD_SNAPSHOT}
+    lines = undigested(long.store.lines)
+    for snapshot, values, begin in (
+        (None, [], 0),
+        (old, long.store.values, 0),
+        (old, long.store.values, old["number"]),
+    ):
+        kept = flat(by_batch(lines)[begin:])
+        folded = long.fold(snapshot=snapshot, values=values, lines=kept)
+        store = MemoryStore()
+        ledger = Ledger(store, long.loop, long, print, long.gate, identity=IDENTITY, folded=folded)
+        for number in range(2):
+            ledger.note(1040.0 + number, "error", {"text": "more"})
+        again = long.fold(snapshot=snapshot, values=values, lines=kept + store.lines)
+        assert again.number == folded.number + 2
+        assert again.facts.errors == ["more", "more"]
+        with pytest.raises(ValueError, match="of the log is damaged"):
+            flipped = [text.replace("more", "less") for text in store.lines[2:]]
+            long.fold(snapshot=snapshot, values=values, lines=kept + store.lines[:2] + flipped)
 
 
 def test_what_the_service_noted_is_known_again() -> None:

@@ -70,7 +70,7 @@ class Bench:
             log_error=self.log.append,
             changed=self.changes.append,
             ahead=lambda ensemble: Ledger(
-                MemoryStore(), self.loop, ensemble, self.log.append, FakeGate()
+                MemoryStore(), self.loop, ensemble, self.log.append, FakeGate(), identity=name
             ),
         )
         self.ensembles.add(ensemble)
