@@ -20,6 +20,7 @@ import click
 from flux_ensemble.client import Client, EnsembleError
 
 if TYPE_CHECKING:
+    from flux_ensemble.members.recording import Recorder
     from flux_ensemble.spec.model import Spec
 
 OK = 0
@@ -52,6 +53,14 @@ def complain(message: str) -> None:
     """Prints an error to standard error, each line with the command's name in front."""
     for line in message.splitlines() or [""]:
         click.echo(f"flux-ensemble: ERROR: {line}", err=True)
+
+
+def recorded(code: int, recorder: Recorder | None) -> int:
+    """The exit code of a command that has made a recording; says so if it is not whole."""
+    if recorder is None or recorder.problem is None:
+        return code
+    complain(recorder.problem)
+    return code or FAILED
 
 
 class Duration(click.ParamType):

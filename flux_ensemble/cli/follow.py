@@ -25,6 +25,7 @@ from typing import Any
 from flux_ensemble.cli.absence import Absence
 from flux_ensemble.cli.common import (
     EXIT_CODES,
+    FAILED,
     INTERRUPTED,
     TIMED_OUT,
     Failure,
@@ -72,6 +73,8 @@ class Follower:
         self._state: str | None = None
         self._done = False
         self._forced: int | None = None
+        self._record: str | None = None
+        self._unrecorded: str | None = None
         self._asking = False
         self._log = 0
         self._received = Received()
@@ -90,6 +93,7 @@ class Follower:
         # Not `Client.load`: a signal between the request and its answer would leave the
         # ensemble behind with nobody to end it.
         self._then("load", request, self._on_loaded)
+        self._record = request.get("record")
         return self._run()
 
     def follow(self, name: str) -> int:
@@ -134,9 +138,11 @@ class Follower:
     def _close(self) -> int:
         if self._name is not None and self._state is not None:
             self._summarize(self._name)
-        if self._forced is not None:
-            return self._forced
-        return EXIT_CODES[self._state or "failed"]
+        code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
+        if self._unrecorded is None:
+            return code
+        complain(self._unrecorded)
+        return code or FAILED
 
     def _summarize(self, name: str) -> None:
         try:
@@ -148,6 +154,10 @@ class Follower:
                 raise
             complain(f"{exc}: there is no table of the jobs of {name!r}")
             return
+        if self._record is not None:
+            about = f"the recording {self._record} "
+            errors = (one for one in status["errors"] if one.startswith(about))
+            self._unrecorded = next(errors, None)
         try:
             summarize(self._view, status, metrics)
         except OSError:

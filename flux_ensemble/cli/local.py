@@ -17,7 +17,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from flux_ensemble.cli.common import EXIT_CODES, INTERRUPTED, TIMED_OUT, USAGE, Failure
+from flux_ensemble.cli.common import (
+    EXIT_CODES,
+    INTERRUPTED,
+    TIMED_OUT,
+    USAGE,
+    Failure,
+    recorded,
+)
 from flux_ensemble.cli.views import View, summarize
 from flux_ensemble.cli.words import Line, Span, announce, job_event
 from flux_ensemble.client import user_context
@@ -92,7 +99,7 @@ def run_locally(
             run.recover(text)
         else:
             run.begin(text)
-        return run.follow(timeout)
+        return recorded(run.follow(timeout), recorder)
 
 
 class LocalRun:

@@ -19,6 +19,7 @@ from flux_ensemble.cli.common import (
     Duration,
     Failure,
     read_document,
+    recorded,
 )
 from flux_ensemble.cli.tables import print_json
 from flux_ensemble.cli.views import make_view, summarize
@@ -122,7 +123,7 @@ def simulate(
         print_json(asdict(found))
     else:
         _show(found)
-    return _exit_code(found)
+    return recorded(_exit_code(found), recorder)
 
 
 def _check(text: str, file: str | None, name: str | None) -> Spec:

@@ -53,14 +53,6 @@ Tap = Callable[[Event, list[Command]], None]
 Done = Callable[[Outcome], None]
 
 
-class ClosingTap(Protocol):
-    """A tap that is closed after the last event."""
-
-    def __call__(self, event: Event, commands: list[Command], /) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class WriteAhead(Protocol):
     """Puts down events, so that an ensemble can go on after a crash."""
 

@@ -8,8 +8,12 @@ of events. Replay feeds the events to a fresh engine and compares its commands.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -31,18 +35,28 @@ class RecordingError(ValueError):
 class Recorder:
     """Writes a recording; give it to `members.base.Driver` as its `tap`.
 
+    When the file cannot be written on, the recording ends there, and the ensemble goes on.
+
     Args:
         path: the file, which is replaced.
         spec: the ensemble.
         document: what it was loaded from, text or mapping.
 
+    Attributes:
+        problem: why the recording is not whole, or None.
+        failed: called once when it turns out not to be, but for that in `close`. This is from
+            within the driver, which may not be given events meanwhile.
+
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written, or is no regular file.
     """
 
     def __init__(self, path: str | Path, spec: Spec, document: str | Mapping[str, Any]) -> None:
+        self.problem: str | None = None
+        self.failed: Callable[[], None] = lambda: None
+        self._path = path
         # Unbuffered by lines would cost a system call for each event; the end is flushed.
-        self._file: IO[str] | None = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        self._file: IO[str] | None = _open(path)
         self._events = 0
         self._write(
             {
@@ -55,21 +69,65 @@ class Recorder:
 
     def __call__(self, event: Event, commands: Sequence[Command]) -> None:
         """Take down one event and its commands."""
-        if self._file is not None:
-            encoded = ",".join(map(encode, commands))
+        if self._file is None:
+            return
+        encoded = ",".join(map(encode, commands))
+        try:
             self._file.write(f'{{"event":{encode(event)},"commands":[{encoded}]}}\n')
-            self._events += 1
+        except OSError as error:
+            self._give_up(error)
+            self.failed()
+        self._events += 1
 
     def close(self) -> None:
         """Write the end; a recorder that is closed already is no error."""
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             self._write({"end": self._events})
             self._file.close()
-            self._file = None
+        except OSError as error:
+            self._give_up(error)
+        self._file = None
+
+    def _give_up(self, error: OSError) -> None:
+        file, self._file = self._file, None
+        assert file is not None
+        with contextlib.suppress(OSError):
+            # Closing it tries to write what is left.
+            file.close()
+        self.problem = f"the recording {self._path} cannot be written on: {error.strerror}"
 
     def _write(self, line: Mapping[str, Any]) -> None:
         assert self._file is not None
         self._file.write(json.dumps(line) + "\n")
+
+
+def _open(path: str | Path) -> IO[str]:
+    """Open a file for a recording, and wait for nobody who might read it.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a FIFO that nobody reads
+            raise _irregular(path) from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _irregular(path)
+        os.ftruncate(fd, 0)
+        return open(fd, "w", encoding="utf-8")
+    except OSError:
+        os.close(fd)
+        raise
+
+
+def _irregular(path: str | Path) -> OSError:
+    return OSError(errno.EINVAL, "expected a regular file", str(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request,
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.base import Caller, ClosingTap, Driver, Loop, Marker, Member, WriteAhead
+from flux_ensemble.members.base import Caller, Driver, Loop, Marker, Member, WriteAhead
 from flux_ensemble.members.fold import Facts, Folded
+from flux_ensemble.members.recording import Recorder
 from flux_ensemble.service.log import Log
 from flux_ensemble.service.requests import RequestError
 from flux_ensemble.spec.model import Spec
@@ -96,7 +97,7 @@ class Ensemble:
         log_error: Callable[[str], None],
         changed: Callable[[Ensemble], None],
         ahead: Callable[[Ensemble], Ahead],
-        recorder: ClosingTap | None = None,
+        recorder: Recorder | None = None,
         folded: Folded | None = None,
         marker: Marker | None = None,
     ) -> None:
@@ -114,6 +115,8 @@ class Ensemble:
         self._last_request = 0 if folded is None else folded.agenda.last_request
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
+        if recorder is not None:
+            recorder.failed = self._lose_recording
         self._ahead = ahead(self)
         self._driver = Driver(
             self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead, marker
@@ -411,13 +414,26 @@ class Ensemble:
 
     def _retire(self, error: RequestError | None = None) -> None:
         self._live = False
-        if self._recorder is not None:
-            self._recorder.close()
+        self._end_recording()
         answers, self._answers = self._answers, {}
         error = error or RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended")
         for answer in answers.values():
             answer(error)
         self.log.close()
+
+    def _lose_recording(self) -> None:
+        # Not from here: this is within the driver.
+        self._loop.timer(0.0, self._end_recording)
+
+    def _end_recording(self) -> None:
+        """Close the recording, and say if it is not whole."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return
+        recorder.close()
+        if recorder.problem is not None:
+            self._log_error(f"{self.name}: {recorder.problem}")
+            self.note("error", {"text": recorder.problem})
 
 
 def _tags(command: Effect) -> Iterator[Tag]:

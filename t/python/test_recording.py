@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from play import Play, document, on_start, submit
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.engine.events import Event, Started
 from flux_ensemble.members.recording import Recorder, RecordingError, replay
+from flux_ensemble.spec.loading import load_mapping
 
 TRACES = sorted((Path(__file__).parent.parent / "traces").glob("*.jsonl"))
 
@@ -124,3 +129,88 @@ def test_files_that_cannot_be_read_are_refused_in_one_sentence(
         assert run_command(["replay", str(path)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"flux-ensemble: ERROR: {path}: ")
+
+
+def fill_disk(path: Path) -> None:
+    """From now on, what this process writes to the file that it has open goes to a full disk."""
+    for fd in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if fd.readlink() == path:
+                full = os.open("/dev/full", os.O_WRONLY)
+                os.dup2(full, int(fd.name))
+                os.close(full)
+
+
+def test_a_recorder_whose_disk_is_full_says_so_once_and_raises_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    given = document(rules=[on_start()])
+    recorder = Recorder(path, load_mapping(given), given)
+    failures: list[str | None] = []
+    recorder.failed = lambda: failures.append(recorder.problem)
+    fill_disk(path)
+    for number in range(1000):
+        recorder(Started(float(number)), [])
+    recorder.close()
+    problem = f"the recording {path} cannot be written on: No space left on device"
+    assert failures == [problem]
+    assert recorder.problem == problem
+
+
+def test_a_disk_that_is_full_at_the_end_is_a_problem_too(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    given = document(rules=[on_start()])
+    recorder = Recorder(path, load_mapping(given), given)
+    fill_disk(path)
+    recorder.close()
+    assert str(recorder.problem).endswith("cannot be written on: No space left on device")
+
+
+def test_only_a_regular_file_is_recorded_to(tmp_path: Path) -> None:
+    given = document(rules=[on_start()])
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (fifo, Path("/dev/null"), Path("/dev/full")):
+        with pytest.raises(OSError, match="expected a regular file"):
+            Recorder(path, load_mapping(given), given)
+    os.close(reader)
+    for path in (fifo, tmp_path, tmp_path / "none" / "r.jsonl"):
+        with pytest.raises(OSError, match=str(path)):
+            Recorder(path, load_mapping(given), given)
+
+
+#: A local run on whose disk there is no room once its recording has begun; its job waits for that.
+LOCAL_RUN = """
+import threading, time
+from pathlib import Path
+from test_recording import fill_disk
+from flux_ensemble.cli.main import main
+path = Path("r.jsonl").absolute()
+def fill():
+    while not path.exists():
+        time.sleep(0.01)
+    fill_disk(path)
+    Path("go").touch()
+threading.Thread(target=fill).start()
+main(["run", "--member", "local", "--state-dir", "state", "--record", "r.jsonl", "test.json"])
+"""
+
+
+def test_a_local_run_that_loses_its_recording_goes_on_and_exits_with_1(tmp_path: Path) -> None:
+    wait = "until test -e go; do sleep 0.01; done"
+    given = {
+        "jobs": [{"name": "a", "command": ["sh", "-c", wait]}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    (tmp_path / "test.json").write_text(json.dumps(given))
+    run = subprocess.run(
+        [sys.executable, "-c", LOCAL_RUN],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    problem = "the recording r.jsonl cannot be written on: No space left on device"
+    assert run.stderr == f"flux-ensemble: ERROR: {problem}\n"
+    assert "test: completed after" in run.stdout
+    assert run.returncode == 1
