@@ -12,7 +12,7 @@ def errno_name(error: Exception) -> str:
     return errno.errorcode.get(getattr(error, "errno", None) or errno.EINVAL, "EINVAL")
 
 
-def sentence(error: Exception) -> str:
+def sentence(error: BaseException) -> str:
     """What is wrong, in Flux's words where they are its own, of a bounded length."""
     if isinstance(error, OSError):
         return bounded(error.strerror or str(error))

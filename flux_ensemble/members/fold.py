@@ -195,7 +195,8 @@ def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values])
             total=snapshot["entries"],
         )
     except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError(f"the snapshot is damaged: {type(error).__name__}: {error}") from error
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"the snapshot is damaged: {reason}") from error
 
 
 def _replay(folded: Folded, batch: Written, marker: Marker | None) -> None:

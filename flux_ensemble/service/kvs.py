@@ -86,11 +86,14 @@ class KvsStore:
     known to be durable yet, it gives the same keys the same values; only its text may be in
     its segment several times until that is rewritten. When its ensemble has been removed, or
     replaced by another of its name, a store keeps nothing more.
+
+    Attributes:
+        name: of the ensemble, in the key.
     """
 
     def __init__(self, stores: KvsStores, name: str, load: str | None = None) -> None:
         self._stores = stores
-        self._name = name
+        self.name = name
         # It goes with the first batch, so that there is never an ensemble without its
         # log, or with the log of an earlier one of its name.
         self._load = load
@@ -110,7 +113,7 @@ class KvsStore:
             batches: all that are not known to be, in order.
             done: gets a `StoreError` or None.
         """
-        if not self._stores.has(self._name, self):
+        if not self._stores.has(self.name, self):
             done(None)
             return
         change = Change()
@@ -127,20 +130,20 @@ class KvsStore:
             done(error)
 
         sync = any(batch.sync for batch in batches)
-        self._stores.send(self._name, change, answered, sync=sync)
+        self._stores.send(self.name, change, answered, sync=sync)
 
     def _plan(self, batch: Batch) -> Iterator[_Step]:
         """What the next batch changes."""
         load, self._load = self._load, None
         if load is not None:
-            yield lambda change: change.unlink(_key(self._name))
-            yield lambda change: change.put(_key(self._name, "load"), load)
+            yield lambda change: change.unlink(_key(self.name))
+            yield lambda change: change.put(_key(self.name, "load"), load)
         rewrite, self._rewrite = self._rewrite, None
         if rewrite is not None:
-            full, text = _key(self._name, "log", rewrite.number), "".join(rewrite.pieces)
+            full, text = _key(self.name, "log", rewrite.number), "".join(rewrite.pieces)
             yield lambda change: change.put(full, text)
         segment = self._segment.with_batch(batch)
-        key = _key(self._name, "log", segment.number)
+        key = _key(self.name, "log", segment.number)
         yield lambda change: change.append(key, batch.text)
         if batch.snapshot is not None:
             yield from self._plan_snapshot(batch.snapshot, batch.values, segment)
@@ -154,13 +157,13 @@ class KvsStore:
     def _plan_snapshot(
         self, snapshot: str, values: str | None, segment: _Segment
     ) -> Iterator[_Step]:
-        yield lambda change: change.put(_key(self._name, "snapshot"), snapshot)
+        yield lambda change: change.put(_key(self.name, "snapshot"), snapshot)
         if values is not None:
-            chunk = _key(self._name, "values", self._chunks)
+            chunk = _key(self.name, "values", self._chunks)
             self._chunks += 1
             yield lambda change: change.put(chunk, values)
         surplus = self._surplus(segment.entries)
-        dropped = [_key(self._name, "log", number) for number, _ in self._older[:surplus]]
+        dropped = [_key(self.name, "log", number) for number, _ in self._older[:surplus]]
         del self._older[:surplus]
         for old in dropped:
             yield partial(_unlink, old)
@@ -171,18 +174,18 @@ class KvsStore:
         Args:
             done: gets a `StoreError`, and then it can be removed once more, or None.
         """
-        if not self._stores.has(self._name, self):
+        if not self._stores.has(self.name, self):
             done(None)
             return
         change = Change()
-        change.unlink(_key(self._name))
+        change.unlink(_key(self.name))
 
         def answered(error: Exception | None) -> None:
             if error is None:
-                self._stores.forget(self._name, self)
+                self._stores.forget(self.name, self)
             done(error)
 
-        self._stores.send(self._name, change, answered)
+        self._stores.send(self.name, change, answered)
 
     def go_on(self, *, segment: int, chunk: int) -> None:
         """Go on in a segment and with a chunk of values that are not there yet."""

@@ -263,7 +263,7 @@ def parse(key: str, text: str) -> Any:
     """
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged(key, "expected JSON", text) from None
 
 

@@ -29,9 +29,9 @@ from flux_ensemble.members.fold import Folded, fold
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.service.catchup import CatchUp
 from flux_ensemble.service.ensembles import Ensemble, Ensembles
+from flux_ensemble.service.stored import why_unreadable
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.spec.model import Spec
-from flux_ensemble.texts import bounded
 
 #: Seconds until the journal, or a fence, is tried again: the first time, and at most.
 RETRY_SECONDS = 0.1
@@ -127,7 +127,7 @@ class Recovery:
             except ENDINGS:
                 raise
             except BaseException as error:
-                self.unreadable[name] = _unreadable(error)
+                self.unreadable[name] = why_unreadable(error)
                 self._complain(
                     f"cannot restore ensemble {name!r}: {self.unreadable[name]}; "
                     f"its log stays in the KVS, at ensemble.{name}"
@@ -209,10 +209,3 @@ class Recovery:
             except BaseException as error:
                 ensemble.broken(error)
         self._then()
-
-
-def _unreadable(error: BaseException) -> str:
-    """Why an ensemble cannot be restored."""
-    if isinstance(error, (LookupError, TypeError, AttributeError)):
-        return bounded(f"what the KVS holds of it has another form than was written ({error!r})")
-    return bounded(str(error) or repr(error))

@@ -56,6 +56,7 @@ from flux_ensemble.service.requests import READING, RequestError, parse
 from flux_ensemble.service.resources import query
 from flux_ensemble.service.settings import kept_directory, read_settings
 from flux_ensemble.service.shutdown import Shutdown
+from flux_ensemble.service.stored import check_load, check_name
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.spec.model import JOB_EVENTS, Spec
 
@@ -443,8 +444,10 @@ class Service:
         self._watch(ensemble, lambda: self._prepare(ensemble))
 
     def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
+        check_load(store.name, load)
         # What the member can do was looked at when it was loaded.
         spec = read_document(load, load["files"], elastic=True)
+        check_name(store.name, spec.name)
         fatal = self._marks.fatal(spec.name, load["run"])
         if fatal is not None:
             fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)

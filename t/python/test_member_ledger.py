@@ -481,9 +481,10 @@ def test_a_log_goes_on_from_what_a_version_without_digests_wrote(long: Bench) ->
         again = long.fold(snapshot=snapshot, values=values, lines=kept + store.lines)
         assert again.number == folded.number + 2
         assert again.facts.errors == ["more", "more"]
+        flipped = [text.replace("more", "less") for text in store.lines[2:]]
+        lines_now = kept + store.lines[:2] + flipped
         with pytest.raises(ValueError, match="of the log is damaged"):
-            flipped = [text.replace("more", "less") for text in store.lines[2:]]
-            long.fold(snapshot=snapshot, values=values, lines=kept + store.lines[:2] + flipped)
+            long.fold(snapshot=snapshot, values=values, lines=lines_now)
 
 
 def test_what_the_service_noted_is_known_again() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.members.batches import BATCH, Batch, line, read_batches
+from flux_ensemble.members.batches import BATCH, Batch, Batches, line
 
 if TYPE_CHECKING:
     from flux_ensemble.service.claim import Claims
@@ -357,7 +357,7 @@ def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench
     assert stored.load == {"run": 1}
     assert stored.snapshot == {"number": 2}
     assert list(stored.values) == [[2]]
-    assert [batch.number for batch in read_batches(stored.lines)] == [1, 2, 3]
+    assert [batch.number for batch in Batches(stored.lines, begin="")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
