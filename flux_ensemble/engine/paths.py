@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from flux_ensemble.spec.model import COUNTERS, MEMBER, MEMBER_METRICS
+from flux_ensemble.spec.problems import listed
+from flux_ensemble.spec.schema import MAX_NAME
 
 COUNT = "count"
 
@@ -80,7 +82,8 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
     Raises:
         ValueError: no group fits, or nothing is left for the variable.
     """
-    at = len(name)
+    # No group has a longer name; each look at a longer one would copy it.
+    at = MAX_NAME + 1
     while (at := name.rfind("-", 0, at)) > 0:
         if name[:at] in groups and at + 1 < len(name):
             return name[:at], name[at + 1 :]
@@ -105,4 +108,4 @@ def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+    return listed(sorted(names))

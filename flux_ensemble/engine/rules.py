@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
-from flux_ensemble.engine.conditions import SUBJECTS, Condition, compile_condition
+from flux_ensemble.engine.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath, parse_path
 from flux_ensemble.spec.model import (
     JOB_EVENTS,
@@ -145,31 +145,29 @@ class RuleIndex:
         self._tables_of: dict[Hashable, tuple[dict[int, RuleState], ...]] = {}
         #: trigger -> rules, for the triggers that are not about jobs.
         self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
-        #: Names of jobs of others that rules are about; None where one is about all.
-        self._foreign_names: frozenset[str | None] = frozenset()
+        #: Names of jobs of others that rules are about, None where one is about all, and how
+        #: many rules.
+        self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
+        self._statistics = frozenset(one.name for one in spec.statistics)
+        #: What many rules say alike is compiled once.
+        self._conditions: dict[tuple[float | str, Subject], Condition] = {}
         for rule in spec.rules:
             self.add(rule)
 
     def add(self, rule: Rule) -> RuleState:
         """Add a rule that was checked; it acts after those that are there."""
-        groups = self._spec.groups
-        statistics = [one.name for one in self._spec.statistics]
         path = condition = None
         if rule.trigger == "metric" and rule.name is not None:
-            path = parse_path(rule.name, groups, statistics)
+            path = parse_path(rule.name, self._spec.groups, self._statistics)
         if rule.when is not None:
-            condition = compile_condition(
-                rule.when,
-                groups=groups,
-                statistics=statistics,
-                subject=SUBJECTS.get(rule.trigger),
-            )
+            condition = self._condition(rule.when, SUBJECTS.get(rule.trigger))
         state = RuleState(rule, len(self.states), path, condition)
         self.states[rule.id] = state
         for table in self._tables(state):
             table[state.position] = state
         self._tables_of.clear()
-        self._name_foreign()
+        if state.position in self._plain["foreign"]:
+            self._foreign_names[rule.group] += 1
         read = {*([path] if path else ()), *(condition.paths if condition else ())}
         self.wants_nodes |= {one.variable for one in read if one.statistic == "nodes"}
         if (needed := _NEEDED.get(rule.trigger)) is not None:
@@ -178,14 +176,21 @@ class RuleIndex:
 
     def retire(self, state: RuleState) -> None:
         """Take a rule out of the index that will not run again."""
+        if state.position in self._plain["foreign"]:
+            group = state.rule.group
+            self._foreign_names[group] -= 1
+            if not self._foreign_names[group]:
+                del self._foreign_names[group]
         for table in self._tables(state):
             table.pop(state.position, None)
-        self._name_foreign()
 
-    def _name_foreign(self) -> None:
-        self._foreign_names = frozenset(
-            state.rule.group for state in self._plain["foreign"].values()
-        )
+    def _condition(self, when: float | str, subject: Subject) -> Condition:
+        key = when, subject
+        if key not in self._conditions:
+            self._conditions[key] = compile_condition(
+                when, groups=self._spec.groups, statistics=self._statistics, subject=subject
+            )
+        return self._conditions[key]
 
     def _tables(self, state: RuleState) -> Iterator[dict[int, RuleState]]:
         rule = state.rule

@@ -16,7 +16,15 @@ from typing import Any
 
 import yaml
 
-from flux_ensemble.spec.problems import DocumentError, Path, Problem, Problems, shown
+from flux_ensemble.spec.problems import (
+    DocumentError,
+    Path,
+    Problem,
+    Problems,
+    TooMany,
+    shortened,
+    shown,
+)
 
 #: Longest document that is read, in bytes of UTF-8.
 MAX_BYTES = 4 * 1024 * 1024
@@ -27,11 +35,15 @@ MAX_VALUES = 250_000
 #: Deepest nesting of mappings and lists.
 MAX_DEPTH = 64
 
+#: Most %TAG directives. libyaml compares each of them with all others.
+MAX_DIRECTIVES = 100
+
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _UNPRINTABLE = re.compile(
     "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
+_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])%TAG")
 _TAG = "tag:yaml.org,2002:"
 _WORDS: dict[str, bool | None] = {
     spelled: value
@@ -72,6 +84,7 @@ class Document:
 
     Attributes:
         start: the line of the root.
+        size: how many values it has, if it came from text.
         texts: (id of a container, key or position) -> a number or boolean as it is written.
         blocks: the same for a `|` block -> the line on which its text begins.
     """
@@ -79,6 +92,7 @@ class Document:
     def __init__(self, value: Any) -> None:
         self.value = value
         self.start: int | None = None
+        self.size = 0
         self.texts: dict[tuple[int, str | int], str] = {}
         self.blocks: dict[tuple[int, str | int], int] = {}
         #: id of a container -> the container (an id is only good while it lives), and key
@@ -139,12 +153,14 @@ def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
     Raises:
         DocumentError: it cannot be read; one problem says why.
     """
+    builder = _Builder()
     try:
         _check_text(text)
-        builder = _Builder()
         for event in yaml.parse(text, Loader=_PARSER):
             builder.take(event)
         return builder.finish()
+    except TooMany:
+        raise builder.problems.error(file) from None
     except yaml.MarkedYAMLError as error:
         raise DocumentError([_malformed(text, error)], file) from None
     except _Fatal as error:
@@ -168,6 +184,8 @@ def _check_text(text: str) -> None:
     if found is not None:
         message = f"malformed YAML: the character {found[0]!r} is not allowed"
         raise _Fatal(_line_at(text, found.start()), message)
+    if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
+        raise _Fatal(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
 
 
 def _line_at(text: str, position: int) -> int:
@@ -251,6 +269,7 @@ class _Builder:
     def finish(self) -> tuple[Document, Problems]:
         if self.document.value is None:
             raise _Fatal(None, "the document is empty")
+        self.document.size = self._values
         return self.document, self.problems
 
     def _scalar(self, event: Any, line: int) -> None:
@@ -280,11 +299,11 @@ class _Builder:
             frame.key = _MERGE
         elif not isinstance(key, str):
             frame.key = _SKIPPED
-            message = f"expected a key that is text, not {text} (put it in quotes)"
+            message = f"expected a key that is text, not {shortened(text)} (put it in quotes)"
             self.problems.add(self._path(), message, line)
         elif key in frame.value:
             frame.key = _SKIPPED
-            message = f"duplicate key {key!r} (first on line {frame.lines[key]})"
+            message = f"duplicate key {shown(key)} (first on line {frame.lines[key]})"
             self.problems.add((*self._path(), key), message, line)
         else:
             frame.key = key
@@ -319,11 +338,12 @@ class _Builder:
         self._place(frame.value, frame.line, frame.size, frame.height)
 
     def _alias(self, anchor: str, line: int) -> None:
+        named = shortened(anchor)
         if anchor not in self._anchors:
-            raise _Fatal(line, f"the alias '*{anchor}' has no anchor '&{anchor}' before it")
+            raise _Fatal(line, f"the alias '*{named}' has no anchor '&{named}' before it")
         found = self._anchors[anchor]
         if found is None:
-            raise _Fatal(line, f"the alias '*{anchor}' stands inside of what it names")
+            raise _Fatal(line, f"the alias '*{named}' stands inside of what it names")
         value, size, height = found
         self._count(size, line)
         if self._stack[-1].wants_key:
@@ -390,7 +410,7 @@ def _tagged(tag: str, text: str, line: int) -> Any:
 
 
 def _short_tag(tag: str) -> str:
-    return tag.replace(_TAG, "!!")
+    return shortened(tag.replace(_TAG, "!!"))
 
 
 def _resolve(text: str) -> Any:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from functools import cache
-from itertools import islice
 from typing import Any
 
 from flux_ensemble.spec.problems import Path, Problems, hint, listed, shown
 from flux_ensemble.spec.schema import SCHEMAS
-
-#: More problems of form than this are not listed.
-MAX_ERRORS = 1000
 
 
 @cache
@@ -72,7 +68,7 @@ def explain(
         The paths, within `value`, of what is wrong.
     """
     wrong: set[Path] = set()
-    for error in islice(validator.iter_errors(value), MAX_ERRORS):
+    for error in validator.iter_errors(value):
         path: Path = tuple(error.absolute_path)
         if path in known:
             continue

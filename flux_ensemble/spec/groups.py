@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from flux_ensemble.spec import jobspec, nextgen
-from flux_ensemble.spec.documents import Document
+from flux_ensemble.spec.documents import MAX_VALUES, Document
 from flux_ensemble.spec.duration import parse_duration
+from flux_ensemble.spec.jobspec import Task
 from flux_ensemble.spec.model import TAG_KEY, Group, JobSet
-from flux_ensemble.spec.plain import check_plain
-from flux_ensemble.spec.problems import Path, Problems, shown
+from flux_ensemble.spec.plain import MAX_CHARACTERS, check_plain
+from flux_ensemble.spec.problems import Path, Problems, TooMany, shown
 from flux_ensemble.spec.schema import PARAMETER, matches
 from flux_ensemble.spec.sweep import Sweep, parse_values
+from flux_ensemble.spec.texts import as_text, check_sizes, split_command
 
 #: What a jobspec says itself.
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
 
 #: Keys of an entry that are fields of a job set as they are.
 _AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "retries")
+
+
+_FILES = "files with jobspecs"
 
 
 class GroupReader:
@@ -42,6 +48,13 @@ class GroupReader:
         files: dict[str, str] | None = None,
     ) -> None:
         self._files = {} if files is None else files
+        #: What a document says once and means often is looked at once: the words of
+        #: commands, and jobspecs in files, with their problems.
+        self._words: dict[str, tuple[str, ...]] = {}
+        self._read: dict[str, tuple[list[Task], Problems]] = {}
+        #: Values and characters of files, and words and variables that jobspecs give job sets.
+        self._values = 0
+        self._characters = 0
         self._document = document
         self._problems = problems
         self._directory = directory
@@ -59,7 +72,10 @@ class GroupReader:
             if entry is not None and "name" in entry:
                 at = ("jobs", index)
                 own = sets.setdefault(entry["name"], [])
-                own += self._entry(entry, at, len(own))
+                made = self._entry(entry, at, len(own))
+                for one in made:
+                    self._check_sizes(one, at)
+                own += made
                 places.setdefault(entry["name"], []).append(at)
         groups = {name: Group(name, tuple(own)) for name, own in sets.items()}
         for name, group in groups.items():
@@ -113,6 +129,12 @@ class GroupReader:
         )
         return [one]
 
+    def _check_sizes(self, one: JobSet, at: Path) -> None:
+        try:
+            check_sizes(one, one.sweep.sizes)
+        except ValueError as error:
+            self._problems.add(at, str(error))
+
     def _command(self, entry: dict[str, Any], at: Path) -> tuple[str, ...]:
         at = (*at, "command")
         if "command" not in entry:
@@ -122,15 +144,16 @@ class GroupReader:
         command = entry["command"]
         if isinstance(command, str):
             try:
-                return tuple(jobspec.split_command(command))
+                if command not in self._words:
+                    self._words[command] = tuple(split_command(command))
+                return self._words[command]
             except ValueError as error:
                 self._problems.add(at, str(error))
                 return ()
         if not command:
             self._problems.add(at, "expected a command of at least one word")
         return tuple(
-            self._document.text((*at, index)) or jobspec.as_text(word)
-            for index, word in enumerate(command)
+            self._document.text((*at, index)) or as_text(word) for index, word in enumerate(command)
         )
 
     def _sweep(self, entry: dict[str, Any], at: Path, index: int) -> Sweep:
@@ -193,54 +216,84 @@ class GroupReader:
                 )
         at = (*at, "jobspec")
         given = entry["jobspec"]
-        if isinstance(given, str):
-            given = jobspec.read_file(given, self._directory, self._problems, at, self._files)
-            if given is None or check_plain(given, self._problems, at):
-                return []
-        if isinstance(given.get("resources"), list):
-            checked = jobspec.check_v1(given, self._problems, at)
-            return [] if checked is None else [_v1_set(checked, common, index, count, duration)]
-        return [
-            _task_set(task, common, index + i, count, duration)
-            for i, task in enumerate(nextgen.convert(given, self._problems, at))
-        ]
+        found = self._from_file(given, at) if isinstance(given, str) else self._found(given, at)
+        made = []
+        for one in found:
+            environment = self._environment(one, common["environment"], at)
+            made.append(
+                _jobset(one, {**common, "environment": environment}, index, count, duration)
+            )
+            index += 1
+        return made
+
+    def _environment(self, one: Task, own: dict[str, str], at: Path) -> dict[str, str]:
+        """The environment of a job set, with what the entry says of its own."""
+        layers = (*one.environments, own)
+        self._count(len(one.command) + sum(map(len, layers)), self._problems, at)
+        merged: dict[str, str] = {}
+        for layer in layers:
+            merged |= layer
+        return merged
+
+    def _from_file(self, name: str, at: Path) -> list[Task]:
+        """The jobspec in a file, which many entries may name."""
+        if name not in self._read:
+            self._read[name] = self._read_file(name)
+        found, problems = self._read[name]
+        self._problems.take(problems, at)
+        return found
+
+    def _read_file(self, name: str) -> tuple[list[Task], Problems]:
+        problems = Problems()
+        with suppress(TooMany):
+            text = jobspec.read_file(name, self._directory, problems, (), self._files)
+            if text is None:
+                return [], problems
+            self._characters += len(text)
+            if self._characters > MAX_CHARACTERS:
+                problems.give_up((), f"expected at most {MAX_CHARACTERS} characters in {_FILES}")
+            read = jobspec.parse_file(name, text, problems, ())
+            # One that cannot be parsed took its time too; most values have two characters.
+            self._count(len(text) // 2 if read is None else read.size, problems)
+            if read is not None and not check_plain(read.value, problems):
+                return self._found(read.value, (), problems), problems
+        return [], problems
+
+    def _found(
+        self, given: dict[str, Any], at: Path, problems: Problems | None = None
+    ) -> list[Task]:
+        """What a jobspec gives: one job set, or one for each task; none if it has problems."""
+        problems = self._problems if problems is None else problems
+        if not isinstance(given.get("resources"), list):
+            return nextgen.convert(given, problems, at)
+        task = jobspec.check_v1(given, problems, at)
+        return [] if task is None else [task]
+
+    def _count(self, values: int, problems: Problems, at: Path = ()) -> None:
+        """Count values that are not in the document, or that it has once for many job sets.
+
+        Raises:
+            TooMany: they are more than a document may have.
+        """
+        self._values += values
+        if self._values > MAX_VALUES:
+            problems.give_up(
+                at,
+                f"expected at most {MAX_VALUES} values in {_FILES}, and words and variables of the "
+                f"jobs in all jobspecs",
+            )
 
 
-def _v1_set(
-    checked: dict[str, Any],
-    common: Mapping[str, Any],
-    index: int,
-    count: int,
-    duration: float | None,
+def _jobset(
+    one: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
 ) -> JobSet:
-    system = checked.get("attributes", {}).get("system", {})
+    workdir = {"workdir": one.cwd} if one.cwd is not None else {}
     return JobSet(
-        **common,
-        **jobspec.size(checked),
+        **{**workdir, **common},
+        **one.size,
         index=index,
-        command=tuple(checked["tasks"][0]["command"]),
-        count=count,
-        duration=float(system.get("duration", 0)) if duration is None else duration,
-        jobspec=checked,
-    )
-
-
-def _task_set(
-    task: nextgen.Task,
-    common: Mapping[str, Any],
-    index: int,
-    count: int,
-    duration: float | None,
-) -> JobSet:
-    own = {**common, "environment": {**task.environment, **common["environment"]}}
-    if task.cwd is not None:
-        own.setdefault("workdir", task.cwd)
-    return JobSet(
-        **own,
-        **jobspec.size(task.jobspec),
-        index=index,
-        command=tuple(task.jobspec["tasks"][0]["command"]),
-        count=count * task.replicas,
-        duration=task.duration if duration is None else duration,
-        jobspec=task.jobspec,
+        command=tuple(one.command),
+        count=count * one.replicas,
+        duration=one.duration if duration is None else duration,
+        jobspec=one.jobspec,
     )

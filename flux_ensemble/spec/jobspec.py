@@ -7,28 +7,49 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
-from flux_ensemble.spec.documents import MAX_BYTES, read_yaml
+from flux_ensemble.spec.documents import MAX_BYTES, Document, read_yaml
 from flux_ensemble.spec.form import check_form
 from flux_ensemble.spec.model import TAG_KEY, JobSet
 from flux_ensemble.spec.problems import DocumentError, Path, Problems, hint, listed, shown
-
-# What is left alone comes first: mustache templates of Flux, variables of the shell.
-_PLACEHOLDER = re.compile(
-    r"\{\{[A-Za-z_][\w-]*\}\}|\$\{[A-Za-z_][\w-]*\}|\{(?P<name>[A-Za-z_][\w-]*)\}", re.ASCII
-)
+from flux_ensemble.spec.schema import MAX_INT
+from flux_ensemble.spec.texts import as_text, filler
 
 #: Values of `output` and `error` that mean the KVS, where they go without a file too.
 _NO_FILE = frozenset({"none", "kvs"})
 
 #: Resources that Flux allocates; of the first three there is at least one.
 RESOURCE_TYPES = ("node", "slot", "core", "gpu")
+
+
+class Task(NamedTuple):
+    """A task of a jobspec, which makes a job set.
+
+    Attributes:
+        jobspec: the jobspec of a job, canonical.
+        size: the fields `nodes`, `tasks`, `cores` and `gpus` of the job set.
+        replicas: so many times as many jobs.
+        duration, cwd: of a job.
+        environments: variables that it adds, those with precedence last. They are not
+            merged, because tasks share them, and merged they could be very large.
+    """
+
+    jobspec: dict[str, Any]
+    size: dict[str, Any]
+    replicas: int = 1
+    duration: float = 0.0
+    cwd: str | None = None
+    environments: tuple[dict[str, str], ...] = ()
+
+    @property
+    def command(self) -> list[str]:
+        """The words of its command."""
+        words: list[str] = self.jobspec["tasks"][0]["command"]
+        return words
 
 
 def build(
@@ -52,7 +73,7 @@ def build(
         A canonical jobspec. It shares parts with the arguments and with other jobspecs
         of the same job set: it is for reading.
     """
-    fill = _filler(params)
+    fill = filler(params)
     if jobset.jobspec is None:
         command = [fill(word) for word in jobset.command]
         resources, tasks = shape(
@@ -120,38 +141,6 @@ def shape(
     return [resource], [{"command": list(command), "slot": "task", "count": count}]
 
 
-def _filler(params: Mapping[str, Any]) -> Callable[[str], str]:
-    """What replaces each `{name}` of a parameter in a text by its value."""
-    if not params:
-        return str
-    values = {name: as_text(value) for name, value in params.items()}
-
-    def replaced(match: re.Match[str]) -> str:
-        return values.get(match["name"], match[0])
-
-    return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
-
-
-def as_text(value: Any) -> str:
-    """A scalar as a command line has it: true and false as YAML writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def split_command(command: str) -> list[str]:
-    """Split a command as a shell would.
-
-    Raises:
-        ValueError: it has bad quotes, or no word.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ValueError(f"bad quotes in {shown(command)}: {str(error).lower()}") from None
-    if not words:
-        raise ValueError("expected a command of at least one word")
-    return words
-
-
 def read_environment(
     value: Any,
     problems: Problems,
@@ -193,8 +182,8 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_file(
     name: str, directory: str, problems: Problems, at: Path, files: dict[str, str]
-) -> dict[str, Any] | None:
-    """Read the jobspec, of whatever kind, in a YAML or JSON file.
+) -> str | None:
+    """The text of a file; None if it cannot be read.
 
     Args:
         name: the file, relative to `directory`.
@@ -202,10 +191,34 @@ def read_file(
         at: the path, in the document, that names the file.
         files: the texts of files that have been read; this one's is added.
     """
-    if name not in files and not _read_file(name, directory, problems, at, files):
-        return None
+    if name in files:
+        return files[name]
+    path = FilePath(directory, name)
     try:
-        document, found = read_yaml(files[name], name)
+        # Opening a pipe or a terminal would wait for whoever writes to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
+            return None
+        with path.open("rb") as file:
+            files[name] = file.read(MAX_BYTES + 1).decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.add(at, f"cannot read {name!r}: {reason}")
+        return None
+    return files[name]
+
+
+def parse_file(name: str, text: str, problems: Problems, at: Path) -> Document | None:
+    """The jobspec, of whatever kind, in a YAML or JSON file; None if it cannot be read.
+
+    Args:
+        name: the file, for problems.
+        text: what is in it.
+        problems: what is wrong is added to these.
+        at: the path, in the document, that names the file.
+    """
+    try:
+        document, found = read_yaml(text, name)
     except DocumentError as error:
         problems.add(at, str(error))
         return None
@@ -214,28 +227,10 @@ def read_file(
     if not isinstance(document.value, dict):
         problems.add(at, f"expected a jobspec in {name!r}, not {shown(document.value)}")
         return None
-    return document.value
+    return document
 
 
-def _read_file(
-    name: str, directory: str, problems: Problems, at: Path, files: dict[str, str]
-) -> bool:
-    path = FilePath(directory, name)
-    try:
-        # Opening a pipe or a terminal would wait for whoever writes to it.
-        if not stat.S_ISREG(path.stat().st_mode):
-            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
-            return False
-        with path.open("rb") as file:
-            files[name] = file.read(MAX_BYTES + 1).decode()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        problems.add(at, f"cannot read {name!r}: {reason}")
-        return False
-    return True
-
-
-def check_v1(value: Any, problems: Problems, at: Path) -> dict[str, Any] | None:
+def check_v1(value: Any, problems: Problems, at: Path) -> Task | None:
     """Check a canonical jobspec V1; None if it has problems.
 
     Args:
@@ -252,7 +247,14 @@ def check_v1(value: Any, problems: Problems, at: Path) -> dict[str, Any] | None:
         problems.add(
             (*at, "tasks", 0, "slot"), f"no slot labeled {slot!r} (slots: {listed(labels)})"
         )
-    return None if problems.blames(at) else value
+    if problems.blames(at):
+        return None
+    counts = size(value)
+    for what, count in counts.items():
+        if count > MAX_INT:
+            problems.add(at, f"expected at most {MAX_INT} {what}, not {shown(count)}")
+    system = value.get("attributes", {}).get("system", {})
+    return Task(value, counts, duration=float(system.get("duration", 0)))
 
 
 def unknown_type(kind: Any) -> str:

@@ -3,12 +3,14 @@
     text ──documents──► plain values with lines ──schema──► form ──groups, rules, checks──► Spec
 
 Each stage adds to one collection of problems and goes on with what it can use, so that a
-user sees all of them at once. Only YAML that does not parse ends it early.
+user sees all of them at once. Only YAML that does not parse ends it early, and so many
+problems that nobody reads them all (`problems.MAX_PROBLEMS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
@@ -17,14 +19,19 @@ from flux_ensemble.spec.documents import Document, read_yaml
 from flux_ensemble.spec.form import check_form
 from flux_ensemble.spec.functions import Functions
 from flux_ensemble.spec.groups import GroupReader
-from flux_ensemble.spec.model import Limits, Spec
+from flux_ensemble.spec.model import Limits, Spec, Statistic
 from flux_ensemble.spec.plain import check_plain
-from flux_ensemble.spec.problems import DocumentError, Problem, Problems, shown
+from flux_ensemble.spec.problems import DocumentError, Path, Problem, Problems, TooMany, shown
 from flux_ensemble.spec.rules import Context, read_rules, rule_id
 from flux_ensemble.spec.schema import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.spec.simulate import read_simulate
 
 __all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
+
+#: Most statistics of all groups together: each takes memory from the start. So many values of
+#: a window take as much as a statistic.
+MAX_KEPT = 250_000
+WINDOW = 50
 
 
 def load_text(
@@ -48,7 +55,7 @@ def load_text(
             and are added if they are not.
 
     Raises:
-        DocumentError: the document has problems; all of them.
+        DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
     """
     document, problems = read_yaml(text, file)
     return _load(document, problems, name, file, directory, elastic, files)
@@ -75,7 +82,7 @@ def load_mapping(
             and are added if they are not.
 
     Raises:
-        DocumentError: the document has problems; all of them.
+        DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
     """
     document = Document(mapping)
     return _load(document, Problems(), name, file, directory, elastic, files)
@@ -90,13 +97,14 @@ def _load(
     elastic: bool,
     files: dict[str, str] | None,
 ) -> Spec:
-    wrong = check_plain(document.value, problems)
-    value = check_form("document", document.value, problems, wrong=wrong)
-    if value is None:
-        raise DocumentError(problems.listed(), file)
-    spec = _read(value, document, problems, name, file, directory, elastic, files)
-    if problems:
-        raise DocumentError(problems.listed(), file)
+    spec = None
+    with suppress(TooMany):
+        wrong = check_plain(document.value, problems)
+        value = check_form("document", document.value, problems, wrong=wrong)
+        if value is not None:
+            spec = _read(value, document, problems, name, file, directory, elastic, files)
+    if problems or spec is None:
+        raise problems.error(file)
     return spec
 
 
@@ -122,10 +130,13 @@ def _read(
     seed = value.get("seed", 0)
     reader = GroupReader(document, problems, directory=directory, seed=seed, files=files)
     groups = reader.read(entries)
+    _check_kept(
+        statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
+    )
     context = Context(
         groups=groups,
         names=_names(document.value),
-        statistics=[one.name for one in statistics],
+        statistics=frozenset(one.name for one in statistics),
         rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
         # One that is wrong has its own problem.
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),
@@ -150,6 +161,23 @@ def _read(
         directory=directory,
         simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
     )
+
+
+def _check_kept(
+    statistics: Collection[Statistic], groups: int, problems: Problems, at: Path
+) -> None:
+    """Check that there is room for the statistics of all groups."""
+    # Integers among the arguments are sizes of windows, or small.
+    windows = [
+        value for one in statistics for value in one.arguments.values() if type(value) is int
+    ]
+    each = len(statistics) + sum(map(abs, windows)) // WINDOW
+    if groups * each > MAX_KEPT:
+        problems.add(
+            at,
+            f"expected at most {MAX_KEPT} statistics in all, each counted for each group, and once "
+            f"more for each {WINDOW} values of its window, not {groups * each}",
+        )
 
 
 def _names(document: Any) -> set[str]:

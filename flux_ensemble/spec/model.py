@@ -9,12 +9,17 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.spec.distributions import Simulated
-from flux_ensemble.spec.sweep import Sweep
+from flux_ensemble.spec.problems import listed, shown
+from flux_ensemble.spec.sweep import Sweep, parse_values
+from flux_ensemble.spec.texts import check_sizes, sizes
 
 #: Key of `attributes.user` in a jobspec under which a job carries its tag.
 TAG_KEY = "ensemble"
@@ -165,71 +170,116 @@ class JobSet:
     sweep: Sweep = field(default_factory=Sweep)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """The job sets of one name, submitted together, in document order."""
 
     name: str
     sets: tuple[JobSet, ...]
 
-    @property
-    def params(self) -> frozenset[str]:
-        """The parameters that any of its job sets declares."""
-        return frozenset(name for one in self.sets for name in one.sweep.names)
+    @cached_property
+    def params(self) -> KeysView[str]:
+        """The parameters that any of its job sets declares, in document order."""
+        return dict.fromkeys(name for one in self.sets for name in one.sweep.names).keys()
+
+    @cached_property
+    def _whole(self) -> Submission:
+        return Submission(tuple((one, one.sweep, one.count) for one in self.sets))
+
+    @cached_property
+    def _single(self) -> Submission:
+        """One job for each combination."""
+        return Submission(tuple((one, one.sweep, 1) for one in self.sets))
 
     def submission(
         self, count: int | None = None, params: Mapping[str, Any] | None = None
     ) -> Submission:
         """The jobs of one submission; `count` and `params` override the document's.
 
+        Args:
+            count: jobs for each combination.
+            params: parameter -> a list of values, `{"range": [...]}`, or one value.
+
         Raises:
             ValueError: a parameter that no job set declares, values that are none or do
-                not fit together, or too many jobs.
+                not fit together, too many jobs, or texts that are too long with the values.
         """
-        for name in params or ():
+        if params:
+            return self._overridden(count, params)
+        return self._whole if count is None else self._single.times(count)
+
+    def _overridden(self, count: int | None, params: Mapping[str, Any]) -> Submission:
+        for name in params:
             if name not in self.params:
-                known = ", ".join(sorted(self.params)) or "none"
                 raise ValueError(
-                    f"group {self.name!r} has no parameter {name!r} (parameters: {known})"
+                    f"group {self.name!r} has no parameter {shown(name)} "
+                    f"(parameters: {listed(sorted(self.params))})"
                 )
-        return Submission(
-            tuple(
-                (one, one.sweep.override(params), one.count if count is None else count)
-                for one in self.sets
-            )
-        )
+        given: dict[str, Sequence[Any]] = {}
+        for name in [name for name in self.params if name in params]:
+            try:
+                given[name] = parse_values(params[name])
+            except ValueError as error:
+                raise ValueError(f"parameter {name!r}: {error}") from None
+        changed = sizes(given)
+        parts = []
+        for one in self.sets:
+            sweep = one.sweep.override(given)
+            if sweep is not one.sweep:
+                own = one.sweep.sizes
+                check_sizes(one, {name: changed.get(name, size) for name, size in own.items()})
+            parts.append((one, sweep, one.count if count is None else count))
+        return Submission(tuple(parts))
 
 
 class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
     """The jobs of one submission of a group, as a sequence computed on demand.
 
     Jobs are numbered from 0: set by set, within a set combination by combination, and
-    `count` jobs for each combination. Item `i` is the job set of job `i` and its
+    so many jobs for each combination. Item `i` is the job set of job `i` and its
     parameter values.
+
+    Args:
+        parts: each job set, its sweep, and how many jobs each combination has.
+        ends: the number of the first job after each part; computed if it is not given.
+        each: all parts have so many times as many jobs.
+
+    Raises:
+        ValueError: they are too many jobs.
     """
 
-    def __init__(self, parts: tuple[tuple[JobSet, Sweep, int], ...]) -> None:
+    def __init__(
+        self,
+        parts: tuple[tuple[JobSet, Sweep, int], ...],
+        ends: Sequence[int] | None = None,
+        each: int = 1,
+    ) -> None:
         self._parts = parts
-        self._length = sum(len(sweep) * each for _, sweep, each in parts)
+        self._ends = ends or list(accumulate(len(sweep) * count for _, sweep, count in parts))
+        self._each = each
+        self._length = (self._ends[-1] if self._ends else 0) * each
         if self._length > MAX_JOBS:
             raise ValueError(f"expected at most {MAX_JOBS} jobs, not {self._length}")
+
+    def times(self, each: int) -> Submission:
+        """A submission of so many times as many jobs of each combination."""
+        return Submission(self._parts, self._ends, each)
 
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
         """Each job set and how many of the jobs are its."""
-        return [(one, len(sweep) * each) for one, sweep, each in self._parts]
+        return [(one, len(sweep) * count * self._each) for one, sweep, count in self._parts]
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, index: Any) -> Any:
-        left = index
-        for one, sweep, each in self._parts:
-            size = len(sweep) * each
-            if 0 <= left < size:
-                return one, sweep[left // each]
-            left -= size
-        raise IndexError(f"the submission has no job {index}")
+        if not 0 <= index < self._length:
+            raise IndexError(f"the submission has no job {index}")
+        job = index // self._each
+        part = bisect_right(self._ends, job)
+        one, sweep, count = self._parts[part]
+        return one, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
 
 
 @dataclass(frozen=True, slots=True)

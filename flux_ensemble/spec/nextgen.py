@@ -11,7 +11,6 @@ this is one already.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,13 +18,15 @@ from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.form import explain, unknown_key
 from flux_ensemble.spec.jobspec import (
     RESOURCE_TYPES,
+    Task,
     read_environment,
     shape,
-    split_command,
+    size,
     unknown_type,
 )
 from flux_ensemble.spec.problems import Path, Problems, shortened, shown
 from flux_ensemble.spec.schema import MAX_INT
+from flux_ensemble.spec.texts import split_command
 
 #: What each key asks for that a job set cannot give.
 _REFUSED = {
@@ -39,14 +40,19 @@ _SUPPORTED = "(supported: tasks with a command, and their resources and attribut
 _INTERPRETERS = {f"#!/bin/{name}": name for name in ("bash", "sh", "python")}
 
 
-class Task(NamedTuple):
-    """A task as a job set: `jobspec` has resources and tasks, no attributes."""
+class _Attributes(NamedTuple):
+    """What attributes say; None where they say nothing."""
 
-    jobspec: dict[str, Any]
-    replicas: int
-    duration: float
-    cwd: str | None
-    environment: dict[str, str]
+    duration: float | None = None
+    cwd: str | None = None
+    environment: dict[str, str] | None = None
+
+
+#: How many of which resource, None where there are problems with it, and its attributes.
+_Resource = tuple[dict[str, int] | None, _Attributes]
+
+#: Of a task that names none.
+_NONE: _Resource = ({}, _Attributes())
 
 
 def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
@@ -67,11 +73,8 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
         problems.add((*at, "groups"), f"groups (batch jobs) are not supported {_SUPPORTED}")
     elif not data.get("tasks"):
         problems.add(at, "expected at least one task with a command")
-    spec = Jobspec(data, validate=False, name="ensemble")
-    found = [
-        _task(spec, task, problems, (*at, "tasks", index))
-        for index, task in enumerate(spec.get("tasks") or ())
-    ]
+    reader = _Reader(Jobspec(data, validate=False, name="ensemble"), problems, at)
+    found = [reader.task(index, task) for index, task in enumerate(data.get("tasks") or ())]
     return [] if problems.blames(at) else [task for task in found if task is not None]
 
 
@@ -92,31 +95,102 @@ def _sentence(error: Any) -> str:
     return shortened(error.message)
 
 
-def _task(spec: Any, task: dict[str, Any], problems: Problems, at: Path) -> Task | None:
-    refused = [key for key in _REFUSED if task.get(key)]
-    for key in refused:
-        problems.add((*at, key), f"{_REFUSED[key]} is not supported {_SUPPORTED}")
-    if "command" not in task and not refused:
-        problems.add(at, "the key 'command' is missing")
-    replicas = task.get("replicas", 1)
-    if replicas != int(replicas):
-        problems.add((*at, "replicas"), f"expected an integer >= 1, not {replicas!r}")
-    flat, owners = _resources(spec, task, problems, at)
-    duration, cwd, environment = _attributes(owners, problems)
-    if problems.blames(at):
-        return None
-    try:
-        command = _command(task["command"])
-    except ValueError as error:
-        problems.add((*at, "command"), str(error))
-        return None
-    # As `flux submit -N` without `-n` does: a task a node, and the whole of it.
-    nodes, cores = flat.get("node"), flat.get("core")
-    count = max(cores or 1, nodes or 1)
-    exclusive = nodes is not None and cores is None
-    resources, tasks = shape(command, nodes, count, 1, flat.get("gpu", 0), exclusive)
-    made = {"version": 1, "resources": resources, "tasks": tasks}
-    return Task(made, int(replicas), duration, cwd, environment)
+class _Reader:
+    """Reads the tasks of one jobspec. What they have in common is read once."""
+
+    def __init__(self, spec: Any, problems: Problems, at: Path) -> None:
+        self._spec = spec
+        self._problems = problems
+        self._at = at
+        self._common = self._attributes(spec.get("attributes"), (*at, "attributes"))
+        self._resources: dict[str, _Resource] = {}
+
+    def task(self, index: int, task: dict[str, Any]) -> Task | None:
+        """Read a task; None if it has problems."""
+        problems, at = self._problems, (*self._at, "tasks", index)
+        refused = [key for key in _REFUSED if task.get(key)]
+        for key in refused:
+            problems.add((*at, key), f"{_REFUSED[key]} is not supported {_SUPPORTED}")
+        if "command" not in task and not refused:
+            problems.add(at, "the key 'command' is missing")
+        replicas = task.get("replicas", 1)
+        if replicas != int(replicas):
+            problems.add((*at, "replicas"), f"expected an integer >= 1, not {replicas!r}")
+        flat, resource = self._resource(task["resources"], at) if "resources" in task else _NONE
+        own = self._attributes(task.get("attributes"), (*at, "attributes"))
+        if flat is None or problems.blames(at):
+            return None
+        try:
+            command = _command(task["command"])
+        except ValueError as error:
+            problems.add((*at, "command"), str(error))
+            return None
+        # As `flux submit -N` without `-n` does: a task a node, and the whole of it.
+        nodes, cores = flat.get("node"), flat.get("core")
+        count = max(cores or 1, nodes or 1)
+        exclusive = nodes is not None and cores is None
+        resources, tasks = shape(command, nodes, count, 1, flat.get("gpu", 0), exclusive)
+        made = {"version": 1, "resources": resources, "tasks": tasks}
+        # What comes later has precedence.
+        owners = (self._common, resource, own)
+        durations = [one.duration for one in owners if one.duration is not None]
+        directories = [one.cwd for one in owners if one.cwd is not None]
+        return Task(
+            made,
+            size(made),
+            int(replicas),
+            durations[-1] if durations else 0.0,
+            directories[-1] if directories else None,
+            tuple(one.environment for one in owners if one.environment),
+        )
+
+    def _resource(self, name: str, at: Path) -> _Resource:
+        """The resource that the task at `at` names."""
+        from jobspec.core import Resources
+        from jobspec.core.resources import parse_resource_subset
+
+        if name in self._resources:
+            return self._resources[name]
+        try:
+            resource = parse_resource_subset(self._spec.get("resources", {}), name)
+        except ValueError as error:
+            said = str(error).rstrip(".")
+            self._problems.add((*at, "resources"), said[:1].lower() + said[1:])
+            return None, _Attributes()
+        where = (*self._at, "resources", name)
+        found: _Resource = None, _Attributes()
+        if _check_resource(resource, self._problems, where):
+            attributes = self._attributes(resource.get("attributes"), (*where, "attributes"))
+            found = Resources(resource).flatten_slot(), attributes
+        self._resources[name] = found
+        return found
+
+    def _attributes(self, given: Any, at: Path) -> _Attributes:
+        """Duration, cwd and environment of a jobspec, of a resource or of a task."""
+        found = _Attributes()
+        if not given:
+            return found
+        if not isinstance(given, dict):
+            self._problems.add(at, f"expected a mapping, not {shown(given)}")
+            return found
+        for key, value in given.items():
+            here = (*at, key)
+            if key == "duration":
+                try:
+                    found = found._replace(duration=parse_duration(value))
+                except ValueError as error:
+                    self._problems.add(here, str(error))
+            elif key == "cwd":
+                found = found._replace(cwd=value)
+                if not isinstance(value, str):
+                    self._problems.add(here, f"expected text, not {shown(value)}")
+            elif key == "environment":
+                environment = read_environment(value, self._problems, here)
+                found = found._replace(environment=environment)
+            else:
+                message = unknown_key(key, ("duration", "cwd", "environment"))
+                self._problems.add(here, message)
+        return found
 
 
 def _command(command: str | list[str]) -> list[str]:
@@ -134,31 +208,6 @@ def _command(command: str | list[str]) -> list[str]:
     if not command:
         raise ValueError("expected a command of at least one word")
     return command
-
-
-def _resources(
-    spec: Any, task: dict[str, Any], problems: Problems, at: Path
-) -> tuple[dict[str, int], list[tuple[Any, Path]]]:
-    """How many of which resource a task asks for, and whose attributes it has, and where."""
-    from jobspec.core import Resources
-    from jobspec.core.resources import parse_resource_subset
-
-    root = at[:-2]
-    own = (task.get("attributes") or {}, (*at, "attributes"))
-    owners = [(spec.get("attributes") or {}, (*root, "attributes")), own]
-    if "resources" not in task:
-        return {}, owners
-    try:
-        resource = parse_resource_subset(spec.get("resources", {}), task["resources"])
-    except ValueError as error:
-        said = str(error).rstrip(".")
-        problems.add((*at, "resources"), said[:1].lower() + said[1:])
-        return {}, owners
-    where = (*root, "resources", task["resources"])
-    if not _check_resource(resource, problems, where):
-        return {}, owners
-    owners.insert(1, (resource.get("attributes") or {}, (*where, "attributes")))
-    return Resources(resource).flatten_slot(), owners
 
 
 def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
@@ -187,31 +236,3 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
         problems.add((*at, "with"), f"expected a list of resources, not {shown(below)}")
         return False
     return all(_check_resource(one, problems, (*at, "with", i)) for i, one in enumerate(below))
-
-
-def _attributes(
-    owners: Iterable[tuple[Any, Path]], problems: Problems
-) -> tuple[float, str | None, dict[str, str]]:
-    """Duration, cwd and environment of a task; what comes later has precedence."""
-    duration, cwd = 0.0, None
-    environment: dict[str, str] = {}
-    for given, at in owners:
-        if not isinstance(given, dict):
-            problems.add(at, f"expected a mapping, not {shown(given)}")
-            continue
-        for key, value in given.items():
-            here = (*at, key)
-            if key == "duration":
-                try:
-                    duration = parse_duration(value)
-                except ValueError as error:
-                    problems.add(here, str(error))
-            elif key == "cwd":
-                cwd = value
-                if not isinstance(value, str):
-                    problems.add(here, f"expected text, not {shown(value)}")
-            elif key == "environment":
-                environment |= read_environment(value, problems, here)
-            else:
-                problems.add(here, unknown_key(key, ("duration", "cwd", "environment")))
-    return duration, cwd, environment

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flux_ensemble.spec.documents import MAX_DEPTH, MAX_VALUES
+from flux_ensemble.spec.documents import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.spec.problems import Path, Problems, shown
+
+#: Most characters of all texts together, those that an alias stands for counted each time.
+MAX_CHARACTERS = 4 * MAX_BYTES
 
 _INT64 = 2**63
 
@@ -24,14 +27,25 @@ def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
         large or too deep to be looked at.
     """
     walk = _Walk(problems, at)
-    walk.visit(value, ())
-    return {()} if walk.left < 0 else walk.wrong
+    try:
+        walk.visit(value, ())
+    except _TooLarge as error:
+        problems.add(at, str(error))
+        return {()}
+    return walk.wrong
+
+
+class _TooLarge(Exception):
+    """The value is too large or too deep to be looked at."""
 
 
 class _Walk:
+    """One look at all values; `wrong` has the paths of what is wrong."""
+
     def __init__(self, problems: Problems, at: Path) -> None:
-        self.left = MAX_VALUES
         self.wrong: set[Path] = set()
+        self._values = MAX_VALUES
+        self._characters = MAX_CHARACTERS
         self._problems = problems
         self._at = at
 
@@ -40,19 +54,16 @@ class _Walk:
         self._problems.add(self._at + path, message)
 
     def visit(self, value: Any, path: Path) -> None:
-        if self.left == 0:
-            self._refuse((), f"expected at most {MAX_VALUES} values")
-        self.left -= 1
-        if self.left < 0:
-            return
+        self._values -= 1
+        if self._values < 0:
+            raise _TooLarge(f"expected at most {MAX_VALUES} values")
         kind = type(value)
         if kind is str:
             self._text(value, path)
         elif kind is dict or kind is list:
             if len(path) >= MAX_DEPTH:
-                self._refuse((), f"expected at most {MAX_DEPTH} levels of mappings and lists")
-                self.left = -1
-            elif kind is dict:
+                raise _TooLarge(f"expected at most {MAX_DEPTH} levels of mappings and lists")
+            if kind is dict:
                 self._mapping(value, path)
             else:
                 for index, item in enumerate(value):
@@ -75,6 +86,9 @@ class _Walk:
                 self._refuse(path, f"expected a key that is text, not {shown(key)}")
 
     def _text(self, text: str, path: Path) -> None:
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise _TooLarge(f"expected at most {MAX_CHARACTERS} characters of text")
         if "\0" in text:
             self._refuse(path, "expected text without the character '\\0'")
         if not text.isascii():

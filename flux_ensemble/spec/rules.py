@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from flux_ensemble.engine.conditions import SUBJECTS, compile_condition
+from flux_ensemble.engine.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.engine.paths import MetricPath, parse_path
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.form import check_form
@@ -23,7 +24,7 @@ from flux_ensemble.spec.model import (
     Spec,
 )
 from flux_ensemble.spec.plain import check_plain
-from flux_ensemble.spec.problems import Path, Problems, hint, listed, shown
+from flux_ensemble.spec.problems import Path, Problems, TooMany, hint, listed, shown
 
 #: Actions whose label is a job group, and those of them that need one.
 _ON_GROUPS = ("submit", "cancel", "update")
@@ -52,6 +53,10 @@ _RULE_KEYS = {
     "after": ("timer",),
     "every": ("timer",),
 }
+
+#: Most job sets whose parameters the actions of a document override, the job sets of a group
+#: counted for each action.
+MAX_OVERRIDES = 100_000
 
 _HEARTBEAT_OFF = "the heartbeat is off; set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"
 
@@ -91,10 +96,11 @@ def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
         ValueError: it is no action, or refers to what does not exist.
     """
     problems = Problems()
-    left = check_form("action", value, problems, wrong=check_plain(value, problems))
     action = None
-    if left is not None:
-        action = _Reader(_context(spec, rule_ids), problems).action(left, ())
+    with suppress(TooMany):
+        left = check_form("action", value, problems, wrong=check_plain(value, problems))
+        if left is not None:
+            action = _Reader(_context(spec, rule_ids), problems).action(left, ())
     if problems or action is None:
         raise ValueError(problems.sentences())
     return action
@@ -113,14 +119,15 @@ def parse_rule(value: Any, spec: Spec, rule_ids: Collection[str], id: str) -> Ru
         ValueError: it is no rule, refers to what does not exist, or has an id in use.
     """
     problems = Problems()
-    left = check_form("rule", value, problems, wrong=check_plain(value, problems))
     rule = None
-    if left is not None:
-        id = left.get("id", id)
-        if id in rule_ids:
-            problems.add(("id",), f"the rule id {id!r} is in use")
-        check_id(id, problems, ("id",))
-        rule = _Reader(_context(spec, {*rule_ids, id}), problems).rule(left, (), id)
+    with suppress(TooMany):
+        left = check_form("rule", value, problems, wrong=check_plain(value, problems))
+        if left is not None:
+            id = left.get("id", id)
+            if id in rule_ids:
+                problems.add(("id",), f"the rule id {id!r} is in use")
+            check_id(id, problems, ("id",))
+            rule = _Reader(_context(spec, rule_ids), problems).rule(left, (), id)
     if problems or rule is None:
         raise ValueError(problems.sentences())
     return rule
@@ -130,7 +137,7 @@ def _context(spec: Spec, rule_ids: Collection[str]) -> Context:
     return Context(
         groups=spec.groups,
         names=spec.groups,
-        statistics=[one.name for one in spec.statistics],
+        statistics=frozenset(one.name for one in spec.statistics),
         rule_ids=rule_ids,
         heartbeat=spec.heartbeat > 0,
         functions=Functions(spec.custom, spec.plugins),
@@ -182,9 +189,15 @@ class _Reader:
     def __init__(self, context: Context, problems: Problems) -> None:
         self._context = context
         self._problems = problems
+        self._id = ""
+        #: What many rules may say alike is looked at once.
+        self._conditions: dict[tuple[float | str, Subject], Condition] = {}
+        #: Job sets whose parameters submissions override.
+        self._overrides = 0
 
     def rule(self, entry: Mapping[str, Any], at: Path, id: str) -> Rule | None:
         """Read a rule; None if it has problems."""
+        self._id = id
         action = None
         if "action" in entry:
             action = self.action(entry["action"], (*at, "action"))
@@ -262,12 +275,7 @@ class _Reader:
                 add(at, "the trigger 'metric' needs 'name', a metric, or 'when', an expression")
             return
         try:
-            condition = compile_condition(
-                when,
-                groups=context.names,
-                statistics=context.statistics,
-                subject=SUBJECTS.get(trigger),
-            )
+            condition = self._compiled(when, SUBJECTS.get(trigger))
         except ValueError as error:
             add((*at, "when"), str(error))
             return
@@ -278,6 +286,17 @@ class _Reader:
                 add((*at, "when"), f"{shown(when)} compares a metric; say which in 'name'")
             elif not condition.paths:
                 add((*at, "when"), f"{shown(when)} names no metric, so nothing triggers the rule")
+
+    def _compiled(self, when: float | str, subject: Subject) -> Condition:
+        key = when, subject
+        if key not in self._conditions:
+            self._conditions[key] = compile_condition(
+                when,
+                groups=self._context.names,
+                statistics=self._context.statistics,
+                subject=subject,
+            )
+        return self._conditions[key]
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
         if path.variable in GAUGES and not self._context.heartbeat:
@@ -343,13 +362,21 @@ class _Reader:
             self._rule_id(label, (*at, "label"))
 
     def _rule_id(self, id: str | None, at: Path) -> None:
-        if id is not None and id not in self._context.rule_ids:
-            ids = sorted(self._context.rule_ids)
+        # A rule that is to be added can name itself.
+        if id is not None and id != self._id and id not in self._context.rule_ids:
+            ids = sorted({*self._context.rule_ids, *([self._id] if self._id else ())})
             self._problems.add(
                 at, f"no rule with the id {id!r} ({hint(id, ids)}ids: {listed(ids)})"
             )
 
     def _submission(self, group: Group, entry: Mapping[str, Any], at: Path) -> None:
+        if "params" in entry:
+            self._overrides += len(group.sets)
+            if self._overrides > MAX_OVERRIDES:
+                self._problems.give_up(
+                    (*at, "params"),
+                    f"rules give parameters to more than {MAX_OVERRIDES} job sets in all",
+                )
         try:
             group.submission(entry.get("count"), entry.get("params"))
         except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.form import check_form
 from flux_ensemble.spec.model import Group
 from flux_ensemble.spec.plain import check_plain
-from flux_ensemble.spec.problems import Path, Problems, hint, listed
+from flux_ensemble.spec.problems import Path, Problems, TooMany, hint, listed, shown
 
 #: Makes a number of a value in the document.
 _Number = Callable[[Any], float]
@@ -43,10 +44,11 @@ def read_simulate(
         problems: what is wrong is added to these.
     """
     found: dict[str, Simulated] = {}
+    ordered = sorted(names)
     for name, given in section.items():
         at: Path = ("simulate", name)
         if name not in names:
-            known = f"{hint(name, sorted(names))}groups: {listed(sorted(names))}"
+            known = f"{hint(name, ordered)}groups: {listed(ordered)}"
             problems.add(at, f"no job group named {name!r} ({known})")
         elif name in groups:
             found[name] = _Reader(groups[name], problems, at).read(given)
@@ -61,8 +63,10 @@ def override_duration(simulated: Simulated, value: Any, group: Group) -> Simulat
     """
     problems = Problems()
     given = {"duration": value}
-    given = check_form("simulated", given, problems, wrong=check_plain(given, problems)) or {}
-    read = _Reader(group, problems, ()).read(given)
+    read = simulated
+    with suppress(TooMany):
+        left = check_form("simulated", given, problems, wrong=check_plain(given, problems)) or {}
+        read = _Reader(group, problems, ()).read(left)
     if problems:
         raise ValueError(problems.sentences())
     return replace(simulated, duration=read.duration)
@@ -75,6 +79,8 @@ class _Reader:
         self._group = group
         self._problems = problems
         self._at = at
+        #: parameter -> why it is none that can be drawn.
+        self._unfit: dict[str, str] = {}
 
     def read(self, given: Mapping[str, Any]) -> Simulated:
         """What it says."""
@@ -120,14 +126,20 @@ class _Reader:
 
     def _param(self, name: str, path: Path) -> Param:
         """The parameter `name`: each job of the group has it, and it is a number."""
+        if name not in self._unfit:
+            self._unfit[name] = self._why_unfit(name)
+        if self._unfit[name]:
+            self._problem(path, self._unfit[name])
+        return Param(name)
+
+    def _why_unfit(self, name: str) -> str:
+        """Why a parameter cannot be a duration or a number; "" if it can."""
         for one in self._group.sets:
-            if name not in one.sweep.names:
+            params = one.sweep.params or {}
+            if name not in params:
                 known = listed(sorted(self._group.params))
-                self._problem(
-                    path, f"group {one.name!r} has no parameter {name!r} (parameters: {known})"
-                )
-                break
-            values = (one.sweep.params or {})[name]
+                return f"group {one.name!r} has no parameter {name!r} (parameters: {known})"
+            values = params[name]
             # A range is numbers, and may be long.
             wrong = (
                 ()
@@ -135,11 +147,8 @@ class _Reader:
                 else [value for value in values if type(value) not in (int, float)]
             )
             if wrong:
-                self._problem(
-                    path, f"the values of parameter {name!r} are to be numbers, not {wrong[0]!r}"
-                )
-                break
-        return Param(name)
+                return f"the values of parameter {name!r} are to be numbers, not {shown(wrong[0])}"
+        return ""
 
     def _number(self, value: Any, path: Path, number: _Number) -> float:
         try:

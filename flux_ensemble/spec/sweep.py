@@ -14,11 +14,15 @@ from functools import cached_property
 from typing import Any
 
 from flux_ensemble.spec.problems import shown
+from flux_ensemble.spec.texts import sizes
 
 SWEEPS = ("product", "zip", "sample")
 
 #: Most combinations that a sweep may have, or draw from.
 MAX_COMBINATIONS = 2**53
+
+#: Most parameters of a sweep: each of its jobs has a value of all of them.
+MAX_PARAMETERS = 1000
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,19 @@ class Sweep:
         """Check that the values fit together.
 
         Raises:
-            ValueError: they are side by side and not equally many, or the combinations
-                are too many to be numbered.
+            ValueError: they are too many, they are side by side and their values not
+                equally many, or the combinations are too many to be numbered.
         """
+        if len(self._lengths) > MAX_PARAMETERS:
+            raise ValueError(
+                f"expected at most {MAX_PARAMETERS} parameters, not {len(self._lengths)}"
+            )
         if self.kind == "zip" and len(set(self._lengths) - {1}) > 1:
             counts = ", ".join(f"{name} has {len(values)}" for name, values in self._items)
             raise ValueError(f"'zip' needs equally many values of each parameter ({counts})")
         if self.kind != "zip" and self.combinations > MAX_COMBINATIONS:
             raise ValueError(
-                f"expected at most {MAX_COMBINATIONS} combinations, not {self.combinations}"
+                f"expected at most {MAX_COMBINATIONS} combinations, not {shown(self.combinations)}"
             )
 
     def __getitem__(self, index: int) -> dict[str, Any]:
@@ -107,25 +115,26 @@ class Sweep:
             combination[name] = params[name][digit]
         return {name: combination[name] for name in self.names}
 
-    def override(self, params: Mapping[str, Any] | None) -> Sweep:
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of the longest value of each parameter, as text."""
+        return sizes(self.params or {})
+
+    def override(self, params: Mapping[str, Sequence[Any]]) -> Sweep:
         """The same sweep with the values of some parameters replaced.
 
         Args:
-            params: parameter -> a list of values, `{"range": [...]}`, or one value.
-                Parameters that the sweep does not declare are left out.
+            params: parameter -> values, as `parse_values` gives them. Parameters that the
+                sweep does not declare are left out.
 
         Raises:
-            ValueError: values that are none, or that do not fit together.
+            ValueError: the values do not fit together.
         """
-        if not params or not self.params:
+        own = self.params or {}
+        changed = {name: values for name, values in params.items() if name in own}
+        if not changed:
             return self
-        changed = dict(self.params)
-        for name in [name for name in self.params if name in params]:
-            try:
-                changed[name] = parse_values(params[name])
-            except ValueError as error:
-                raise ValueError(f"parameter {name!r}: {error}") from None
-        other = replace(self, params=changed)
+        other = replace(self, params={**own, **changed})
         other.check()
         return other
 
