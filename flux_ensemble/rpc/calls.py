@@ -131,12 +131,13 @@ class Calls(grpc.GenericRpcHandler):
         except Exception as exc:
             if not context.is_active():
                 return
-            found = as_problem(exc)
+            # As text: kept in a name of this frame, a problem and the frame, with the request in
+            # it, would keep each other.
             if method.failed is None:
                 context.set_trailing_metadata(SAID_BY_SERVICE)
-                context.abort(found.code, str(found))
+                context.abort(*_told(as_problem(exc)))
             else:
-                yield from self._sent(method.failed(found), context)
+                yield from self._sent(method.failed(as_problem(exc)), context)
 
     def _requests(
         self, method: Method, requests: Iterator[bytes], call: Call, context: Any
@@ -216,8 +217,13 @@ class _Performer:
         while not isinstance(item := ready.get(), asyncio.Task):
             yield item
             self._loop.call_soon_threadsafe(places.release)
-        if not item.cancelled():
-            item.result()
+        self._task = None
+        try:
+            if not item.cancelled():
+                item.result()
+        finally:
+            # What it raises holds this frame, which holds the request.
+            del item
 
     def _end(self) -> None:
         self._over = True
@@ -234,6 +240,10 @@ def once(
         yield await answer(call, request)
 
     return answers
+
+
+def _told(problem: Problem) -> tuple[StatusCode, str]:
+    return problem.code, str(problem)
 
 
 def _parsed(kind: type[Message], data: bytes) -> Message:

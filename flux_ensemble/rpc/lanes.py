@@ -68,6 +68,9 @@ class Lane:
             with self._changed, suppress(ValueError):
                 self._waiting.remove(item)
             raise
+        finally:
+            # What the call raises holds this frame: they would keep each other.
+            del future, item
 
     @property
     def busy(self) -> bool:

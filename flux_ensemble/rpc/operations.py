@@ -218,10 +218,16 @@ async def _or_error(
     try:
         return await part(*arguments)
     except Exception as exc:
-        found = problem(exc)
-        if found is None or found.code not in _OUT_OF_REACH:
+        sentence = _out_of_reach(exc)
+        if sentence is None:
             raise
-        return {key: str(found)}
+        return {key: sentence}
+
+
+def _out_of_reach(exc: Exception) -> str | None:
+    """The sentence of an exception that leaves out a part of a status; None for any other."""
+    found = problem(exc)
+    return str(found) if found is not None and found.code in _OUT_OF_REACH else None
 
 
 def _lane(name: str) -> Lane:

@@ -319,15 +319,15 @@ class Fuzzer:
         calls = []
         for _ in range(chance.randint(2, 150)):
             method = chance.choice([one for one in REQUESTS if one != REFLECTION])
-            call = self._channel.unary_unary(method)
+            call = self._channel.unary_stream(method)
             timeout = chance.choice([0.001, 0.01, 0.1, PATIENCE_SECONDS])
-            calls.append(call.future(REQUESTS[method].SerializeToString(), timeout=timeout))
+            calls.append(call(REQUESTS[method].SerializeToString(), timeout=timeout))
         for call in calls:
             if chance.random() < 0.3:
                 call.cancel()
         for call in calls:
-            with suppress(grpc.RpcError, grpc.FutureCancelledError):
-                call.result(2 * PATIENCE_SECONDS)
+            with suppress(grpc.RpcError):
+                list(call)
 
     def paths(self, chance: random.Random) -> None:
         """Methods and headers that are none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -19,12 +20,14 @@ from certificates import Authority
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http2 import END_STREAM, GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, Http2
-from rpc_servers import PATIENCE, Log, serving, table
+from rpc_servers import PATIENCE, Failing, Log, serving, table
 
 from flux_ensemble.rpc import instances
+from flux_ensemble.rpc.backends.base import Refused
 from flux_ensemble.rpc.backends.dry_run import DryRun
 from flux_ensemble.rpc.client import RpcClient, RpcError
 from flux_ensemble.rpc.gate import Bound, Limits
+from flux_ensemble.rpc.problems import Problem
 from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
 from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.rpc.protocol import predecessors_pb2
@@ -423,6 +426,29 @@ def test_clients_that_vanish_in_the_middle_leave_nothing_behind(logs: Any) -> No
 
         until(all_places_are_free)
         assert size(target) == 1
+
+
+def test_what_is_refused_leaves_nothing_for_the_garbage_collector(logs: Any) -> None:
+    requests = {
+        STATUS: [b"\xff", b"", pb.StatusRequest(member="nobody").SerializeToString()],
+        f"{SERVICE}/Submit": [
+            pb.SubmitRequest(ensemble="a", group="b", params=params).SerializeToString()
+            for params in ("{", "{}")
+        ],
+        f"{SERVICE}/Log": [b""],
+        "/grpc.health.v1.Health/Check": [b"\x0a\x01x"],
+    }
+    with serving(Failing(*[Refused("no")] * 99), logs) as target, Http2(target) as client:
+        gc.collect()
+        gc.disable()
+        try:
+            for path, datas in requests.items():
+                for data in datas:
+                    assert OK not in client.ended(client.call(path, data))
+            # What has raised a problem holds the request: 4 MiB may wait for a collection.
+            until(lambda: not any(type(one) is Problem for one in gc.get_objects()))
+        finally:
+            gc.enable()
 
 
 def test_descriptors_of_closed_connections_are_given_back() -> None:
