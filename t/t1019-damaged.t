@@ -84,8 +84,8 @@ test_expect_success 'each of the others is unreadable, with a sentence' '
 	unreadable backup | grep "ensemble.backup.load in the KVS is damaged: it is that of ensemble .orig., copied" &&
 	unreadable moved | grep "it is that of ensemble .gone., copied or moved" &&
 	unreadable run | grep "run: expected the number of a run, not .text." &&
-	unreadable files | grep "files is .*: expected an object of strings" &&
-	unreadable cwd | grep "cwd is missing: expected a directory" &&
+	unreadable files | grep "files: expected an object of strings, not a list" &&
+	unreadable cwd | grep "cwd: expected a directory, and it is missing" &&
 	unreadable deep | grep "expected JSON" &&
 	unreadable one | grep "the snapshot is of ensemble .two., run [0-9]*, not of .one." &&
 	unreadable two | grep "the snapshot is damaged" &&

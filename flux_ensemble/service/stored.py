@@ -32,7 +32,7 @@ def check_load(name: str, load: Mapping[str, Any]) -> None:
         if problem is not None:
             raise _wrong(name, key, problem)
         if field.required and key not in load:
-            raise _wrong(name, key, f"is missing, expected {field.expected}")
+            raise _wrong(name, key, f"expected {field.expected}, and it is missing")
     run, files = load.get("run"), load.get("files")
     if type(run) is not int or not 0 <= run < 1 << 63:
         raise _wrong(name, "run", f"expected the number of a run, not {shown(run)}")
