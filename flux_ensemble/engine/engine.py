@@ -355,7 +355,7 @@ class Engine:
         if self.state != "running":
             return
         if event.key == HEARTBEAT:
-            self._on_heartbeat()
+            self._on_heartbeat(event.t)
             return
         state = self.rules.states.get(event.key.removeprefix("rule:"))
         if state is None or not state.timer:
@@ -364,16 +364,17 @@ class Engine:
             state.timer = False
         self.evaluate(state, Cause({"trigger": "timer", "timestamp": event.t}))
 
-    def _on_heartbeat(self) -> None:
-        lookup = self._heartbeat_lookup()
+    def _on_heartbeat(self, t: float) -> None:
+        lookup = self._heartbeat_lookup(t)
         event = {"trigger": HEARTBEAT, "timestamp": self.t}
         for state in self.rules.plain("metric", HEARTBEAT):
             # A metric rule without a condition is about updates, and this is none.
             if state.rule.trigger == HEARTBEAT or state.condition is not None:
                 self.evaluate(state, Cause(event), lookup=lookup)
 
-    def _heartbeat_lookup(self) -> Lookup:
-        return self.stats.at(lambda group, gauge: self.workload.ages(group, gauge, self.t)).lookup
+    def _heartbeat_lookup(self, t: float) -> Lookup:
+        """The metrics at a time: where the clock was set back that is not the latest of all."""
+        return self.stats.at(lambda group, gauge: self.workload.ages(group, gauge, t)).lookup
 
     # -- the end of an event ------------------------------------------------------
 
@@ -426,7 +427,7 @@ class Engine:
             return False
         if any(state.armed for state in self.rules.plain(HEARTBEAT)):
             return True
-        lookup = self._heartbeat_lookup()
+        lookup = self._heartbeat_lookup(self.t)
         return any(
             state.armed
             and state.condition is not None

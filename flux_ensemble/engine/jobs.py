@@ -2,7 +2,8 @@
 
 A job enters at its `submit` event and leaves at `clean` (or `invalidate`), and nothing
 of it stays behind. An event that the table does not allow in the job's phase is a
-duplicate or late, and is ignored.
+duplicate or late, and is ignored; one that may come at any time is a duplicate if it has
+the time of the last one of its name.
 """
 
 from __future__ import annotations
@@ -90,11 +91,9 @@ class Job:
         name = event.name
         phases = TRANSITIONS.get(name)
         if phases is None:
-            if self._last is None:
-                self._last = {}
-            elif event.t <= self._last.get(name, -1.0):
+            if self.t_last(name) == event.t:
                 return False
-            self._last[name] = event.t
+            self.mark(event)
             if name == "exception":
                 self._except(event.context)
             return True
@@ -110,6 +109,20 @@ class Job:
         elif name == "clean" and before is not Phase.NEW and self.outcome is None:
             self.outcome = self._judge(None)
         return True
+
+    def mark(self, event: JobEvent) -> None:
+        """Remember that the event was taken in."""
+        if self._last is None:
+            self._last = {}
+        self._last[event.name] = event.t
+
+    def t_last(self, name: str) -> float | None:
+        """The time of the last event of a name, where that was marked.
+
+        Events that may come at any time are, and all those of jobs of others. Those before it
+        were taken in too; their times may be later, since the clock can be set back.
+        """
+        return None if self._last is None else self._last.get(name)
 
     def _except(self, context: Mapping[str, Any]) -> None:
         kind = context.get("type")

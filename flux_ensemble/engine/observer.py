@@ -142,6 +142,10 @@ class Observer:
             if job is not None and not job.canceling:
                 job.interrupted = True
 
+    def job(self, id: int) -> Job | None:
+        """An active job, as far as it has been seen: of the ensemble, or of others."""
+        return self._engine.workload.jobs.get(id) or self._foreign.get(id)
+
     def forget_foreign(self) -> None:
         """Forget the jobs of others that no rule is about any more."""
         wants = self._engine.wants_job
@@ -161,6 +165,7 @@ class Observer:
         known = job.outcome
         if event.name != "submit" and not job.accept(event):
             return
+        job.mark(event)
         triggers = [f"job-{event.name}"]
         if job.outcome is not None and known is None:
             triggers.append(TRIGGER_OF[job.outcome])

@@ -42,9 +42,13 @@ class Agenda:
                 self.timers.clear()
 
     def due(self, now: float) -> Iterator[StartTimer]:
-        """The timers as they are to be started at time `now`; one that is late fires at once."""
+        """The timers as they are to be started at time `now`; one that is late fires at once.
+
+        None waits longer than it was set for, though the clock was set back.
+        """
         for t, timer in self.timers.values():
-            yield StartTimer(timer.key, max(0.0, t - now), timer.every)
+            longest = max(timer.after, timer.every)
+            yield StartTimer(timer.key, min(max(0.0, t - now), longest), timer.every)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""

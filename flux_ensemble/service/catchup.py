@@ -4,8 +4,12 @@
     fence ───────────────────────────────────────────settle──► what is missing, sent again
 
 The job manager's journal gives every job that it knows, in no order. The events of jobs
-that an engine has as active, or expects because it sent them, go to that engine, sorted by
-time; it ignores those that it has taken in before. All other jobs of it have come and gone.
+that an engine has as active, or expects because it sent them, go to that engine, but for those
+that it has taken in before. All other jobs of it have come and gone.
+
+The clock may have been set back at any time. So what the engine has seen of a job is told by
+where its last event is among the job's, which are in order, and not by time; and the events
+of one job stay in that order when those of all are sorted by time.
 
 After `apply`, what the journal brings live continues the history. After a fence, whatever
 the dead service sent has shown, so `settle` sends what has not, and gives up active jobs
@@ -21,6 +25,7 @@ from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.engine.faults import ENDINGS
+from flux_ensemble.engine.jobs import Job
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
@@ -32,16 +37,24 @@ class _Past:
     """What happened to the jobs of one ensemble.
 
     Args:
-        events: those of its jobs, and of other jobs if it asks for these.
+        events: those of its jobs, and of other jobs if it asks for these, each with the time by
+            which it is sorted: that of the latest event of its job until then.
         expected: jobs by a tag that its engine expects, with their entries.
         surplus: active jobs whose tag another job had.
         interrupted: jobs that were cancelled because the instance shut down.
     """
 
-    events: list[JobEvent] = field(default_factory=list)
+    events: list[tuple[float, JobEvent]] = field(default_factory=list)
     expected: dict[Tag, dict[int, list[Entry]]] = field(default_factory=dict)
     surplus: list[JobEvent] = field(default_factory=list)
     interrupted: list[int] = field(default_factory=list)
+
+    def add(self, events: Iterable[JobEvent]) -> None:
+        """Add events of one job, in order."""
+        latest = 0.0
+        for event in events:
+            latest = max(latest, event.t)
+            self.events.append((latest, event))
 
 
 class CatchUp:
@@ -89,15 +102,17 @@ class CatchUp:
     def _take(
         self, ensemble: Ensemble, job: int, entries: list[Entry], tag: Tag | None = None
     ) -> None:
-        past, wanted = self._past[ensemble], ensemble.engine.wants_events
+        past, engine = self._past[ensemble], ensemble.engine
+        past.add(
+            _event(job, entry, tag if entry["name"] == "submit" else None)
+            for entry in _unseen(engine.observer.job(job), entries)
+            if entry["name"] in engine.wants_events
+        )
         t_shutdown = ensemble.facts.t_shutdown
         for entry in entries:
-            name = entry["name"]
-            if name in wanted:
-                past.events.append(_event(job, entry, tag if name == "submit" else None))
             if (
                 t_shutdown is not None
-                and name == "exception"
+                and entry["name"] == "exception"
                 and entry["timestamp"] >= t_shutdown
                 and entry["context"].get("type") == "cancel"
             ):
@@ -107,23 +122,27 @@ class CatchUp:
         self, ensemble: Ensemble, job: int, jobspec: Mapping[str, Any], entries: list[Entry]
     ) -> None:
         """The events of a job of others that the ensemble has not seen."""
-        engine, events = ensemble.engine, self._past[ensemble].events
+        engine = ensemble.engine
         name = job_name(jobspec)
         if not engine.wants_job(name):
             return
+        # Of a job that it does not know, time alone tells what it has not seen.
         since = max(ensemble.t_seen, engine.t_foreign)
-        for entry in entries:
-            if entry["timestamp"] > since and entry["name"] in engine.wants_events:
-                events.append(
-                    JobEvent(
-                        entry["timestamp"],
-                        job,
-                        entry["name"],
-                        entry.get("context") or {},
-                        foreign=True,
-                        job_name=name,
-                    )
-                )
+        unseen = _after_last(engine.observer.job(job), entries)
+        if unseen is None:
+            unseen = [entry for entry in entries if entry["timestamp"] > since]
+        self._past[ensemble].add(
+            JobEvent(
+                entry["timestamp"],
+                job,
+                entry["name"],
+                entry.get("context") or {},
+                foreign=True,
+                job_name=name,
+            )
+            for entry in unseen
+            if entry["name"] in engine.wants_events
+        )
 
     def apply(self) -> None:
         """Give the engines what happened; live events may follow."""
@@ -147,11 +166,11 @@ class CatchUp:
                 if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
         # Stable: the entries of a job stay in order.
-        past.events.sort(key=lambda event: (event.t, event.job))
+        past.events.sort(key=lambda one: (one[0], one[1].job))
         t_shutdown = ensemble.facts.t_shutdown
         if t_shutdown is not None and past.interrupted:
             ensemble.post([Interrupted(t_shutdown, tuple(sorted(set(past.interrupted))))])
-        ensemble.post(past.events)
+        ensemble.post(event for _, event in past.events)
         for event in past.surplus:
             ensemble.violation(event)
 
@@ -172,6 +191,35 @@ class CatchUp:
             purged = purged or bool(gone)
             ensemble.post(event for job in gone for event in ensemble.lost(now, job))
         return purged
+
+
+def _after_last(job: Job | None, entries: list[Entry]) -> list[Entry] | None:
+    """The entries of a job after the last one that an engine has taken in, by its marks.
+
+    Returns:
+        None if there is none of these: it has no mark, or the queue has forgotten what it showed
+        before a crash.
+    """
+    if job is not None:
+        for place in range(len(entries), 0, -1):
+            entry = entries[place - 1]
+            if job.t_last(entry["name"]) == entry["timestamp"]:
+                return entries[place:]
+    return None
+
+
+def _unseen(job: Job | None, entries: list[Entry]) -> list[Entry]:
+    """The entries that an engine has not taken in, and others that it ignores by their phase."""
+    unseen = _after_last(job, entries)
+    if unseen is not None:
+        return unseen
+    if job is None:
+        return entries
+    return [
+        entry
+        for entry in entries
+        if (t_last := job.t_last(entry["name"])) is None or entry["timestamp"] > t_last
+    ]
 
 
 def _event(job: int, entry: Entry, tag: Tag | None) -> JobEvent:

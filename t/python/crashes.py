@@ -115,6 +115,8 @@ class World:
     """What outlives a service: queue, KVS, time.
 
     Attributes:
+        set_by: by how much the clock of the machine was set, in seconds; all times that are
+            told are by that one.
         jobs: every job that was ever accepted.
         commits: how many have been applied.
     """
@@ -123,6 +125,7 @@ class World:
         self.random = random.Random(seed)
         self.luck = luck
         self.clock = Clock()
+        self.set_by = 0.0
         self.jobs: dict[int, Job] = {}
         self.service: Service | None = None
         self.fenced = True
@@ -140,6 +143,11 @@ class World:
         self._refusing = 0
         self._last_arrival = 0.0
         self._last_delivery = 0.0
+
+    @property
+    def now(self) -> float:
+        """The time by the clock of the machine."""
+        return self.clock.t + self.set_by
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -195,7 +203,7 @@ class World:
     def _finish(self, job: Job) -> None:
         if job.over:
             return
-        if self.chance(0.3):
+        while self.chance(0.3):
             self.post(job, "memo", {"x": self.random.random()})
         status = 256 if self.chance(self.luck.failing_job) else 0
         job.outcome = "failed" if status else "success"
@@ -216,7 +224,7 @@ class World:
     def post(self, job: Job, name: str, context: Mapping[str, Any] | None = None) -> None:
         # No two events have the same time.
         self.clock.t += 1e-6
-        entry = {"timestamp": self.clock.t, "name": name, "context": dict(context or {})}
+        entry = {"timestamp": self.now, "name": name, "context": dict(context or {})}
         job.entries.append(entry)
         for stream in self.service.streams if self.service is not None else ():
             stream.show(job, entry)
@@ -350,7 +358,7 @@ class Loop:
         self._service = service
 
     def now(self) -> float:
-        return self._service.world.clock.t
+        return self._service.world.now
 
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Timer:
         service = self._service
@@ -433,7 +441,7 @@ class Member(Submitter):
         def arrive() -> None:
             for job in command.jobs:
                 world.cancel(job)
-            world.deliver(service, lambda: done(CommandDone(world.clock.t, command.id)))
+            world.deliver(service, lambda: done(CommandDone(world.now, command.id)))
 
         world.clock.after(world.random.uniform(0.0, 0.01), arrive)
 

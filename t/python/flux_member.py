@@ -59,7 +59,7 @@ class Bench:
         )
         self.watch: Callable[[], None] = lambda: None
 
-    def _unexpected(self, error: Exception) -> None:
+    def _unexpected(self, error: BaseException) -> None:
         self.errors.append("".join(traceback.format_exception(error)))
         self.handle.reactor_stop()
 

@@ -96,7 +96,7 @@ def verify(world: World) -> None:
     lines = "".join(world.texts["test"]).splitlines(keepends=True)
     whole = fold(spec, IDENTITY, None, (), lines)
     assert dump(whole.engine) == dump(ensemble.engine)
-    t = world.clock.t
+    t = world.now
     assert whole.engine.metrics(t) == ensemble.engine.metrics(t)
     # What it says was asked for is what the queue has.
     fired = [entry["context"] for entry in whole.entries if entry["name"] == "fire"]
@@ -126,6 +126,8 @@ def verify(world: World) -> None:
         if entry["name"] == "memo"
     ]
     assert rules["rule-4"] == min(3, sum(value > 0.5 for value in values))
+    taken = [size for _, variable, size in ensemble.engine.stats.sizes() if variable == "x"]
+    assert sum(taken) == len(values)
 
 
 def crashing(world: World, mean: float, crashes: int) -> World:
@@ -198,6 +200,35 @@ def test_the_job_manager_may_go_and_come_back() -> None:
         for _ in range(3):
             world.clock.after(world.random.uniform(0.0, 2.0), world.reload_job_manager)
         crashing(world, 0.5, 3)
+        verify(run(world))
+
+
+def setting_the_clock(world: World, mean: float) -> World:
+    """Have the clock set, mostly back, and by up to an hour, every so many seconds."""
+
+    def strike() -> None:
+        world.set_by += world.random.uniform(-3600.0, 600.0)
+        if not (world.service is not None and world.service.recovery.ready and over(world)):
+            world.clock.after(world.random.expovariate(1 / mean), strike)
+
+    world.clock.after(world.random.expovariate(1 / mean), strike)
+    return world
+
+
+def over(world: World) -> bool:
+    """The ensemble has ended."""
+    assert world.service is not None
+    return any(not one.live for one in world.service.ensembles)
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_nothing_is_lost_or_done_twice_though_the_clock_is_set_again_and_again(block: int) -> None:
+    for seed in range(8 * block, 8 * block + 8):
+        verify(run(setting_the_clock(World(seed, Luck()), 0.3)))
+        verify(run(setting_the_clock(crashing(World(seed, BAD_LUCK), 0.5, 6), 0.3)))
+        world = setting_the_clock(World(seed, BAD_LUCK), 0.3)
+        for after in (0.4, 0.9, 1.3):
+            world.clock.after(after, world.reload_job_manager)
         verify(run(world))
 
 

@@ -7,6 +7,7 @@ from play import (
     CallCustom,
     CancelJobs,
     Finish,
+    JobEvent,
     Play,
     Reply,
     Request,
@@ -80,14 +81,49 @@ def test_duplicate_and_late_events_emit_nothing():
     play = Play(document(rules=rules, finish="never"))
     play.begin(1)
     play.event(1, "memo", x=1)
-    memo_time = play.t
     play.end(1)
-    for name in ("submit", "validate", "start", "finish", "clean"):
+    for name in ("submit", "validate", "start", "finish", "clean", "memo"):
         assert play.event(1, name, status=0) == []
     play.begin(2)
-    play.event(2, "memo", x=1)
-    play.t = memo_time
-    assert play.event(2, "memo", x=1) == []
+    memo = JobEvent(play.tick(), 2, "memo", {"x": 1})
+    assert len(play.post(memo)) == 1
+    assert play.post(memo) == []
+
+
+def test_events_count_and_rules_see_them_though_the_clock_was_set_back():
+    rules = [
+        on_start(count=1),
+        {"trigger": "job-memo", "when": "x > 1", "action": submit("b", repetitions="unlimited")},
+    ]
+    play = Play(document(rules=rules, finish="never"))
+    play.begin(1)
+    assert play.event(1, "memo", x=1) == []
+    play.t -= 3600
+    assert len(play.event(1, "memo", x=2)) == 1
+    play.t -= 3600
+    assert len(play.event(1, "memo", x=3)) == 1
+    play.event(1, "exception", type="cancel")
+    play.t -= 3600
+    play.event(1, "exception", type="timeout")
+    play.end(1, status=15)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["submitted"], counts["timeout"]) == (1, 1)
+    assert play.engine.stats.sizes()[:3] == [
+        ["a", "duration", 1],
+        ["a", "pending", 1],
+        ["a", "x", 3],
+    ]
+
+
+def test_the_age_of_a_job_is_told_by_the_clock_as_it_is():
+    waits = {"trigger": "metric", "name": "max.a-waiting", "when": "> 600", "action": submit("b")}
+    play = Play(document(rules=[on_start(count=1), waits], logging={"heartbeat": 10}))
+    play.t -= 3600
+    play.event(1, "submit")
+    play.event(1, "validate")
+    assert play.heartbeat() == []
+    play.t += 601
+    assert len(play.heartbeat()) == 1
 
 
 def test_no_more_jobs_than_active_jobs_are_in_the_queue_and_the_rest_follow_in_order():

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeGate, FakeLoop, MemoryStore
 from play import document, on_start
 
-from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.commands import Record, StartTimer
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFired
 from flux_ensemble.engine.record import encode
@@ -542,3 +542,12 @@ def test_records_are_for_people() -> None:
     bench.ledger.write(Started(1.0), [Record(1.0, "start")], lambda: None)
     bench.loop.timers[-1].callback()
     assert bench.store.batches[0].entries == 1
+
+
+def test_a_timer_waits_no_longer_than_it_was_set_for_though_the_clock_was_set_back() -> None:
+    agenda = Agenda()
+    timers = [StartTimer("once", 60.0, 0.0), StartTimer("often", 5.0, 20.0)]
+    agenda.take(Started(10_000.0), timers)
+    assert [one.after for one in agenda.due(10_001.0)] == [59.0, 4.0]
+    assert [one.after for one in agenda.due(6_400.0)] == [60.0, 20.0]
+    assert [one.after for one in agenda.due(20_000.0)] == [0.0, 0.0]

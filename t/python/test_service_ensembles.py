@@ -13,7 +13,7 @@ from play import document, on_start
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.base import Done
-from flux_ensemble.members.fold import KEPT_ERRORS
+from flux_ensemble.members.fold import KEPT_ERRORS, Folded
 from flux_ensemble.members.ledger import Ledger
 from flux_ensemble.service.ensembles import KEPT_ENDED, Ensemble, Ensembles
 from flux_ensemble.service.requests import RequestError
@@ -58,7 +58,9 @@ class Bench:
         self.queue_wide: list[Ensemble] = []
         self.tracker = Tracker(OWNER, self.ensembles.find, lambda: self.queue_wide)
 
-    def load(self, name: str = "test", run: int = 1, **given: Any) -> tuple[Ensemble, Queue]:
+    def load(
+        self, name: str = "test", run: int = 1, folded: Folded | None = None, **given: Any
+    ) -> tuple[Ensemble, Queue]:
         member = Queue()
         ensemble = Ensemble(
             load_mapping(document(name=name, **given)),
@@ -72,6 +74,7 @@ class Bench:
             ahead=lambda ensemble: Ledger(
                 MemoryStore(), self.loop, ensemble, self.log.append, FakeGate(), identity=name
             ),
+            folded=folded,
         )
         self.ensembles.add(ensemble)
         ensemble.start()

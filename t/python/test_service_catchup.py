@@ -1,0 +1,154 @@
+"""Catching up with the journal: what an ensemble has seen of a job, and what is news to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from play import on_start
+from test_service_ensembles import Bench, jobspec, tag
+
+from flux_ensemble.engine.snapshot import FORMAT, dump, restore
+from flux_ensemble.members.agenda import Agenda
+from flux_ensemble.members.fold import Facts, Folded
+from flux_ensemble.service.catchup import CatchUp
+from flux_ensemble.service.ensembles import Ensemble
+
+OWNER = 1000
+FOREIGN = {
+    "trigger": "job-memo",
+    "scope": "queue",
+    "when": "x > 0",
+    "action": {"name": "submit", "label": "b", "repetitions": "unlimited"},
+}
+
+
+def entry(t: float, name: str, **context: Any) -> dict[str, Any]:
+    return {"timestamp": t, "name": name, "context": context}
+
+
+def begun(t: float = 2000.0) -> list[dict[str, Any]]:
+    """What a job has been through when it runs."""
+    names = ("submit", "validate", "start")
+    return [entry(t + place / 10, name, userid=OWNER) for place, name in enumerate(names)]
+
+
+def live(bench: Bench, job: int, spec: Any, entries: Iterable[Any]) -> None:
+    for one in entries:
+        bench.tracker.event(job, one, spec if one["name"] == "submit" else None)
+
+
+def catch_up(bench: Bench, ensemble: Ensemble, job: int, spec: Any, entries: list[Any]) -> None:
+    past = CatchUp(bench.tracker, [ensemble])
+    past.history(job, spec, entries)
+    past.apply()
+
+
+def values(ensemble: Ensemble) -> dict[str, int]:
+    """How many values the streams of group a have."""
+    sizes = ensemble.engine.stats.sizes()
+    return {variable: size for group, variable, size in sizes if group == "a"}
+
+
+#: Memos between which the clock was set back, each time by an hour.
+STEPS = [
+    entry(9000.0, "memo", x=1),
+    entry(9001.0, "memo", x=2),
+    entry(5400.5, "memo", x=3),
+    entry(5401.0, "memo", x=4),
+    entry(1801.0, "memo", x=5),
+    entry(9000.5, "memo", x=6),
+]
+
+
+@pytest.mark.parametrize("seen", range(len(STEPS) + 1))
+def test_what_was_seen_live_is_not_taken_again_and_the_rest_is_whatever_the_clock_did(
+    seen: int,
+) -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    spec, entries = jobspec(tag()), [*begun(), *STEPS]
+    live(bench, 1, spec, entries[: len(begun()) + seen])
+    assert values(ensemble).get("x", 0) == seen
+    for _ in range(3):
+        catch_up(bench, ensemble, 1, spec, entries)
+        assert values(ensemble)["x"] == len(STEPS)
+    live(bench, 1, spec, [entry(3.0, "finish", status=0), entry(2.0, "clean")])
+    assert ensemble.status()["groups"]["a"]["success"] == 1
+
+
+def test_a_job_that_came_and_went_while_the_clock_was_set_back_has_its_outcome() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    entries = [*begun(), *STEPS, entry(100.0, "finish", status=0), entry(50.0, "clean")]
+    catch_up(bench, ensemble, 1, jobspec(tag()), entries)
+    assert ensemble.status()["groups"]["a"]["success"] == 1
+    assert values(ensemble) == {"x": len(STEPS), "pending": 1, "duration": 1}
+
+
+def test_what_the_queue_has_forgotten_in_a_crash_is_not_made_up_for_with_what_came_before() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    spec = jobspec(tag())
+    entries = [*begun(), entry(2001.0, "memo", x=1)]
+    live(bench, 1, spec, [*entries, entry(2002.0, "memo", x=2)])
+    catch_up(bench, ensemble, 1, spec, [*entries, entry(2003.0, "memo", x=3)])
+    assert values(ensemble)["x"] == 3
+
+
+@pytest.mark.parametrize("seen", range(1, len(STEPS) + 1))
+def test_jobs_of_others_that_are_known_are_seen_on_whatever_the_clock_did(seen: int) -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[FOREIGN])
+    bench.queue_wide.append(ensemble)
+    spec, entries = jobspec(None), [*begun(), *STEPS]
+    live(bench, 7, spec, entries[: len(begun()) + seen])
+    assert ensemble.firings == seen
+    for _ in range(3):
+        catch_up(bench, ensemble, 7, spec, entries)
+        assert ensemble.firings == len(STEPS)
+
+
+def test_of_a_job_of_others_that_is_not_known_what_is_older_is_no_news() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[FOREIGN])
+    bench.queue_wide.append(ensemble)
+    live(bench, 7, jobspec(None), [*begun(), entry(3000.0, "memo", x=1)])
+    entries = [*begun(), entry(2999.0, "memo", x=1), entry(3001.0, "memo", x=1)]
+    catch_up(bench, ensemble, 8, jobspec(None), entries)
+    assert ensemble.firings == 2
+
+
+def test_a_snapshot_without_marks_of_jobs_of_others_is_read_and_goes_by_time() -> None:
+    before = Bench()
+    ensemble, _ = before.load(rules=[FOREIGN])
+    before.queue_wide.append(ensemble)
+    live(before, 7, jobspec(None), begun())
+    # As a snapshot was before there were such marks.
+    state = dump(ensemble.engine)["state"]
+    state["foreign"]["more"] = []
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    snapshot = {"format": FORMAT, "digest": digest, "state": state}
+    engine = restore(ensemble.engine.spec, snapshot, [])
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[FOREIGN], folded=Folded(engine, Agenda(), Facts()))
+    assert ensemble.engine.observer.job(7) is not None
+    entries = [*begun(), entry(999.5, "memo", x=1), entry(2005.0, "memo", x=1)]
+    catch_up(bench, ensemble, 7, jobspec(None), entries)
+    assert ensemble.firings == 1
+
+
+def test_the_marks_of_a_job_are_in_a_snapshot() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a"), FOREIGN])
+    bench.queue_wide.append(ensemble)
+    live(bench, 1, jobspec(tag()), [*begun(), *STEPS])
+    live(bench, 7, jobspec(None), begun())
+    snapshot = dump(ensemble.engine)["state"]
+    assert snapshot["workload"]["jobs"]["more"] == [[0, {"_last": {"memo": 9000.5}}]]
+    marks = {"submit": 2000.0, "validate": 2000.1, "start": 2000.2}
+    assert snapshot["foreign"]["more"] == [[0, {"_last": marks}]]
