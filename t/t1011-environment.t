@@ -51,6 +51,32 @@ test_expect_success 'an output template of Flux passes through, relative to the 
 	is "user  $PWD/here" "$(cat "here/out-$id.txt")"
 '
 
+test_expect_success 'where the working directory is missing, no output file is written elsewhere' '
+	name=stray-$$ &&
+	cat >here/missing.yaml <<-EOD &&
+	name: missing
+	jobs:
+	  - name: missing
+	    command: echo hello
+	    workdir: nowhere
+	    output: "$name-{{id}}.txt"
+	rules:
+	  - {trigger: start, action: {name: submit, label: missing}}
+	EOD
+	(cd here && flux ensemble run missing.yaml) &&
+	is 0/1/0/0 "$(counts_of missing missing)" &&
+	id=$(flux jobs -a --no-header --format={id.f58} --name=missing --count=1) &&
+	test_must_fail flux job attach $id 2>attached &&
+	grep "open: $PWD/here/nowhere/$name-$id.txt: No such file or directory" attached &&
+	test -z "$(find /tmp -maxdepth 1 -name "$name-*")"
+'
+
+test_expect_success 'an output template for a directory of the job itself is left alone' '
+	output_of "output: \"{{tmpdir}}/out.txt\"" 2>&1 | tee attached &&
+	grep "stdout redirected to .*/jobtmp-.*/out.txt" attached &&
+	! grep "redirected to $PWD" attached
+'
+
 test_expect_success 'a jobspec file is found relative to the document' '
 	mkdir -p here/specs &&
 	flux run --dry-run echo from a jobspec >here/specs/one.json &&

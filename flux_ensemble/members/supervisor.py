@@ -146,9 +146,12 @@ class Supervisor:
         environment["FLUX_JOB_SIZE"] = str(order["tasks"])
         environment["FLUX_JOB_NNODES"] = str(order["nodes"])
         warning = _enter(order["cwd"])
+        # No file of a job is to be made in the directory that replaces its own.
+        where = order["cwd"] if warning else ""
+        files = [os.path.join(where, order[key]) for key in ("stdout", "stderr") if order[key]]
         opened: list[int] = []
         try:
-            opened += _open_output(order["stdout"], order["stderr"])
+            opened += _open_output(*files)
             if warning:
                 os.write(opened[-1], warning.encode())
         except (OSError, ValueError) as error:
@@ -244,7 +247,7 @@ def _enter(directory: str) -> str:
     return ""
 
 
-def _open_output(stdout: str, stderr: str | None) -> list[int]:
+def _open_output(stdout: str, stderr: str | None = None) -> list[int]:
     """Open and empty the files of a job; one descriptor if both go to the same file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     first = os.open(stdout, flags, 0o666)

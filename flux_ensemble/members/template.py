@@ -46,12 +46,14 @@ class TagTemplates:
         return f"{halves[0]}{json.dumps(tag)}{halves[1]}"
 
     def _split(self, one: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
-        whole = jobspec.build(
-            one,
-            params,
-            environment=self._environment,
-            cwd=self._cwd,
-            tag=self._placeholder,
+        whole = jobspec.anchored(
+            jobspec.build(
+                one,
+                params,
+                environment=self._environment,
+                cwd=self._cwd,
+                tag=self._placeholder,
+            )
         )
         before, after = json.dumps(whole).split(self._mark)
         return before, after

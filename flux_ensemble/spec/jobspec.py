@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
@@ -21,6 +22,11 @@ from flux_ensemble.spec.texts import as_text, filler
 
 #: Values of `output` and `error` that mean the KVS, where they go without a file too.
 _NO_FILE = frozenset({"none", "kvs"})
+
+#: An absolute path, or a template of Flux that may stand for one: all but these names.
+_ABSOLUTE = re.compile(
+    r"/|\{\{(?!(?:id|jobid|name|nnodes|size|ntasks|taskid|task|node)(?:\.[a-z0-9._]+)?\}\})"
+)
 
 #: Resources that Flux allocates; of the first three there is at least one.
 RESOURCE_TYPES = ("node", "slot", "core", "gpu")
@@ -111,6 +117,32 @@ def build(
         attributes = _merged(attributes, jobset.attributes)
     attributes["user"] = {**attributes.get("user", {}), TAG_KEY: dict(tag)}
     return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
+
+
+def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
+    """The jobspec with the paths of its output files made absolute.
+
+    They are relative to the working directory of the job. But where that is missing, Flux
+    goes to /tmp, and would write the files there.
+
+    Args:
+        jobspec: a whole one, such as `build` makes. It is not changed.
+    """
+    attributes = jobspec["attributes"]
+    system = attributes["system"]
+    cwd = system["cwd"]
+    output = system.get("shell", {}).get("options", {}).get("output", {})
+    paths = {
+        stream: {"path": os.path.join(cwd, one["path"])}
+        for stream, one in (output.items() if isinstance(output, dict) else ())
+        if isinstance(one, dict)
+        and isinstance(one.get("path"), str)
+        and not _ABSOLUTE.match(one["path"])
+    }
+    if not paths or not os.path.isabs(cwd):
+        return jobspec
+    system = _merged(system, {"shell": {"options": {"output": paths}}})
+    return {**jobspec, "attributes": {**attributes, "system": system}}
 
 
 def shape(

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_queue import await_end, await_pid, bench, shell
@@ -82,6 +83,20 @@ def test_a_missing_working_directory_is_replaced_by_tmp_as_in_flux(tmp_path: Pat
     warning, where = one.printed().splitlines()
     assert f"{tmp_path}/nowhere: No such file or directory" in warning
     assert where == "/tmp"
+
+
+@pytest.mark.parametrize("key", ["output", "error"])
+def test_a_missing_working_directory_sends_no_file_elsewhere(tmp_path: Path, key: str) -> None:
+    name = f"stray-{os.getpid()}.txt"
+    files: dict[str, Any] = {key: name}
+    with bench(tmp_path, command="pwd", workdir="nowhere", **files) as one:
+        one.submit()
+        one.run()
+    assert one.context("exception")["note"] == (
+        f"cannot open '{tmp_path}/nowhere/{name}': No such file or directory"
+    )
+    assert one.context("finish") == {"status": 1 << 8}
+    assert not Path("/tmp", name).exists()
 
 
 def test_a_job_runs_in_its_working_directory_and_environment(tmp_path: Path) -> None:

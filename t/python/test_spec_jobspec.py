@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.spec.jobspec import build
+from flux_ensemble.spec.jobspec import anchored, build
 from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.spec.model import JobSet
 
@@ -162,6 +162,51 @@ def test_output_and_error_are_files_in_the_shells_options() -> None:
     assert system["shell"] == {
         "options": {"output": {"stdout": {"type": "file", "path": "out-{{id}}.txt"}}}
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("out.txt", "/home/user/runs/out.txt"),
+        ("a/../out.txt", "/home/user/runs/a/../out.txt"),
+        ("{{id}}.txt", "/home/user/runs/{{id}}.txt"),
+        ("{{name}}/{{id.f58}}", "/home/user/runs/{{name}}/{{id.f58}}"),
+        ("{{node.broker_rank}}/out", "/home/user/runs/{{node.broker_rank}}/out"),
+        ("{{", "{{"),
+        ("/scratch/{{id}}", "/scratch/{{id}}"),
+        # What Flux puts there is absolute, or may be.
+        ("{{tmpdir}}/out", "{{tmpdir}}/out"),
+        ("{{ours}}/out", "{{ours}}/out"),
+    ],
+)
+def test_an_output_file_is_anchored_in_the_working_directory(path: str, expected: str) -> None:
+    given = made(workdir="runs", output=path, error="/e")
+    before = json.dumps(given)
+    output = anchored(given)["attributes"]["system"]["shell"]["options"]["output"]
+    assert output == {
+        "stdout": {"type": "file", "path": expected},
+        "stderr": {"type": "file", "path": "/e"},
+    }
+    assert json.dumps(given) == before
+
+
+def test_an_output_file_of_a_jobspec_is_anchored_in_its_own_directory() -> None:
+    shell = {"options": {"output": {"stdout": {"type": "file", "path": "o", "label": True},
+                                    "stderr": {"type": "kvs"}, "mode": "append"}}}  # fmt: skip
+    for cwd, path in (("/theirs", "/theirs/o"), ("theirs", "o")):
+        system = {"cwd": cwd, "shell": shell}
+        jobspec = anchored(made(jobspec={**V1, "attributes": {"system": system}}))
+        options = jobspec["attributes"]["system"]["shell"]["options"]["output"]
+        assert options["stdout"] == {"type": "file", "path": path, "label": True}
+        assert options["stderr"] == {"type": "kvs"}
+        assert options["mode"] == "append"
+
+
+@pytest.mark.parametrize("shell", [{}, {"options": {}}, {"options": {"output": 3}},
+                                   {"options": {"output": {"stdout": None}}}])  # fmt: skip
+def test_a_jobspec_without_output_files_is_as_it_was(shell: Any) -> None:
+    given = made(attributes={"system": {"shell": shell}})
+    assert anchored(given) is given
 
 
 def test_a_relative_workdir_is_relative_to_the_users_directory() -> None:
