@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_ensemble.cli.words import printable
 from flux_ensemble.client import Client, EnsembleError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def job_id(number: int) -> str:
 def complain(message: str) -> None:
     """Prints an error to standard error, each line with the command's name in front."""
     for line in message.splitlines() or [""]:
-        click.echo(f"flux-ensemble: ERROR: {line}", err=True)
+        click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
 
 
 def recorded(code: int, recorder: Recorder | None) -> int:

@@ -7,6 +7,7 @@ Exit codes: 0 completed, 1 failed, 2 usage or invalid document, 3 canceled, 124 
 from __future__ import annotations
 
 import errno
+import io
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -113,6 +114,10 @@ def ensemble() -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the command and exits with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal has no characters for is printed all the same; it can be closed.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run_command(argv))
 
 

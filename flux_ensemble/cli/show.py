@@ -24,6 +24,7 @@ from flux_ensemble.cli.tables import (
     rule_row,
     table_options,
 )
+from flux_ensemble.cli.words import printable
 from flux_ensemble.client import Client
 
 
@@ -140,7 +141,7 @@ def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
     wrong = [f"{rule['id']}: {rule['error']}" for rule in rules if rule["error"]]
     for text in [*wrong, *one.get("errors", [])]:
         click.echo()
-        click.echo(text)
+        click.echo(printable(text))
 
 
 @click.command

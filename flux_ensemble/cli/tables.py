@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 
 from flux_ensemble.answers import EnsembleStatus, RuleStatus, Summary
-from flux_ensemble.cli.words import STATE_STYLES
+from flux_ensemble.cli.words import STATE_STYLES, printable
 
 #: ANSI codes of the styles that tables use.
 ANSI = {"action": "\033[36m", "good": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}
@@ -52,6 +52,7 @@ class Table:
         Raises:
             click.UsageError: there is no such format, or it names an unknown column.
         """
+        rows = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
         try:
             if not _has_flux():
                 self._show_plainly(rows, fmt, no_header)
@@ -95,6 +96,13 @@ class Table:
         config = Config(name="flux-ensemble", subcommand=self.name, initial_dict=initial)
         text: str = config.load().get_format_string(fmt)
         return text
+
+
+def _cell(field: str, value: Any) -> Any:
+    """A value that breaks no line and steers no terminal; colours are ours."""
+    if isinstance(value, str) and not field.startswith("color_"):
+        return printable(value).replace("\n", "\\n")
+    return value
 
 
 def _has_flux() -> bool:

@@ -14,7 +14,7 @@ import click
 
 from flux_ensemble.answers import EnsembleStatus, GroupCounts
 from flux_ensemble.cli.tables import summary_rows, summary_table, use_colour
-from flux_ensemble.cli.words import Line, Span, closing, plain
+from flux_ensemble.cli.words import Line, Span, closing, plain, printable
 
 #: Seconds between progress lines of `Plain`: at first, at last, and the growth.
 FIRST_PAUSE, LAST_PAUSE, GROWTH = 2.0, 60.0, 1.5
@@ -180,7 +180,7 @@ def summarize(view: View, status: EnsembleStatus, metrics: Mapping[str, Any]) ->
 def _text(line: Line) -> Any:
     from rich.text import Text
 
-    return Text.assemble(*((span.text, STYLES.get(span.style, "")) for span in line))
+    return Text.assemble(*((printable(span.text), STYLES.get(span.style, "")) for span in line))
 
 
 def _markup(line: Line) -> str:

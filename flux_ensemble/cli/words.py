@@ -36,9 +36,20 @@ STATE_STYLES = {
 _QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "timeout"})
 
 
+#: Characters that would steer a terminal, but for the end of a line and tabs.
+_STEERING = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+
+
+def printable(text: str) -> str:
+    """Text that a terminal can be sent, whoever made it: what would steer it is escaped."""
+    return text.translate(_STEERING).encode(errors="backslashreplace").decode()
+
+
 def plain(line: Line) -> str:
     """The line without styles."""
-    return "".join(span.text for span in line)
+    return printable("".join(span.text for span in line))
 
 
 def announce(entry: Entry) -> Iterator[Line]:

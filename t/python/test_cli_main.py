@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -287,3 +290,15 @@ def test_the_version_of_flux_is_read_with_whatever_follows() -> None:
     assert parse_version("0.88.0-12-gabcdef") == (0, 88)
     assert parse_version("1.2.3") > (0, 84)
     assert parse_version("unknown") == (0, 0)
+
+
+def test_characters_that_a_terminal_has_not_are_printed_as_escapes(tmp_path: Path) -> None:
+    (tmp_path / "some").mkdir()
+    entry = {"timestamp": 1.0, "name": "\N{GREEK SMALL LETTER ALPHA}\x1b[2J", "context": {}}
+    (tmp_path / "some" / "eventlog").write_text(json.dumps(entry) + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "flux_ensemble.cli.main", "log", "some", "--state-dir", tmp_path],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1:strict"}, capture_output=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.endswith(b"\\u03b1\\x1b[2J\n")
