@@ -8,6 +8,7 @@ together are the service's (`service.ensembles`, `service.workers`), on another 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from flux_ensemble.cli.common import (
     TIMED_OUT,
     USAGE,
     Failure,
+    complain,
     recorded,
 )
 from flux_ensemble.cli.views import View, summarize
@@ -33,11 +35,12 @@ from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.faults import ENDINGS
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.members.directory import StateError
 from flux_ensemble.members.local import LocalQueue
 from flux_ensemble.members.loop import LocalLoop
 from flux_ensemble.members.recording import Recorder
-from flux_ensemble.members.recovery import EventFile, read_events, recover
-from flux_ensemble.members.statelog import StateError, StateLog, default_root
+from flux_ensemble.members.recovery import EventFile, recover
+from flux_ensemble.members.statelog import StateLog, default_root
 from flux_ensemble.service.ensembles import Ensemble
 from flux_ensemble.service.workers import Worker
 
@@ -95,6 +98,10 @@ def run_locally(
             run = LocalRun(stack, spec, cluster, view, log, recorder, events=events)
         except UnsatisfiableError as error:
             raise Failure(str(error), USAGE) from None
+        except StateError as error:
+            raise Failure(str(error)) from None
+        except OSError as error:
+            raise Failure(f"cannot start the local queue: {error}") from None
         if resume:
             run.recover(text)
         else:
@@ -128,12 +135,14 @@ class LocalRun:
         self._log = log
         self._forced: int | None = None
         self._left = False
-        self._events = EventFile(log.event_file, Agenda())
+        self._stopped: str | None = None
+        self._events = EventFile(log.directory, Agenda(), self._stop)
         stack.callback(self._events.close)
         self._waiting = False
         self._hushed = False
         self._snapshot_due = 0.0
         self._metrics: dict[str, Any] = {}
+        self._unwritten = ""
         self._loop = LocalLoop()
         stack.callback(self._loop.close)
         context = user_context()
@@ -142,9 +151,12 @@ class LocalRun:
             cluster,
             self._loop,
             **context,
-            output=str(log.output),
+            output=log.output,
+            hold=log.jobs_lock,
             post=self._take,
             lost=lambda reason: self._ensemble.fail(reason),
+            warn=self._complain,
+            full=self._stop,
         )
         stack.callback(self._queue.close)
         self._ensemble = Ensemble(
@@ -162,66 +174,102 @@ class LocalRun:
         self._watch_signals(stack)
 
     def begin(self, text: str) -> None:
-        """Starts the ensemble, whose document is `text`."""
-        # Files first: an entry is kept before it is shown, and before it is acted on.
-        self._ensemble.log.read(self._log, follow=True)
+        """Starts the ensemble, whose document is `text`.
+
+        Raises:
+            Failure: its files cannot be written.
+        """
         self._ensemble.log.read(self, follow=True)
         self._ensemble.note("load", {"document": text})
-        self._snapshot()
+        self._publish()
         self._ensemble.start()
 
     def recover(self, text: str) -> None:
         """Goes on where a run was killed; the files then say what they would have said.
 
         Raises:
-            Failure: the events of that run cannot be read.
+            Failure: the events of that run cannot be read, or the files not be written.
         """
         ensemble, records = self._ensemble, list[Record]()
         try:
-            events = read_events(self._log.event_file)
+            events = self._events.read(self._log.events)
             recovered = recover(ensemble.engine, self._events.agenda, events, records.append)
         except ValueError as error:
-            raise Failure(str(error)) from None
+            raise Failure(f"{error}: --no-resume begins anew") from None
         if ensemble.engine.t_start is None:
             self.begin(text)
             return
-        load = Record(ensemble.engine.t_start, "load", {"document": text})
-        for one in (load, *records):
-            ensemble.record(one)
-        ensemble.log.read(self._log, follow=True)
-        self._line((Span(f"   going on after {ensemble.engine.firings} firings", "warn"),))
         self._hushed = True
         ensemble.log.read(self, follow=True)
+        for one in (Record(ensemble.engine.t_start, "load", {"document": text}), *records):
+            ensemble.record(one)
         self._hushed = False
+        self._publish()
+        self._line((Span(f"   going on after {ensemble.engine.firings} firings", "warn"),))
         self._queue.adopt(recovered, ensemble.engine)
-        self._snapshot()
         ensemble.go_on(ensemble.engine.pending, purged=False)
         for event in recovered.events(ensemble.engine, self._loop.now()):
             ensemble.job_event(event)
 
+    def _publish(self) -> None:
+        """Puts what there is in the place of the files of the run before."""
+        self._snapshot()
+        if self._stopped or self._unwritten:
+            raise Failure(self._stopped or self._unwritten)
+        try:
+            self._log.publish()
+        except OSError as error:
+            path = self._log.directory.path
+            raise Failure(f"cannot write to {path}: {error.strerror}") from None
+        except StateError as error:
+            raise Failure(str(error)) from None
+
     def follow(self, timeout: float) -> int:
-        """Runs to the end; the exit code."""
+        """Runs to the end; the exit code.
+
+        Raises:
+            Failure: its files cannot be written any more.
+        """
         ensemble = self._ensemble
         timers = [self._loop.timer(self._view.interval, self._look, self._view.interval)]
         if timeout:
             timers.append(self._loop.timer(timeout, self._on_timeout))
-        self._loop.run(lambda: self._left or not ensemble.live)
+        self._loop.run(lambda: self._over or not ensemble.live)
         for timer in timers:
             timer.cancel()
-        if ensemble.live:
+        if ensemble.live and self._stopped is None:
             ensemble.fail("left while its jobs were running")
-        else:
+        elif self._stopped is None:
             # What custom functions leave behind is reaped by a timer.
-            self._loop.run(lambda: self._left or not self._loop.timers)
+            self._loop.run(lambda: self._over or not self._loop.timers)
+        if self._stopped is not None:
+            ensemble.close(errno.EIO, self._stopped)
+            raise Failure(
+                f"{self._stopped}: its jobs are killed; when it can be written, --resume goes on"
+            )
         status, metrics = self._snapshot()
         with self._quietly():
             summarize(self._view, status, metrics)
+        if self._unwritten:
+            raise Failure(f"{self._unwritten}: how {self._spec.name!r} ended is not kept")
         if self._forced is not None:
             return self._forced
         return EXIT_CODES[ensemble.state]
 
+    @property
+    def _over(self) -> bool:
+        """It is not to go on, whatever becomes of its jobs."""
+        return self._left or self._stopped is not None
+
     def send(self, entry: Mapping[str, Any]) -> None:
-        """Print an entry of the log, as a `service.log.Follower`."""
+        """Keep and print an entry of the log, as a `service.log.Follower`."""
+        if entry["name"] != "job-event" and self._stopped is None:
+            # Kept before it is shown, and before it is acted on.
+            try:
+                self._log.append(entry)
+            except OSError as error:
+                path = self._log.directory.path / "eventlog"
+                self._stop(f"cannot write {path}: {error.strerror}")
         if self._hushed:
             return
         if entry["name"] == "job-event":
@@ -238,6 +286,12 @@ class LocalRun:
             # Written before the job starts, so that no later run starts it again.
             self._events.take_down(event)
         self._ensemble.job_event(event)
+
+    def _stop(self, reason: str) -> None:
+        """Goes no further: what cannot be taken down must not happen."""
+        if self._stopped is None:
+            self._stopped = reason
+            self._queue.halt()
 
     def _start_worker(self, context: Mapping[str, Any]) -> Worker:
         spec = self._spec
@@ -258,7 +312,10 @@ class LocalRun:
         with self._quietly():
             self._view.progress(ensemble.status())  # type: ignore[arg-type]
         if time.monotonic() >= self._snapshot_due:
+            before = self._unwritten
             self._snapshot()
+            if self._unwritten and not before:
+                self._complain(f"{self._unwritten}; the ensemble goes on")
         if ensemble.ended and not self._waiting:
             self._waiting = True
             self._line((Span(f"   waiting for {self._queue.active} active jobs", "detail"),))
@@ -272,7 +329,14 @@ class LocalRun:
         except BaseException as error:
             self._ensemble.broken(error)
         status = self._ensemble.status()
-        self._log.snapshot(status, self._metrics)
+        self._unwritten = ""
+        try:
+            self._log.snapshot(status, self._metrics, self._events.count)
+        except OSError as error:
+            path = self._log.directory.path / "status.json"
+            self._unwritten = f"cannot write {path}: {error.strerror}"
+        except StateError as error:
+            self._unwritten = str(error)
         return status, self._metrics
 
     def _watch_signals(self, stack: ExitStack) -> None:
@@ -311,10 +375,16 @@ class LocalRun:
 
     @contextlib.contextmanager
     def _quietly(self) -> Iterator[None]:
-        """An output that nobody reads any more is as good as a hangup."""
+        """An output that nobody reads any more is as good as a hangup; one that is full is not."""
         try:
             yield
-        except OSError:
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            # Not from here: this may be within the engine.
-            self._loop.timer(0.0, self._on_signal)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                complain(
+                    f"cannot print any more: {error.strerror}; 'flux-ensemble log "
+                    f"{self._spec.name}' has it all"
+                )
+            else:
+                # Not from here: this may be within the engine.
+                self._loop.timer(0.0, self._on_signal)

@@ -62,8 +62,11 @@ def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: P
     elif follow:
         raise Failure("--follow is for Flux: a local run follows itself", USAGE)
     else:
-        for entry in client.log(name):
-            show(name, entry)
+        for number, entry in enumerate(client.log(name), start=1):
+            try:
+                show(name, entry)
+            except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+                raise Failure(f"entry {number} of the log of {name!r} is none of ours") from None
 
 
 @click.command

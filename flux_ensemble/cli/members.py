@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from flux_ensemble.answers import EnsembleStatus, Summary
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.members.statelog import StateError, States, default_root
+from flux_ensemble.members.directory import StateError
+from flux_ensemble.members.statelog import States, default_root
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -53,11 +55,11 @@ class LocalStates:
 
     def list(self) -> builtins.list[Any]:
         """As `Client.list`: those that began last at the end."""
-        return [summary_of(self._status(name)) for name in self._states.names()]
+        return [summary_of(self._status(name)) for name in self._names()]
 
     def status(self, name: str | None = None) -> dict[str, Any]:
         """As `Client.status`, without what is about the service."""
-        names = self._states.names() if name is None else [name]
+        names = self._names() if name is None else [name]
         return {"ensembles": [self._status(one) for one in names]}
 
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
@@ -69,6 +71,10 @@ class LocalStates:
         """As `Client.log`."""
         with _sentences():
             yield from self._states.log(name)
+
+    def _names(self) -> builtins.list[str]:
+        with _sentences():
+            return self._states.names()
 
     def _status(self, name: str) -> Any:
         with _sentences():
@@ -87,14 +93,19 @@ def reach(
 
     Raises:
         BindingsError, EnsembleError: there is no Flux to reach, nor a state directory.
+        Failure: the user has no home directory, where the state directory would be.
     """
-    root = state_dir or default_root()
     if member != "flux" and (member == "local" or state_dir is not None):
-        return LocalStates(root)
+        with _sentences():
+            return LocalStates(state_dir or default_root())
     try:
         return connect()
     except (BindingsError, EnsembleError):
-        if member == "flux" or not root.is_dir():
+        root = None
+        if member != "flux":
+            with contextlib.suppress(StateError):
+                root = default_root()
+        if root is None or not root.is_dir():
             raise
         return LocalStates(root)
 

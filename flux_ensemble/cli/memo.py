@@ -46,7 +46,7 @@ def memo(values: tuple[tuple[str, Any], ...]) -> int:
         try:
             memos.send(path, int(job), dict(values))
         except memos.MemoError as error:
-            raise Failure(str(error)) from None
+            raise Failure(f"a memo cannot be sent: {error}") from None
         return 0
     if not job:
         raise Failure("memo is for use inside a job: FLUX_JOB_ID is not set", USAGE)

@@ -12,6 +12,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.members.base import Handle, Loop
 from flux_ensemble.members.cluster import Cluster
+from flux_ensemble.members.directory import Directory
 from flux_ensemble.members.processes import ProcessRunner
 from flux_ensemble.members.recovery import Recovered
 from flux_ensemble.members.scheduler import Scheduler
@@ -30,6 +31,9 @@ class LocalQueue:
         output: the directory for the output of jobs whose document names no file.
         post: gets each job event.
         lost: called with a sentence if jobs cannot be run any more.
+        warn: called with a sentence about something that a job did wrong.
+        full: called with a sentence if the output of a job cannot be kept.
+        hold: a descriptor that is open until the last process of a job is gone, if given.
 
     Raises:
         UnsatisfiableError: a job group asks for a form of resources that it does not have.
@@ -44,15 +48,25 @@ class LocalQueue:
         *,
         environment: Mapping[str, str],
         cwd: str,
-        output: str,
+        output: Directory,
         post: Callable[[JobEvent], None],
         lost: Callable[[str], None],
+        warn: Callable[[str], None],
+        full: Callable[[str], None],
+        hold: int | None = None,
     ) -> None:
         self._shapes = shapes_of(spec)
         self._loop = loop
         self._pass: Handle | None = None
         self._runner = ProcessRunner(
-            loop, environment=environment, cwd=cwd, output=output, lost=lost
+            loop,
+            environment=environment,
+            cwd=cwd,
+            output=output,
+            lost=lost,
+            warn=warn,
+            full=full,
+            hold=hold,
         )
         self._queue = VirtualQueue(
             Scheduler(cluster),
@@ -76,6 +90,10 @@ class LocalQueue:
         self._queue.last_id = recovered.last_id
         for id, tag, one, params in recovered.waiting(engine):
             self._queue.adopt(id, tag, one, params, self._shapes[one.name, one.index])
+
+    def halt(self) -> None:
+        """Start no job any more."""
+        self._runner.halt()
 
     def close(self) -> None:
         """Kill what runs, and wait until it is gone."""

@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+#: Longest wait in seconds: epoll(7) counts milliseconds, in 32 bits.
+_MAX_WAIT = 86400.0
+
 
 @dataclass(order=True, slots=True)
 class Timer:
@@ -85,7 +88,9 @@ class LocalLoop:
     def _turn(self) -> None:
         while self._timers and self._timers[0].cancelled:
             heapq.heappop(self._timers)
-        wait = max(0.0, self._timers[0].t - time.monotonic()) if self._timers else None
+        wait = None
+        if self._timers:
+            wait = min(max(0.0, self._timers[0].t - time.monotonic()), _MAX_WAIT)
         for key, _ in self._selector.select(wait):
             # A callback before this one may have cancelled it.
             if not key.data.cancelled:

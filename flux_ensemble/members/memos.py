@@ -1,24 +1,37 @@
 """Memos of local jobs: values that a running job publishes, as `flux job memo` does in Flux.
 
 The queue listens on a datagram socket whose path its jobs find in FLUX_ENSEMBLE_MEMO. A
-datagram is a JSON object: `{"id": 7, "memo": {"fom": 1.5}}`.
+datagram is a JSON object: `{"id": 7, "memo": {"fom": 1.5}}`. A job that sends more than the
+queue takes in waits: the socket holds a few datagrams.
+
+A memo can hold what one of Flux can, which is what jansson reads, so that a job publishes
+the same here and there.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
-
-from flux_ensemble.members.nesting import read_json
 
 #: The variable that has the path of the socket.
 VARIABLE = "FLUX_ENSEMBLE_MEMO"
 
 #: Most bytes of one memo.
 MAX_BYTES = 32 << 10
+
+#: Most keys that the memos of all jobs together have: each number becomes a stream.
+MAX_KEYS = 10_000
+
+#: Values in values, at most.
+MAX_DEPTH = 32
+
+#: How many memos are taken in before the queue looks at something else. It is more than a
+#: socket holds (net.unix.max_dgram_qlen), so whatever was sent before that is among them.
+AT_ONCE = 1024
 
 
 class MemoError(ValueError):
@@ -29,12 +42,10 @@ def send(path: str, job: int, memo: Mapping[str, Any]) -> None:
     """Send a memo to the queue of a job; from within the job.
 
     Raises:
-        MemoError: it is too large or has what no memo has, or the queue is gone.
+        MemoError: it is too large, holds what no memo can, or the queue is gone.
     """
-    try:
-        data = _encoded({"id": job, "memo": dict(memo)})
-    except ValueError:
-        raise MemoError("a memo has finite numbers and UTF-8 text only") from None
+    check(memo)
+    data = json.dumps({"id": job, "memo": dict(memo)}, allow_nan=False).encode()
     if len(data) > MAX_BYTES:
         raise MemoError(f"a memo has at most {MAX_BYTES} bytes, and this has {len(data)}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
@@ -53,11 +64,21 @@ class MemoSocket:
     Args:
         directory: where the socket is made; its path must be short (unix(7)).
         take: gets the job id and the values of each memo.
+        warn: gets a sentence when something is dropped because it is no memo, or one too many:
+            once for each reason.
     """
 
-    def __init__(self, directory: str, take: Callable[[int, dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        take: Callable[[int, dict[str, Any]], None],
+        warn: Callable[[str], None],
+    ) -> None:
         self.path = os.path.join(directory, "memo")
         self._take = take
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._keys: set[str] = set()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._socket.bind(self.path)
@@ -67,31 +88,73 @@ class MemoSocket:
         return self._socket.fileno()
 
     def receive(self) -> None:
-        """Take in the memos that are there. What is no memo is dropped: any job can write."""
-        while True:
+        """Take in memos that are there. What is no memo is dropped: any job can write."""
+        for _ in range(AT_ONCE):
             try:
                 data = self._socket.recv(MAX_BYTES + 1)
             except BlockingIOError:
                 return
             try:
-                message = read_json(data.decode())
-                job, memo = message["id"], message["memo"]
-                _encoded(memo)
-            except (ValueError, TypeError, KeyError, RecursionError):
-                continue
-            if type(job) is int and type(memo) is dict:
+                job, memo = self._parse(data)
+            except (ValueError, RecursionError) as error:
+                self._drop(str(error) if isinstance(error, MemoError) else "it is not JSON")
+            else:
                 self._take(job, memo)
+
+    def _parse(self, data: bytes) -> tuple[int, dict[str, Any]]:
+        if len(data) > MAX_BYTES:
+            raise MemoError(f"it has more than {MAX_BYTES} bytes")
+        message = json.loads(data, parse_constant=_refuse)
+        job = message.get("id") if isinstance(message, dict) else None
+        memo = message.get("memo") if isinstance(message, dict) else None
+        if type(job) is not int or not isinstance(memo, dict):
+            raise MemoError("it has not the form of a memo")
+        check(memo)
+        if not memo.keys() <= self._keys:
+            if len(self._keys | memo.keys()) > MAX_KEYS:
+                raise MemoError(f"memos of an ensemble have at most {MAX_KEYS} different keys")
+            self._keys.update(memo)
+        return job, memo
+
+    def _drop(self, why: str) -> None:
+        if why not in self._warned:
+            self._warned.add(why)
+            self._warn(f"a memo of a job was dropped: {why}")
 
     def close(self) -> None:
         """Receive no more."""
         self._socket.close()
 
 
-def _encoded(value: Any) -> bytes:
-    """A value as JSON.
+def check(memo: Mapping[str, Any]) -> None:
+    """Refuse a memo that holds what one of Flux could not.
 
     Raises:
-        ValueError: it has NaN, infinity or a number that was too large and so became that, or
-            text with a lone surrogate. Flux has none of these, and nobody could print or keep it.
+        MemoError: it does.
     """
-    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    level: list[Any] = [memo]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below += value.keys()
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif isinstance(value, str):
+                try:
+                    value.encode()
+                except UnicodeEncodeError:
+                    raise MemoError("a text in it is not Unicode (a lone surrogate)") from None
+            elif isinstance(value, float) and not math.isfinite(value):
+                raise MemoError("a number in it is too large")
+            elif type(value) is int and not -(2**63) <= value < 2**63:
+                raise MemoError("an integer in it has more than 64 bits")
+        if not below:
+            return
+        level = below
+    raise MemoError(f"its values are nested more than {MAX_DEPTH} levels deep")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")

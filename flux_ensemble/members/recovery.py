@@ -9,45 +9,119 @@ been given its nodes has failed, one that waited waits again.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from flux_ensemble.engine.commands import Command, Record, UpdateJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, Tag
 from flux_ensemble.engine.record import encode, event_from_json
 from flux_ensemble.members.agenda import Agenda
+from flux_ensemble.members.directory import Directory
+from flux_ensemble.members.lines import Lines, whole_lines
 from flux_ensemble.spec.model import JobSet
+
+#: An event and its checksum.
+_LINE = re.compile(rb'(\{.*),"crc":"([0-9a-f]{8})"\}\n', re.DOTALL)
 
 
 class EventFile:
     """A file of events, a line of JSON each; a `members.base.WriteAhead`.
 
+    A line has as `crc` the CRC-32 of all events so far, so that what was damaged, or is missing
+    before the last line, is noticed.
+
     Args:
-        path: the file, which is appended to.
-        agenda: as it was recovered.
+        directory: where the file `events` is, or is made.
+        agenda: a fresh one, or as it was recovered.
+        failed: called with a sentence if an event cannot be taken down. None is taken down
+            after that, nor are its commands performed.
 
     Attributes:
         agenda: what is to be known of the events taken down.
+        count: how many there are.
+
+    Raises:
+        StateError: what is in its place is no file of ours.
+        OSError: it cannot be opened.
     """
 
-    def __init__(self, path: Path, agenda: Agenda) -> None:
+    def __init__(self, directory: Directory, agenda: Agenda, failed: Callable[[str], None]) -> None:
         self.agenda = agenda
-        # Unbuffered: an event is in the file before what it brings about is done.
-        self._file = path.open("ab", buffering=0)
+        self.count = 0
+        self._crc = 0
+        self._path = directory.path / "events"
+        self._failed = failed
+        self._fd = directory.open_or_make("events", os.O_RDWR | os.O_APPEND)
+        self._lines: Lines | None = Lines(self._fd)
+
+    def read(self, known: int = 0) -> Iterator[Event]:
+        """The events in the file, to go on after them.
+
+        The last line is cut off where the run was killed in writing it.
+
+        Args:
+            known: how many there are at least.
+
+        Raises:
+            ValueError: a line is damaged, or some are missing.
+            OSError: the file cannot be read.
+        """
+        assert self._lines is not None
+        size = 0
+        with os.fdopen(self._fd, "rb", closefd=False) as file:
+            for line in whole_lines(file):
+                self.count += 1
+                size += len(line)
+                yield self._parse(line)
+        if self.count < known:
+            raise ValueError(
+                f"{self._path}: {self.count} events, where at least {known} were taken down"
+            )
+        self._lines.cut(size)
+
+    def _parse(self, line: bytes) -> Event:
+        found = _LINE.fullmatch(line)
+        where = f"{self._path}:{self.count}: not an event"
+        if found is None:
+            raise ValueError(f"{where} with a checksum")
+        text = found[1] + b"}"
+        self._crc = crc32(text, self._crc)
+        if int(found[2], 16) != self._crc:
+            raise ValueError(f"{where} as it was taken down, or those before it are not")
+        try:
+            return event_from_json(json.loads(text))
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{where}: {error}") from None
 
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
-        """Take down an event; it is durable at once."""
+        """Take down an event; it is durable at once, or its commands are never performed."""
         self.agenda.take(event, commands)
-        self.take_down(event)
-        return True
+        return self.take_down(event)
 
-    def take_down(self, event: Event) -> None:
-        """Take down an event that the engine may not get."""
-        self._file.write(encode(event).encode() + b"\n")
+    def take_down(self, event: Event) -> bool:
+        """Take down an event that the engine may not get; False if that failed."""
+        if self._lines is None:
+            return False
+        text = encode(event).encode()
+        crc = crc32(text, self._crc)
+        try:
+            # Unbuffered: an event is in the file before what it brings about is done.
+            self._lines.append(b'%b,"crc":"%08x"}\n' % (text[:-1], crc))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.close()
+            self._failed(f"cannot write {self._path}: {error.strerror}")
+            return False
+        self._crc = crc
+        self.count += 1
+        return True
 
     def note(
         self,
@@ -67,28 +141,9 @@ class EventFile:
 
     def close(self) -> None:
         """Take down no more."""
-        self._file.close()
-
-
-def read_events(path: Path) -> Iterator[Event]:
-    """The events in a file; the last line is cut off where the run was killed in writing it.
-
-    Raises:
-        ValueError: a line before the last is damaged.
-        OSError: the file cannot be read.
-    """
-    whole = 0
-    with path.open("r+b") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                file.truncate(whole)
-                return
-            whole += len(line)
-            try:
-                event = event_from_json(json.loads(line))
-            except (ValueError, AttributeError) as error:
-                raise ValueError(f"{path}:{number}: not an event: {error}") from None
-            yield event
+        if self._lines is not None:
+            lines, self._lines = self._lines, None
+            lines.close()
 
 
 @dataclass(slots=True)

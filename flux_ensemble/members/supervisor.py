@@ -1,20 +1,35 @@
-"""The process that starts the jobs of a local queue, and ends them should the queue die.
+"""The processes that start the jobs of a local queue, and end them should the queue die.
 
-`members.processes` starts it as `python -I -S -X utf8 supervisor.py CHANNEL SCRATCH`.
+`members.processes` starts them as
+
+    python -I -S -X utf8 supervisor.py CHANNEL THEIRS OURS OUTPUT SCRATCH
+
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
     queue → supervisor   {"environment": {...}}                             once
                          {"start": ID, "tasks": N, "nodes": N, "command": [...], "cwd",
-                          "environment": {...}, "whole": bool, "stdout", "stderr"}
+                          "environment": {...}, "whole": bool, "stdout" or null, "stderr" or null}
                          {"signal": ID, "number": N}
     supervisor → queue   {"started": ID, "group": PGID}
                          {"refused": ID, "note", "status"}
+                         {"unkept": ID, "note"}
                          {"ended": ID, "status"}
 
 The tasks of a job are one process group; when the last of them ends, the rest of the group
-is killed. The supervisor adopts whatever its descendants leave behind (a "subreaper"), so
-when the queue's end of the channel closes, however that came about, it kills every process
-that came from a job, removes the directory SCRATCH, and exits.
+is killed. Output that goes to no file of the document goes to ID.out in the directory whose
+descriptor is OUTPUT.
+
+    queue ──► guard ──► supervisor ──► tasks ──► what they start
+                └─ as "subreapers", both adopt what those below leave behind
+
+The guard only waits until the supervisor is gone or the queue's end of the channel is closed,
+however that came about. It then kills every process that came from a job, removes the
+directory SCRATCH, and exits. The supervisor does the same if the queue or the guard is gone.
+While one of the two lives, no process of a job outlives the queue.
+
+Should queue, guard and supervisor be killed together, the kernel ends the jobs. THEIRS and OURS
+are ends of pipes whose other ends the queue has: the supervisor ties the process group of each
+job to the queue with the one, and the queue ties it to the supervisor with the other (`Ties`).
 
 It is run by path and needs nothing but the standard library, to start quickly and to stay
 small: starting a process costs more in a large one.
@@ -25,8 +40,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
+import resource
+import select
 import selectors
 import shutil
 import signal
@@ -48,20 +66,86 @@ _CHUNK = 1 << 16
 class Job:
     """A job with running tasks: its process group, and the highest status so far."""
 
-    __slots__ = ("group", "id", "running", "status")
+    __slots__ = ("group", "id", "running", "status", "tie")
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.group = 0
+        self.tie: int | None = None
         self.running = 0
         self.status = 0
+
+    def untie(self) -> None:
+        """Its process group is gone."""
+        if self.tie is not None:
+            os.close(self.tie)
+            self.tie = None
+
+
+class Ties:
+    """Ties process groups to whoever has the other end of a pipe.
+
+    When that is closed, because the process that had it is gone, the kernel kills the groups, as
+    long as this process lives. Two that are tied to each other cannot both be gone before.
+
+    Args:
+        fd: the end of the pipe that is read.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._most = most_ties()
+
+    def tie(self, group: int) -> int | None:
+        """A descriptor that ties a process group until it is closed; None if it is one too many."""
+        flags = os.O_RDONLY | os.O_NONBLOCK
+        try:
+            # A pipe that is opened anew can have an owner of its own.
+            fd = os.open(f"/proc/self/fd/{self._fd}", flags | os.O_CLOEXEC)
+        except OSError:
+            return None
+        if fd >= self._most:
+            os.close(fd)
+            return None
+        # A group that is gone already needs none.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETOWN, -group)
+            if sys.platform == "linux":
+                fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_ASYNC)
+        return fd
+
+
+def hold(fd: int) -> int:
+    """Have the end of a pipe that another process has ties on: its new descriptor.
+
+    The kernel closes the descriptors of a process that ends from the greatest on, and this one
+    has to be closed before the process's own ties are.
+    """
+    held = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, most_ties())
+    os.close(fd)
+    return held
+
+
+def most_ties() -> int:
+    """The descriptors below are for ties and all else, one half of those there can be."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+class _UnkeptError(Exception):
+    """The output of a job cannot be kept: why, in the system's words."""
 
 
 class Supervisor:
     """Starts and reaps; see the module."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(
+        self, channel: socket.socket, guard: socket.socket, ties: Ties, output: int
+    ) -> None:
         self._channel = channel
+        self._ties = ties
+        self._guard = guard
+        self._output = output
         self._environment: dict[str, str] = {}
         self._jobs: dict[int, Job] = {}
         self._tasks: dict[int, Job] = {}
@@ -70,15 +154,15 @@ class Supervisor:
         self._null = os.open(os.devnull, os.O_RDONLY)
         self._selector = selectors.DefaultSelector()
         self._writing = False
-        self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        self._wakeup = _wake_for_children()
         channel.setblocking(False)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._selector.register(channel, selectors.EVENT_READ)
+        # Nothing is sent on this: it can be read when the guard is gone.
+        self._selector.register(guard, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Serve until the queue is gone."""
+        """Serve until the queue or the guard is gone."""
         while True:
             for key, events in self._selector.select():
                 if key.fileobj is self._channel:
@@ -86,23 +170,11 @@ class Supervisor:
                         self._write()
                     if events & selectors.EVENT_READ and not self._read():
                         return
+                elif key.fileobj is self._guard:
+                    return
                 else:
                     os.read(self._wakeup, _CHUNK)
                     self._reap()
-
-    def end(self) -> None:
-        """Kill all that is left of the jobs."""
-        for job in self._jobs.values():
-            _kill(job.group, signal.SIGKILL)
-        children = Path(f"/proc/self/task/{os.getpid()}/children")
-        # What a dying process leaves behind becomes a child of this one: until none is left.
-        while found := children.read_text().split():
-            for pid in map(int, found):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            for pid in map(int, found):
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
 
     def _read(self) -> bool:
         try:
@@ -148,12 +220,15 @@ class Supervisor:
         warning = _enter(order["cwd"])
         # No file of a job is to be made in the directory that replaces its own.
         where = order["cwd"] if warning else ""
-        files = [os.path.join(where, order[key]) for key in ("stdout", "stderr") if order[key]]
         opened: list[int] = []
         try:
-            opened += _open_output(*files)
+            self._open_output(order, where, opened)
             if warning:
-                os.write(opened[-1], warning.encode())
+                os.write(opened[-1], warning.encode(errors="backslashreplace"))
+            for fd in opened:
+                os.set_blocking(fd, True)
+        except _UnkeptError as error:
+            self._send({"unkept": job.id, "note": str(error)})
         except (OSError, ValueError) as error:
             note = f"cannot open {getattr(error, 'filename', None)!r}: {_why(error)}"
             self._send({"refused": job.id, "note": note, "status": 1 << 8})
@@ -162,6 +237,32 @@ class Supervisor:
         finally:
             for fd in opened:
                 os.close(fd)
+
+    def _open_output(self, order: dict[str, Any], where: str, opened: list[int]) -> None:
+        """Open and empty the files of a job; one descriptor if both go to the same file.
+
+        Args:
+            order: of the job.
+            where: the directory of relative files; "" is the present one.
+            opened: gets the descriptors.
+
+        Raises:
+            _UnkeptError: of those, the one that is the queue's cannot be opened.
+            OSError, ValueError: one of the document's cannot be.
+        """
+        # A FIFO that nobody reads must not stop the supervisor, nor a terminal become its own.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+        stdout, stderr = order["stdout"], order["stderr"]
+        if stdout is None:
+            name = f"{order['start']}.out"
+            try:
+                opened.append(os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=self._output))
+            except OSError as error:
+                raise _UnkeptError(_why(error)) from None
+        else:
+            opened.append(os.open(os.path.join(where, stdout), flags, 0o666))
+        if stderr not in (None, stdout):
+            opened.append(os.open(os.path.join(where, stderr), flags, 0o666))
 
     def _spawn(
         self, job: Job, order: dict[str, Any], environment: dict[str, str], opened: list[int]
@@ -176,13 +277,16 @@ class Supervisor:
                     del self._tasks[one]  # reaped with the orphans
                 if job.group:
                     _kill(job.group, signal.SIGKILL)
+                job.untie()
                 missing = isinstance(error, FileNotFoundError)
                 note = f"task {rank}: start failed: {command[0]}: {_why(error)}"
                 self._send(
                     {"refused": job.id, "note": note, "status": (127 if missing else 126) << 8}
                 )
                 return
-            job.group = job.group or pid
+            if not job.group:
+                job.group = pid
+                job.tie = self._ties.tie(pid)
             job.running += 1
             self._tasks[pid] = job
         self._jobs[job.id] = job
@@ -230,6 +334,7 @@ class Supervisor:
             if job is not None:
                 job.status = max(job.status, _shell_status(status))
                 if not job.running:
+                    job.untie()
                     del self._jobs[job.id]
                     self._send({"ended": job.id, "status": job.status})
 
@@ -245,19 +350,6 @@ def _enter(directory: str) -> str:
             f"going to {FALLBACK_DIRECTORY} instead\n"
         )
     return ""
-
-
-def _open_output(stdout: str, stderr: str | None = None) -> list[int]:
-    """Open and empty the files of a job; one descriptor if both go to the same file."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    first = os.open(stdout, flags, 0o666)
-    if stderr is None or stderr == stdout:
-        return [first]
-    try:
-        return [first, os.open(stderr, flags, 0o666)]
-    except OSError:
-        os.close(first)
-        raise
 
 
 def _find(command: str, path: str) -> str:
@@ -297,21 +389,79 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def _watch(supervisor: int, channel: socket.socket, wakeup: int) -> None:
+    """Be the guard: wait until the supervisor or the queue is gone."""
+    poll = select.poll()
+    poll.register(wakeup, select.POLLIN)
+    # Nothing but that the other end is gone.
+    poll.register(channel, 0)
+    while channel.fileno() not in dict(poll.poll()):
+        os.read(wakeup, _CHUNK)
+        # Its descriptors do not tell: a process that it was about to start has them too.
+        if os.waitpid(supervisor, os.WNOHANG)[0]:
+            return
+    # It may be stopped.
+    os.kill(supervisor, signal.SIGKILL)
+
+
+def _wake_for_children() -> int:
+    """A descriptor that can be read when a child has ended."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def _kill_descendants() -> None:
+    """Kill all that came from this process, and wait until it is gone."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    spared: set[int] = set()
+    # What a dying process leaves behind becomes a child of this one: until none is left.
+    while found := {int(pid) for pid in children.read_text().split()} - spared:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:
+                # A job can start a program that runs as another user.
+                spared.add(pid)
+            except ProcessLookupError:
+                pass
+        for pid in found - spared:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
 def main() -> None:
-    """Run the supervisor; the arguments are CHANNEL and SCRATCH."""
+    """Run the guard and the supervisor; see the module for the arguments."""
+    channel_fd, theirs, ours, output = map(int, sys.argv[1:5])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    # A job that held it would keep the queue from seeing that the supervisor is gone.
-    channel.set_inheritable(False)
-    supervisor = Supervisor(channel)
+    # A job that held the channel would keep the queue from seeing that these are gone.
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(name), False)
+    channel = socket.socket(fileno=channel_fd)
+    link, other = socket.socketpair()
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    wakeup = _wake_for_children()
+    supervisor = os.fork()
     try:
-        supervisor.run()
+        if supervisor:
+            os.close(theirs)
+            os.close(ours)
+            other.close()
+            _watch(supervisor, channel, wakeup)
+        else:
+            prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            hold(ours)
+            link.close()
+            Supervisor(channel, other, Ties(theirs), output).run()
     finally:
-        supervisor.end()
-        shutil.rmtree(sys.argv[2], ignore_errors=True)
+        _kill_descendants()
+        shutil.rmtree(sys.argv[5], ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -149,7 +150,7 @@ class LocalRun:
 
 
 def local(context: Context) -> None:
-    """kill -9 of `run --member local` at random times; it goes on with --resume."""
+    """kill -9 of `run --member local`, and of its helpers, at random; it goes on with --resume."""
     while context.row.kills < context.kills and not context.row.problems:
         directory = Path(tempfile.mkdtemp(prefix="fault-"))
         _run(context, LocalRun(directory))
@@ -172,8 +173,7 @@ def _run(context: Context, run: LocalRun) -> None:
                 time.sleep(TICK)
             time.sleep(context.random.uniform(0, 0.5))
         if context.row.kills < context.kills and process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            _kill(context, process)
             context.row.kills += 1
             state = run.state()
             if state in FINAL:
@@ -186,6 +186,26 @@ def _run(context: Context, run: LocalRun) -> None:
             return
         break
     _verify(context, run)
+
+
+def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
+    """Kill the run, and perhaps its guard and its supervisor, in any order."""
+    family = [process.pid]
+    with contextlib.suppress(FileNotFoundError):
+        while below := _children(family[-1]):
+            family.append(below[0])
+    # Below the supervisor are jobs.
+    helpers = family[1:3]
+    victims = [process.pid, *(pid for pid in helpers if context.random.random() < 0.5)]
+    context.random.shuffle(victims)
+    for pid in victims:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _verify(context: Context, run: LocalRun) -> None:

@@ -9,15 +9,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import pytest
 import yaml
 
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
-from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.events import Event, JobEvent
+from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.cluster import Cluster
+from flux_ensemble.members.directory import open_directory
 from flux_ensemble.members.local import LocalQueue
 from flux_ensemble.members.loop import LocalLoop
+from flux_ensemble.members.recovery import EventFile
 from flux_ensemble.spec.loading import load_mapping
 
 
@@ -29,9 +33,10 @@ class Bench:
     ) -> None:
         self.directory = directory
         self.output = directory / "output"
-        self.output.mkdir()
+        self.kept = open_directory(self.output, make=True)
         self.events: list[JobEvent] = []
         self.lost: list[str] = []
+        self.warned: list[str] = []
         self.loop = LocalLoop()
         spec = load_mapping(
             {"jobs": [{"name": "j", **job}], "rules": []}, name="test", directory=str(directory)
@@ -42,14 +47,16 @@ class Bench:
             self.loop,
             environment=base,
             cwd=str(directory),
-            output=str(self.output),
+            output=self.kept,
             post=self.events.append,
             lost=self.lost.append,
+            warn=self.warned.append,
+            full=self.lost.append,
         )
 
-    def submit(self, count: int = 1) -> None:
-        """Submit the first jobs of the group."""
-        self.queue.member.submit(SubmitJobs(1, "j", "r", 0, 0, count), lambda _: None)
+    def submit(self, count: int = 1, first: int = 0) -> None:
+        """Submit the first jobs of the group, or some after those."""
+        self.queue.member.submit(SubmitJobs(1, "j", "r", 0, first, count), lambda _: None)
 
     def cancel(self, *jobs: int) -> None:
         """Cancel jobs."""
@@ -108,6 +115,24 @@ def bench(
     finally:
         made.queue.close()
         made.loop.close()
+        made.kept.close()
+
+
+@contextmanager
+def mounted(path: Path, options: str) -> Iterator[None]:
+    """A small file system of its own; skips the test where none can be mounted."""
+    path.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{options}", "none", str(path)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("needs mount(8)")
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def shell(script: str) -> list[str]:
@@ -115,17 +140,31 @@ def shell(script: str) -> list[str]:
     return ["sh", "-c", script]
 
 
+def events_in(directory: Path) -> Iterator[Event]:
+    """The events that a local run has put down in the directory of its ensemble."""
+    with open_directory(directory) as found:
+        file = EventFile(found, Agenda(), print)
+        yield from file.read()
+        file.close()
+
+
 class Run:
     """`flux-ensemble run --member local` in a process of its own."""
 
-    def __init__(self, directory: Path, document: Mapping[str, Any], *options: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        document: Mapping[str, Any],
+        *options: str,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+    ) -> None:
         file = directory / "test.yaml"
         file.write_text(yaml.safe_dump(dict(document)))
         self.state = directory / "state"
         self.process = subprocess.Popen(
             command("run", "--member", "local", "--state-dir", str(self.state), *options, file),
             cwd=directory,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -144,6 +183,22 @@ def command(*words: object) -> list[str]:
 def await_pid(fifo: Path) -> int:
     """Read the process id that a job writes to a FIFO."""
     return int(fifo.read_text())
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started or adopted."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that came from a process, and are not its own."""
+    found: set[int] = set()
+    left = [pid]
+    while left:
+        below = children(left.pop())
+        found.update(below)
+        left += below
+    return found
 
 
 def await_end(pid: int) -> None:

@@ -75,13 +75,16 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     status = {
         "name": "some",
         "state": "completed",
+        "reason": "",
         "t_start": 0.0,
         "t_end": 1.0,
         "groups": {},
+        "rules": [],
         "jobs": {"active": 0, "waiting": 0},
+        "errors": [],
     }
     metrics = {"count": {"echo": {}}, "mean": {"echo-duration": 1.5}}
-    text = json.dumps({"status": status, "metrics": metrics})
+    text = json.dumps({"status": status, "metrics": metrics, "events": 0})
     (root / "some" / "status.json").write_text(text)
     return root
 

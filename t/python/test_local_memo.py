@@ -99,7 +99,7 @@ def test_a_memo_with_numbers_of_any_length_does_no_harm_to_the_run(
 
 def test_a_memo_has_a_largest_size(tmp_path: Path) -> None:
     taken: list[Any] = []
-    receiver = MemoSocket(str(tmp_path), lambda job, memo: taken.append((job, memo)))
+    receiver = MemoSocket(str(tmp_path), lambda job, memo: taken.append((job, memo)), print)
     memos.send(receiver.path, 3, {"x": "y" * 20_000})
     with pytest.raises(MemoError, match="a memo has at most 32768 bytes, and this has 40028"):
         memos.send(receiver.path, 3, {"x": "y" * 40_000})

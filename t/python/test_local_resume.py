@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import Run, await_pid
+from local_queue import Run, await_pid, events_in
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.local import run_locally
@@ -17,7 +17,7 @@ from flux_ensemble.cli.views import Plain
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.recovery import read_events, recover
+from flux_ensemble.members.recovery import recover
 from flux_ensemble.members.statelog import States
 from flux_ensemble.spec.loading import load_text
 
@@ -43,11 +43,11 @@ DOCUMENT = json.dumps(
 )  # fmt: skip
 
 
-def run(directory: Path, resume: bool | None = None) -> int:
+def run(directory: Path, resume: bool | None = None, text: str = DOCUMENT) -> int:
     """Run the document in this process."""
     return run_locally(
-        load_text(DOCUMENT),
-        DOCUMENT,
+        load_text(text),
+        text,
         Cluster(1, 1),
         Plain(),
         events=False,
@@ -71,6 +71,7 @@ def killed_after(directory: Path, lines: list[bytes], torn: bytes = b"") -> None
     (files / "events").write_bytes(b"".join(lines) + torn)
     snapshot = json.loads((files / "status.json").read_text())
     snapshot["status"]["state"] = "running"
+    snapshot["events"] = len(lines)
     (files / "status.json").write_text(json.dumps(snapshot))
 
 
@@ -100,7 +101,7 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> N
         assert (names[0], names[1], names[-1]) == ("load", "start", "finish")
         # The files of both runs together are those of one.
         again = Engine(load_text(DOCUMENT))
-        recover(again, Agenda(), read_events(directory / "state/test/events"), lambda _: None)
+        recover(again, Agenda(), events_in(directory / "state/test"), lambda _: None)
         again.check()
         assert again.state == "completed"
 
@@ -142,7 +143,46 @@ def test_another_document_cannot_go_on(directory: Path) -> None:
 
 
 def test_events_that_are_damaged_are_named(directory: Path) -> None:
-    file = directory / "events"
-    file.write_text('{"type": "Started", "t": 1.0}\n{"type": "Starte\n{"type": "Started"')
-    with pytest.raises(ValueError, match=r"events:2: not an event"):
-        list(read_events(file))
+    assert run(directory) == 0
+    files = directory / "state/test"
+    lines = (files / "events").read_bytes().splitlines(keepends=True)
+    for damaged, line, what in (
+        ([lines[0], lines[1][:-20] + b"\n", *lines[2:]], 2, "not an event with a checksum"),
+        ([lines[0], lines[1].replace(b'"t":1', b'"t":2'), *lines[2:]], 2, "as it was taken down"),
+        ([lines[0], *lines[2:]], 2, "as it was taken down"),
+        ([lines[0], *lines], 2, "as it was taken down"),
+    ):
+        killed_after(directory, damaged)
+        with pytest.raises(Failure, match=f"events:{line}: .*{what}.*: --no-resume begins anew"):
+            run(directory, resume=True)
+
+
+def test_the_log_of_a_long_run_is_whole_after_it_went_on(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(directory) == 0
+    before = (directory / "state/test/eventlog").read_text()
+    lines = (directory / "state/test/events").read_bytes().splitlines(keepends=True)
+    killed_after(directory, lines[:-1])
+    # More entries than are held in memory.
+    monkeypatch.setattr("flux_ensemble.service.log.KEPT", 3)
+    assert run(directory, resume=True) == 0
+    after = (directory / "state/test/eventlog").read_text()
+    names = [json.loads(line)["name"] for line in before.splitlines()]
+    assert [json.loads(line)["name"] for line in after.splitlines()] == names
+
+
+def test_a_document_with_the_ends_of_lines_of_windows_goes_on(directory: Path) -> None:
+    text = DOCUMENT + "\r\n"
+    assert run(directory, text=text) == 0
+    killed_after(directory, [])
+    assert run(directory, resume=True, text=text) == 0
+
+
+def test_events_that_are_missing_at_the_end_are_noticed(directory: Path) -> None:
+    assert run(directory) == 0
+    lines = (directory / "state/test/events").read_bytes().splitlines(keepends=True)
+    killed_after(directory, lines)
+    (directory / "state/test/events").write_bytes(b"".join(lines[:5]))
+    with pytest.raises(Failure, match=rf"5 events, where at least {len(lines)} were taken down"):
+        run(directory, resume=True)

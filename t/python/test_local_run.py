@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import Run, await_end, await_pid, command
+from local_queue import Run, await_end, await_pid, command, descendants
 
 from flux_ensemble.cli.local import run_locally
 from flux_ensemble.cli.main import run_command
@@ -121,18 +121,6 @@ def test_sigkill_of_the_run_leaves_no_process_behind(tmp_path: Path) -> None:
     assert (status["state"], status["reason"]) == ("failed", "its run was killed before it ended")
 
 
-def descendants(pid: int) -> set[int]:
-    """The processes that came from a process, and are not its own."""
-    found: set[int] = set()
-    left = [pid]
-    while left:
-        text = Path(f"/proc/{left[0]}/task/{left[0]}/children").read_text()
-        children = [int(one) for one in text.split()]
-        found.update(children)
-        left = [*left[1:], *children]
-    return found
-
-
 def test_the_time_limit_of_the_run_exits_with_124(tmp_path: Path) -> None:
     code, out, _ = Run(tmp_path, document("sleep 1000"), "--timeout", "100ms").end()
     assert code == 124
@@ -212,7 +200,8 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_a_log_that_was_cut_short_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
     log = StateLog(tmp_path, "a", "")
-    log.send({"timestamp": 1.0, "name": "start", "context": {}})
+    log.append({"timestamp": 1.0, "name": "start", "context": {}})
+    log.publish()
     log.close()
     with (tmp_path / "a" / "eventlog").open("a") as file:
         file.write('{"timestamp": 2.0, "na')
@@ -226,7 +215,9 @@ def test_a_log_that_was_cut_short_is_read_to_its_last_whole_line(tmp_path: Path)
 def test_an_unknown_name_is_answered_with_the_known_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    StateLog(tmp_path, "hello", "").close()
+    log = StateLog(tmp_path, "hello", "")
+    log.publish()
+    log.close()
     for words in (["log", "helo"], ["status", "helo"], ["metrics", "helo"]):
         assert run_command([*words, "--state-dir", str(tmp_path)]) == 1
         expected = f"no ensemble named 'helo' in {tmp_path} (ensembles: hello)"

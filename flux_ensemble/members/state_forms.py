@@ -1,0 +1,118 @@
+"""The forms of what the local queue keeps in files, to tell what a run left from anything else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+#: A check of a value; an object with a form for each key that it has to have, or for every
+#: value, under `...`; a list of values of one form.
+Form = Callable[[Any], bool] | dict[Any, "Form"] | list["Form"]
+
+#: Statistics are columns of a table.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+#: Times are before the year 10000, as dates in tables are.
+_MAX_TIME = 253402300799.0
+
+
+def parse(data: bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return json.loads(data, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("expected JSON that is less deep") from None
+
+
+def fits(value: Any, form: Form) -> bool:
+    """Whether a value of JSON has a form."""
+    if callable(form):
+        return form(value)
+    if isinstance(form, list):
+        return isinstance(value, list) and all(fits(item, form[0]) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if ... in form:
+        return all(fits(item, form[...]) for item in value.values())
+    return all(key in value and fits(value[key], one) for key, one in form.items())
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _number(value: Any) -> bool:
+    # An integer that no float can hold cannot be printed as one.
+    return type(value) is float or (type(value) is int and abs(value) < 10**300)
+
+
+def _time(value: Any) -> bool:
+    return _number(value) and 0 <= value <= _MAX_TIME
+
+
+def _object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _or_none(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or form(value)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+_GROUP: Form = dict.fromkeys(
+    ("waiting", "pending", "running", "submitted", "finished",
+     "success", "failed", "canceled", "timeout"),
+    _count,
+)  # fmt: skip
+
+_RULE: Form = {
+    "id": _text,
+    "trigger": _text,
+    "action": _text,
+    "label": _or_none(_text),
+    "enabled": lambda value: isinstance(value, bool),
+    "fired": _count,
+    "repetitions": _or_none(_count),
+    "error": _or_none(_text),
+}
+
+_STATUS: Form = {
+    "name": _text,
+    "state": _text,
+    "reason": _text,
+    "t_start": _or_none(_time),
+    "t_end": _or_none(_time),
+    "groups": {...: _GROUP},
+    "rules": [_RULE],
+    "jobs": {"waiting": _count, "active": _count},
+    "errors": [_text],
+}
+
+
+def _metrics(value: Any) -> bool:
+    """Counts of each group, and of each statistic the value of each stream."""
+    return fits(value, {"count": {...: {...: _count}}}) and all(
+        _NAME.fullmatch(name) and fits(one, {...: _or_none(_number)})
+        for name, one in value.items()
+        if name != "count"
+    )
+
+
+#: `status.json`.
+SNAPSHOT: Form = {"status": _STATUS, "metrics": _metrics, "events": _count}
+
+#: A line of the eventlog (RFC 18).
+ENTRY: Form = {"timestamp": _time, "name": _text, "context": _object}

@@ -1,0 +1,307 @@
+"""Local runs whose processes are killed and stopped: of their jobs nothing is left or lost."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_queue import Run, await_end, children, descendants
+
+from flux_ensemble.members import statelog
+from flux_ensemble.members.directory import StateError
+from flux_ensemble.members.statelog import StateLog, States
+
+#: A job of a shell, what it starts, and a daemon that left its process group; says their ids.
+FAMILY = "sleep 1000 & in=$!; setsid sleep 1000 & echo $$ $in $! >fifo; wait"
+
+SUBMIT = [{"trigger": "start", "action": {"name": "submit", "label": "a"}}]
+
+
+class Family:
+    """A run with a job, and the processes that are there for it.
+
+    Attributes:
+        processes: by name: the runner, the guard, the supervisor.
+        tied: the processes of the job's process group.
+        daemon: one that left it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        os.mkfifo(directory / "fifo")
+        document = {"jobs": [{"name": "a", "command": ["sh", "-c", FAMILY]}], "rules": SUBMIT}
+        self.run = Run(directory, document)
+        *self.tied, self.daemon = map(int, (directory / "fifo").read_text().split())
+        runner = self.run.process.pid
+        # From now on its processes are tied to those of the run.
+        events = directory / "state" / "test" / "events"
+        while '"start"' not in events.read_text():
+            time.sleep(0.01)
+        guard = next(one for one in children(runner) if self.tied[0] in descendants(one))
+        (supervisor,) = children(guard)
+        self.processes = {"runner": runner, "guard": guard, "supervisor": supervisor}
+
+    def send(self, number: signal.Signals, *names: str) -> None:
+        """Send a signal to processes, by name."""
+        for name in names:
+            # What one of them does when another is gone can be quicker.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.processes[name], number)
+
+    def await_tied(self) -> None:
+        """Wait until no process of the job's process group is left."""
+        for pid in self.tied:
+            await_end(pid)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Family]:
+    """A run with a job; nothing of it is left after the test, whatever came of it."""
+    made = Family(tmp_path)
+    yield made
+    for pid in (*made.processes.values(), *made.tied, made.daemon):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    made.run.end()
+
+
+NAMES = ("runner", "guard", "supervisor")
+
+
+@pytest.mark.parametrize("killed", [*NAMES, *map(" ".join, itertools.permutations(NAMES, 2))])
+def test_while_one_of_its_processes_lives_nothing_of_a_job_is_left(
+    family: Family, killed: str
+) -> None:
+    family.send(signal.SIGKILL, *killed.split())
+    family.await_tied()
+    if {"guard", "supervisor"} - set(killed.split()):
+        await_end(family.daemon)
+    for pid in (family.processes["guard"], family.processes["supervisor"]):
+        await_end(pid)
+    code, _, err = family.run.end()
+    assert code == (-signal.SIGKILL if "runner" in killed else 1)
+    if "runner" not in killed:
+        assert "Traceback" not in err
+        status = States(family.run.state).status("test")
+        assert status["reason"] == "the process that starts the jobs has ended unexpectedly"
+
+
+@pytest.mark.parametrize("killed", [*map(" ".join, itertools.permutations(NAMES))])
+def test_no_process_of_a_jobs_group_outlives_all_of_the_runs_processes(
+    family: Family, killed: str
+) -> None:
+    family.send(signal.SIGKILL, *killed.split())
+    family.await_tied()
+
+
+@pytest.mark.parametrize("stopped", ["supervisor", "guard", "runner", "runner supervisor"])
+@pytest.mark.parametrize("killed", ["runner", "supervisor"])
+def test_a_process_that_is_stopped_keeps_no_job_alive(
+    family: Family, stopped: str, killed: str
+) -> None:
+    family.send(signal.SIGSTOP, *stopped.split())
+    family.send(signal.SIGKILL, killed)
+    if (stopped, killed) == ("guard", "supervisor"):
+        # Nobody is awake who would end the daemon, so not yet.
+        family.await_tied()
+        family.send(signal.SIGCONT, "guard")
+    family.await_tied()
+    await_end(family.daemon)
+
+
+def test_a_hangup_of_the_terminal_ends_the_jobs(family: Family) -> None:
+    family.send(signal.SIGHUP, "runner")
+    family.await_tied()
+    await_end(family.daemon)
+    assert family.run.end()[0] == 130
+
+
+@pytest.mark.parametrize("stopped", ["supervisor", "guard", "guard supervisor"])
+def test_two_signals_end_a_run_whose_processes_are_stopped(family: Family, stopped: str) -> None:
+    family.send(signal.SIGSTOP, *stopped.split())
+    assert family.run.process.stdout is not None
+    family.send(signal.SIGINT, "runner")
+    while "interrupted" not in family.run.process.stdout.readline():
+        pass
+    family.send(signal.SIGINT, "runner")
+    assert family.run.process.wait(timeout=60) == 130
+    family.await_tied()
+    await_end(family.daemon)
+
+
+@pytest.mark.parametrize(
+    "killed", ["runner", "supervisor", "runner supervisor", "supervisor runner"]
+)
+def test_a_job_that_is_about_to_start_is_not_left(tmp_path: Path, killed: str) -> None:
+    """Between fork and exec; the process waits there because the test leases its program."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n: >started\nexec sleep 1000\n")
+    program.chmod(0o755)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fd = os.open(program, os.O_RDONLY)
+    try:
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as error:
+            pytest.skip(f"no leases here: {error.strerror}")
+        document = {"jobs": [{"name": "a", "command": "./program"}], "rules": SUBMIT}
+        run = Run(tmp_path, document)
+        processes = {"runner": run.process.pid}
+        for name, above in (("guard", "runner"), ("supervisor", "guard"), ("job", "supervisor")):
+            while not (found := children(processes[above])):
+                time.sleep(0.01)
+            processes[name] = found[0]
+        for name in killed.split():
+            os.kill(processes[name], signal.SIGKILL)
+        for name in ("guard", "supervisor", "job"):
+            await_end(processes[name])
+        run.end()
+    finally:
+        os.close(fd)
+        signal.signal(signal.SIGIO, before)
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_run_goes_on_only_when_the_jobs_of_the_one_before_are_gone(tmp_path: Path) -> None:
+    family = Family(tmp_path)
+    # Nobody ends the jobs for now.
+    family.send(signal.SIGSTOP, "guard", "supervisor")
+    family.send(signal.SIGKILL, "runner")
+    family.run.process.wait()
+    document = {"jobs": [{"name": "a", "command": ["sh", "-c", FAMILY]}], "rules": SUBMIT}
+    second = Run(tmp_path, document, "--resume")
+    locks = Path("/proc/locks")
+    inode = f":{(tmp_path / 'state/test/lock').stat().st_ino} "
+    while inode not in locks.read_text():
+        time.sleep(0.01)
+    for pid in family.tied:
+        os.kill(pid, 0)
+    assert second.process.poll() is None
+    family.send(signal.SIGCONT, "guard")
+    assert second.end()[0] == 0
+    family.run.end()
+    for pid in (*family.tied, family.daemon):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert States(tmp_path / "state").status("test")["groups"]["a"]["failed"] == 1
+
+
+def test_jobs_that_do_not_end_are_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    StateLog(tmp_path, "test", "").close()
+    monkeypatch.setattr(statelog, "_JOBS_SECONDS", 0.05)
+    held = os.open(tmp_path / "test" / "jobs.lock", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(StateError, match="processes of jobs of the earlier run of 'test' are"):
+        StateLog(tmp_path, "test", "")
+    os.close(held)
+
+
+# -- stopped, and going on ------------------------------------------------------------
+
+
+class Waiting:
+    """A run with a job that ends when it is told to, and its process."""
+
+    def __init__(self, directory: Path, **changes: Any) -> None:
+        os.mkfifo(directory / "fifo")
+        self._fifo = directory / "fifo"
+        job = {"name": "a", "command": ["sh", "-c", "echo $$ >fifo; read _ <fifo"]}
+        document = {"jobs": [job], "rules": SUBMIT, **changes}
+        job.update(document.pop("job", {}))
+        self.run = Run(directory, document, *document.pop("options", ()))
+        self.job = int(self._fifo.read_text())
+        self.runner = self.run.process.pid
+        (self.guard,) = children(self.runner)
+        (self.supervisor,) = children(self.guard)
+
+    def release(self) -> None:
+        """Tell the job to end."""
+        self._fifo.write_text("\n")
+
+    def group(self) -> dict[str, int]:
+        """The counts of its group when the run has ended."""
+        assert self.run.end()[0] == 0
+        counts: dict[str, int] = States(self.run.state).status("test")["groups"]["a"]
+        return counts
+
+
+def test_a_job_that_ends_in_time_while_the_run_is_stopped_has_not_timed_out(
+    tmp_path: Path,
+) -> None:
+    one = Waiting(tmp_path, job={"duration": 1.0})
+    started = time.monotonic()
+    os.kill(one.runner, signal.SIGSTOP)
+    one.release()
+    await_end(one.job)
+    assert time.monotonic() - started < 1.0, "too slow a machine to tell"
+    time.sleep(max(0.0, started + 1.2 - time.monotonic()))
+    os.kill(one.runner, signal.SIGCONT)
+    counts = one.group()
+    assert (counts["success"], counts["timeout"]) == (1, 0)
+
+
+@pytest.mark.parametrize("stopped", [("runner",), ("supervisor",), ("runner", "supervisor")])
+def test_a_time_limit_that_passes_while_processes_are_stopped_counts(
+    tmp_path: Path, stopped: tuple[str, ...]
+) -> None:
+    one = Waiting(tmp_path, job={"duration": 0.2})
+    for name in stopped:
+        os.kill(getattr(one, name), signal.SIGSTOP)
+    time.sleep(0.3)
+    for name in stopped:
+        os.kill(getattr(one, name), signal.SIGCONT)
+    counts = one.group()
+    assert (counts["success"], counts["timeout"]) == (0, 1)
+
+
+def test_timers_that_come_due_while_the_run_is_stopped_fire_once(tmp_path: Path) -> None:
+    rules = [
+        *SUBMIT,
+        {"id": "late", "trigger": "timer", "after": 0.2,
+         "action": {"name": "submit", "label": "b"}},
+        {"id": "often", "trigger": "timer", "after": 0.1, "every": 0.1,
+         "action": {"name": "submit", "label": "c", "repetitions": 3}},
+    ]  # fmt: skip
+    jobs = [
+        {"name": "a", "command": ["sh", "-c", "echo $$ >fifo; read _ <fifo"]},
+        {"name": "b", "command": "true"},
+        {"name": "c", "command": "true"},
+    ]
+    one = Waiting(tmp_path, rules=rules, jobs=jobs)
+    os.kill(one.runner, signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(one.runner, signal.SIGCONT)
+    one.release()
+    assert one.group()["success"] == 1
+    groups = States(one.run.state).status("test")["groups"]
+    assert (groups["b"]["finished"], groups["c"]["finished"]) == (1, 3)
+
+
+def test_jobs_are_submitted_while_the_supervisor_is_stopped(tmp_path: Path) -> None:
+    """More than the channel to it holds; the run can be ended meanwhile."""
+    jobs = [
+        {"name": "a", "command": ["sh", "-c", "echo $$ >fifo; read _ <fifo"]},
+        {"name": "b", "command": ["true", "x" * 4000], "count": 500},
+    ]
+    rules = [
+        *SUBMIT,
+        {"trigger": "timer", "after": 0.2, "action": {"name": "submit", "label": "b"}},
+    ]
+    one = Waiting(tmp_path, rules=rules, jobs=jobs, options=("--cores", "200"))
+    os.kill(one.supervisor, signal.SIGSTOP)
+    events = tmp_path / "state" / "test" / "events"
+    while events.read_text().count('"alloc"') < 400:
+        time.sleep(0.01)
+    os.kill(one.supervisor, signal.SIGCONT)
+    one.release()
+    one.group()
+    assert States(one.run.state).status("test")["groups"]["b"]["success"] == 500
