@@ -23,8 +23,6 @@ def replay(file: str) -> int:
         found = run_replay(file)
     except (RecordingError, DocumentError) as error:
         raise Failure(str(error), USAGE) from None
-    except UnicodeDecodeError:
-        raise Failure(f"{file}: not a recording: it is not text", USAGE) from None
     except OSError as error:
         raise Failure(f"{file}: {error.strerror}", USAGE) from None
     difference = found.difference

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.record import event_from_json
-from flux_ensemble.members.recording import RecordingError, read_lines
+from flux_ensemble.members.recording import MAX_QUOTE, RecordingError, read_lines
 
 
 def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
@@ -28,10 +29,12 @@ def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
             continue
         try:
             event = event_from_json(line["event"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RecordingError(f"{path}:{number}: not an event: {error}") from None
-        if not isinstance(event, JobEvent) or event.foreign:
-            continue
+            if not isinstance(event, JobEvent) or event.foreign:
+                continue
+            _check(event)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            what = str(error)[:MAX_QUOTE]
+            raise RecordingError(f"{path}:{number}: not an event: {what}") from None
         if event.tag is not None:
             groups[event.job] = event.tag.group
         elif event.name == "start":
@@ -42,3 +45,13 @@ def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
             seconds = max(0.0, event.t - started.pop(event.job))
             found.setdefault(groups[event.job], []).append(seconds)
     return {group: tuple(values) for group, values in found.items()}
+
+
+def _check(event: JobEvent) -> None:
+    """Refuse an event that holds what none does; `event_from_json` does not look at values."""
+    if not isfinite(event.t):
+        raise ValueError(f"expected a time, not {event.t}")
+    if type(event.job) is not int:
+        raise ValueError(f"expected the id of a job, not {event.job!r}")
+    if event.tag is not None and not isinstance(event.tag.group, str):
+        raise ValueError(f"expected the name of a group, not {event.tag.group!r}")

@@ -22,10 +22,14 @@ from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
 from flux_ensemble.engine.record import command_from_json, encode, event_from_json
+from flux_ensemble.members.lines import MAX_LINE
 from flux_ensemble.spec.loading import load_mapping, load_text
 from flux_ensemble.spec.model import Spec
 
 VERSION = 1
+
+#: How much of what is wrong is told, in characters: it can quote the file.
+MAX_QUOTE = 200
 
 
 class RecordingError(ValueError):
@@ -170,11 +174,17 @@ def replay(path: str | Path) -> Replay:
             event = event_from_json(line["event"])
             recorded = tuple(encode(command_from_json(one)) for one in line["commands"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RecordingError(f"{path}:{number}: not an event with commands: {error}") from None
+            what = str(error)[:MAX_QUOTE]
+            raise RecordingError(f"{path}:{number}: not an event with commands: {what}") from None
         events += 1
-        replayed = tuple(map(encode, engine.handle(event)))
+        try:
+            text, replayed = encode(event), tuple(map(encode, engine.handle(event)))
+        except Exception as error:
+            # Only somebody who made the file up can have written that.
+            what = repr(error)[:MAX_QUOTE]
+            raise RecordingError(f"{path}:{number}: not an event of a run: {what}") from None
         if recorded != replayed:
-            difference = Difference(number, encode(event), recorded, replayed)
+            difference = Difference(number, text, recorded, replayed)
             return Replay(engine.spec.name, events, engine.state, difference)
     return Replay(engine.spec.name, events, engine.state, None)
 
@@ -187,8 +197,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         OSError: the file cannot be read.
     """
     number, last, ended = 0, -1, False
-    with path.open(encoding="utf-8") as file:
-        for number, text in enumerate(file, start=1):
+    with _open(path) as file:
+        while text := file.readline(MAX_LINE + 1):
+            number += 1
             line = _parse(path, number, text)
             if number == 1:
                 _check_header(path, line)
@@ -203,9 +214,20 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise RecordingError(f"{path}: the recording is cut short after line {number}")
 
 
-def _parse(path: Path, number: int, text: str) -> dict[str, Any]:
+def _open(path: Path) -> IO[bytes]:
+    """Open a file for reading, also a FIFO, if there is somebody at its other end."""
+    file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: SIM115
+    os.set_blocking(file.fileno(), True)
+    return file
+
+
+def _parse(path: Path, number: int, text: bytes) -> dict[str, Any]:
+    if len(text) > MAX_LINE:
+        raise RecordingError(f"{path}:{number}: expected a line of at most {MAX_LINE} bytes")
     try:
-        line = json.loads(text)
+        line = json.loads(text.decode())
+    except UnicodeDecodeError:
+        raise RecordingError(f"{path}: not a recording: it is not text") from None
     except (ValueError, RecursionError):
         line = None
     if isinstance(line, dict):
@@ -216,7 +238,12 @@ def _parse(path: Path, number: int, text: str) -> dict[str, Any]:
 
 
 def _check_header(path: Path, line: Mapping[str, Any]) -> None:
-    if "recording" not in line or not line.keys() >= {"name", "directory", "document"}:
+    texts = (line.get("name"), line.get("directory"))
+    if (
+        "recording" not in line
+        or not all(isinstance(text, str) for text in texts)
+        or not isinstance(line.get("document"), str | dict)
+    ):
         raise RecordingError(f"{path}: not a recording (see 'flux ensemble run --record')")
     if line["recording"] != VERSION:
         raise RecordingError(

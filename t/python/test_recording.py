@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from play import Play, document, on_start, submit
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.engine.events import Event, Started
+from flux_ensemble.members import recording
+from flux_ensemble.members.earlier import durations
 from flux_ensemble.members.recording import Recorder, RecordingError, replay
 from flux_ensemble.spec.loading import load_mapping
 
@@ -214,3 +217,79 @@ def test_a_local_run_that_loses_its_recording_goes_on_and_exits_with_1(tmp_path:
     assert run.stderr == f"flux-ensemble: ERROR: {problem}\n"
     assert "test: completed after" in run.stdout
     assert run.returncode == 1
+
+
+def reads(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What both commands that read recordings say of one: a sentence, if anything."""
+    document = path.with_name("document.yaml")
+    document.write_text("jobs: [{name: a, command: a}]\nrules: []\n")
+    said = []
+    for words in (["replay", str(path)], ["simulate", str(document), "--from-log", str(path)]):
+        code = run_command(words)
+        err = capsys.readouterr().err
+        assert code in (0, 1, 2)
+        assert err.startswith("flux-ensemble: ERROR: ") or not err
+        assert len(err) < 1000
+        said.append(err)
+    return "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "message"),
+    [
+        (1, "[" * 100_000, "not a recording"),
+        (1, '{"recording": 1, "name": 5, "directory": ".", "document": ""}', "not a recording"),
+        (1, '{"recording": 1, "name": "x", "directory": [], "document": ""}', "not a recording"),
+        (1, '{"recording": 1, "name": "x", "directory": ".", "document": []}', "not a recording"),
+        (4, "[" * 100_000, "r.jsonl:4: the recording is cut short or damaged here"),
+        (4, '{"event": {"type": "' + "x" * 10_000 + '"}, "commands": []}', "not an event"),
+        (4, '{"event": {"t": ' + "[" * 900 + "]" * 900 + "}}", "r.jsonl:4: not an event"),
+    ],
+)
+def test_recordings_that_somebody_made_up_are_refused_by_all_who_read_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, text: str, message: str
+) -> None:
+    path = changed(recorded(tmp_path / "r.jsonl"), number, text)
+    assert reads(path, capsys).count(message) == 2
+
+
+def test_events_with_values_of_other_types_are_sentences(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "r.jsonl")
+    lines = path.read_text().splitlines()
+    odds: list[Any] = [None, "x", [], {}, -1, 10**400, float("inf"), [[1], 2, 3, 4]]
+    for number, line in enumerate(lines[1:-1], start=2):
+        for key in json.loads(line)["event"]:
+            for odd in odds:
+                value = json.loads(line)
+                value["event"][key] = odd
+                path.write_text("\n".join(lines) + "\n")
+                changed(path, number, json.dumps(value))
+                for read in (replay, durations):
+                    with contextlib.suppress(RecordingError):
+                        read(path)
+
+
+def test_a_line_without_an_end_is_not_read_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MAX_LINE", 1000)
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    said = reads(tmp_path / "zero", capsys)
+    assert said.count("zero:1: expected a line of at most 1000 bytes") == 2
+
+
+def test_a_fifo_is_read_if_there_is_a_writer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert reads(tmp_path / "fifo", capsys).count("the file is empty, not a recording") == 2
+    path = recorded(tmp_path / "r.jsonl")
+    both = os.open(tmp_path / "fifo", os.O_RDWR)
+    writer = subprocess.Popen(["sh", "-c", "exec cat r.jsonl >fifo"], cwd=tmp_path)
+    assert run_command(["replay", str(path)]) == 0
+    expected = capsys.readouterr().out
+    # Its end is seen when the last writer has gone.
+    threading.Timer(0.1, os.close, [both]).start()
+    assert run_command(["replay", str(tmp_path / "fifo")]) == 0
+    assert capsys.readouterr().out == expected
+    writer.wait()
