@@ -197,7 +197,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         OSError: the file cannot be read.
     """
     number, last, ended = 0, -1, False
-    with _open(path) as file:
+    with _open_to_read(path) as file:
         while text := file.readline(MAX_LINE + 1):
             number += 1
             line = _parse(path, number, text)
@@ -214,7 +214,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise RecordingError(f"{path}: the recording is cut short after line {number}")
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open_to_read(path: Path) -> IO[bytes]:
     """Open a file for reading, also a FIFO, if there is somebody at its other end."""
     file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: SIM115
     os.set_blocking(file.fileno(), True)
