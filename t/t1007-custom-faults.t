@@ -67,6 +67,20 @@ test_expect_success 'its traceback is shown by status and kept in the log' '
 	grep custom-error log | grep Traceback
 '
 
+test_expect_success 'a function that answers its call itself, with what is no action' '
+	broken forges <<-EOD &&
+	import os, time
+	for fd in range(100, 200):
+	    try:
+	        os.write(fd, b"""{"call": 1, "ok": true, "returned": [{"kind": "rule"}]}\n""")
+	    except OSError:
+	        pass
+	time.sleep(600)
+	EOD
+	flux ensemble run forges.yaml &&
+	survived forges "returned what cannot be used: \[0\]: expected the keys kind and value"
+'
+
 test_expect_success 'a function that hangs' '
 	printf "%s\n" "import time" "while True:" "    time.sleep(600)" | broken hangs &&
 	flux ensemble run hangs.yaml &&

@@ -136,7 +136,9 @@ class Instance:
                 raise self._late(op) from exc
             if exc.errno in _LOST:
                 self._generation = max(self._generation, generation + 1)
-            raise exc if isinstance(exc, EnsembleError) else failure(exc, op) from exc
+            if isinstance(exc, EnsembleError):
+                raise
+            raise failure(exc, op) from exc
 
     def _late(self, op: str) -> Problem:
         return Problem(

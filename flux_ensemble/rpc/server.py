@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -166,13 +167,16 @@ async def _server(
 
 def _options(limits: Limits) -> dict[str, int]:
     """gRPC's options; times in milliseconds."""
+    # The other half is for what requests need: connections to Flux, and to a back end.
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    connections = limits.connections if files < 0 else min(limits.connections, files // 2)
     return {
         "grpc.max_receive_message_length": limits.message_bytes,
         "grpc.max_send_message_length": limits.message_bytes,
         # Else a second server on the port would take half of the requests.
         "grpc.so_reuseport": 0,
         "grpc.max_concurrent_streams": _CALLS_OF_CONNECTION,
-        "grpc.max_allowed_incoming_connections": limits.connections,
+        "grpc.max_allowed_incoming_connections": connections,
         "grpc.server_handshake_timeout_ms": round(1000 * limits.handshake_seconds),
         "grpc.max_connection_idle_ms": round(1000 * limits.idle_seconds),
         "grpc.max_connection_age_ms": round(1000 * limits.connection_seconds),

@@ -17,13 +17,14 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.service.worker_main import MAX_DETAIL
 from flux_ensemble.service.worker_process import WorkerProcess
 from flux_ensemble.spec.plain import check_plain
-from flux_ensemble.spec.problems import Problems
+from flux_ensemble.spec.problems import Problems, TooMany, shown
 from flux_ensemble.texts import bounded
 
 if TYPE_CHECKING:
@@ -183,8 +184,8 @@ class Worker:
             self._log_output("custom")
             self._wake()
         elif not self._ready and message.get("ready") is False:
-            self._give_up(str(message.get("reason")), str(message.get("detail")))
-        elif call is not None and message.get("call") == call.number:
+            self._give_up(_said(message, "reason"), _said(message, "detail"))
+        elif call is not None and _answers(message, call):
             self._log_output(call.function)
             self._conclude(call, _result(call, message))
         else:
@@ -248,19 +249,46 @@ class Worker:
             process.end()
 
 
+def _answers(message: Mapping[str, Any], call: _Call) -> bool:
+    number = message.get("call")
+    return type(number) is int and number == call.number
+
+
 def _result(call: _Call, message: Mapping[str, Any]) -> WorkerResult:
-    """The result in a worker's answer to `call`."""
+    """The result in a worker's answer to `call`, which the user's code may have forged."""
     if message.get("ok") is not True:
-        return _failure(call, str(message.get("reason")), str(message.get("detail")))
+        return _failure(call, _said(message, "reason"), _said(message, "detail"))
     returned = message.get("returned")
     problems = Problems()
-    check_plain(returned, problems)
+    with suppress(TooMany):
+        if not check_plain(returned, problems):
+            _check_items(returned, problems)
     if problems:
         return _failure(call, f"returned what cannot be used: {problems.sentences()}", "")
-    return WorkerResult(True, returned if isinstance(returned, list) else [])
+    return WorkerResult(True, returned)  # type: ignore[arg-type]
+
+
+def _check_items(returned: Any, problems: Problems) -> None:
+    """Check that what came back is a list of actions and rules."""
+    if not isinstance(returned, list):
+        problems.add((), f"expected a list of actions and rules, not {shown(returned)}")
+        return
+    for index, item in enumerate(returned):
+        if not isinstance(item, dict) or item.keys() != {"kind", "value"}:
+            problems.add((index,), f"expected the keys kind and value, not {shown(item)}")
+        elif item["kind"] not in ("action", "rule"):
+            problems.add((index, "kind"), f"expected action or rule, not {shown(item['kind'])}")
+        elif not isinstance(item["value"], dict):
+            problems.add((index, "value"), f"expected a mapping, not {shown(item['value'])}")
+
+
+def _said(message: Mapping[str, Any], key: str) -> str:
+    """The text of a failure. What is no text may be too deep to be made one."""
+    text = message.get(key)
+    return text if isinstance(text, str) else f"({key}: expected text, not {shown(text)})"
 
 
 def _failure(call: _Call, what: str, detail: str) -> WorkerResult:
     # The user's code can write to the channel, too.
-    reason = f"custom function {call.function!r} {what}"
+    reason = f"custom function {shown(call.function)} {what}"
     return WorkerResult(False, [], bounded(reason), bounded(detail))

@@ -65,7 +65,6 @@ class Authority:
         usages: Sequence[x509.ObjectIdentifier] = BOTH_ENDS,
         key: Any = None,
         ca: bool = False,
-        algorithm: hashes.HashAlgorithm | None = None,
     ) -> TlsFiles:
         """A certificate for localhost and its key.
 
@@ -78,7 +77,6 @@ class Authority:
             usages: the extended ones; none: the extension is left out.
             key: the private key; default: a new one.
             ca: the certificate says that it is one of an authority.
-            algorithm: of the signature; default: SHA-256.
         """
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -93,7 +91,7 @@ class Authority:
         files = TlsFiles(
             self._directory / f"{name}.pem", self._directory / f"{name}.key", self.file
         )
-        _write(files.cert, self._sign(subject, key, starts, ends, extensions, algorithm))
+        _write(files.cert, self._sign(subject, key, starts, ends, extensions))
         write_key(files.key, key)
         return files
 
@@ -108,7 +106,6 @@ class Authority:
         starts: datetime.datetime | None,
         ends: datetime.datetime | None,
         extensions: Sequence[tuple[x509.ExtensionType, bool]],
-        algorithm: hashes.HashAlgorithm | None = None,
     ) -> x509.Certificate:
         builder = (
             x509.CertificateBuilder()
@@ -121,7 +118,7 @@ class Authority:
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)
-        return builder.sign(self._key, algorithm or hashes.SHA256())
+        return builder.sign(self._key, hashes.SHA256())
 
 
 def write_key(file: Path, key: Any, password: bytes | None = None) -> None:

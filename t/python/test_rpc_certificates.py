@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -280,7 +281,7 @@ def refusal(files: TlsFiles) -> str:
 
 
 def test_an_authority_has_to_be_valid_and_to_be_one(tmp_path: Path) -> None:
-    def files(name: str, **options: object) -> TlsFiles:
+    def files(name: str, **options: Any) -> TlsFiles:
         return Authority(tmp_path, name, **options).issue(f"by-{name}")
 
     assert "of 'CN=old', which " in (old := refusal(files("old", ends=now() - DAY / 2)))

@@ -259,6 +259,118 @@ def forging(answer: str) -> str:
     )
 
 
+#: What a function can write on the channel of its worker, which is some descriptor from 100.
+WRITE = PID + (
+    "import time\n"
+    "def write(data):\n"
+    "    for fd in range(100, 200):\n"
+    "        try:\n"
+    "            while data: data = data[os.write(fd, data):]\n"
+    "            return\n"
+    "        except OSError:\n"
+    "            pass\n"
+)
+
+
+def writes(code: str) -> str:
+    """The source of a function that writes the bytes of an expression, and waits."""
+    return WRITE + f"def f(**kwargs):\n    write({code})\n    time.sleep(1000)\n"
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        ("null", "expected a list of actions and rules, not null"),
+        ("3", "expected a list of actions and rules, not 3"),
+        ('{"kind": "action"}', "expected a list of actions and rules, not a mapping with 1 key"),
+        ("[3]", "[0]: expected the keys kind and value, not 3"),
+        ("[[]]", "[0]: expected the keys kind and value, not a list with 0 items"),
+        ("[{}]", "[0]: expected the keys kind and value, not a mapping with 0 keys"),
+        ('[{"kind": "action"}]', "[0]: expected the keys kind and value, not a mapping with 1 key"),
+        ('[{"value": {}}]', "[0]: expected the keys kind and value, not a mapping with 1 key"),
+        ('[{"kind": "timer", "value": {}}]', "[0].kind: expected action or rule, not 'timer'"),
+        ('[{"kind": ["rule"], "value": {}}]',
+         "[0].kind: expected action or rule, not a list with 1 item"),
+        ('[{"kind": "rule", "value": "x"}]', "[0].value: expected a mapping, not 'x'"),
+        ('[{"kind": "rule", "value": null}]', "[0].value: expected a mapping, not null"),
+        ('[{"kind": "rule", "value": {"a": NaN}}]',
+         "[0].value.a: expected a finite number, not nan"),
+        ('[{"kind": "rule", "value": {"a": 1e999}}]',
+         "[0].value.a: expected a finite number, not inf"),
+        (f'[{{"kind": "rule", "value": {{"a": {10**4000}}}}}]',
+         "[0].value.a: expected an integer of at most 64 bits"),
+        (f'[{{"kind": "rule", "value": {"[" * 500}{"]" * 500}}}]',
+         "expected at most 64 levels of mappings and lists"),
+        ("[" * 900 + "]" * 900, "expected at most 64 levels of mappings and lists"),
+        ('[{"kind": "rule", "value": {"a": "\\u0000"}}]',
+         "[0].value.a: expected text without the character '\\0'"),
+        ('[{"kind": "rule", "value": {"\\ud800": 1}}]',
+         "[0].value: expected UTF-8 text, not a lone surrogate"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_forged_and_wrong_fails_its_call(
+    bench: Make, returned: str, sentence: str
+) -> None:
+    answer = f'{{"call": 1, "ok": true, "returned": {returned}}}\n'.encode()
+    reason, detail = bench(writes(repr(answer))).failure()
+    assert reason == f"custom function 'f' returned what cannot be used: {sentence}"
+    assert detail == ""
+
+
+def test_an_answer_of_very_many_wrong_items_fails_in_few_words(bench: Make) -> None:
+    items = '{"call": 1, "ok": true, "returned": [' + "3, " * 200_000 + "3]}"
+    reason, _ = bench(writes(f"{items!r}.encode() + b'\\n'")).failure()
+    assert reason.startswith("custom function 'f' returned what cannot be used: [0]: expected ")
+    assert len(reason) < 10_000
+
+
+@pytest.mark.parametrize("key", ["reason", "detail"])
+@pytest.mark.parametrize("text", ["null", "3", "[" * 900 + "]" * 900])
+def test_a_failure_that_says_no_text_is_a_failure_all_the_same(
+    bench: Make, key: str, text: str
+) -> None:
+    said = {"reason": '"no"', "detail": '"no"', key: text}
+    answer = f'{{"call": 1, "ok": false, "reason": {said["reason"]}, "detail": {said["detail"]}}}\n'
+    found = dict(
+        zip(("reason", "detail"), bench(writes(repr(answer.encode()))).failure(), strict=True)
+    )
+    assert f"({key}: expected text, not " in found[key]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'b\'{"call": true, "ok": true, "returned": []}\\n\'',
+        'b\'{"call": 1.0, "ok": true, "returned": []}\\n\'',
+        'b\'{"call": [1], "ok": true, "returned": []}\\n\'',
+        'b\'{"ready": false, "reason": "x", "detail": ""}\\n\'',
+        "b'{\"call\": ' + b'1' * 5000 + b'}\\n'",
+        "b'[' * 100000 + b'\\n'",
+        "b'{\"' + b'k' * 1000000 + b'\": 1}\\n'",
+        "b'\\xff\\xfe\\n'",
+        "b'\\n' * 1000000",
+        "b'{}\\n' * 1000000",
+        "b'x' * 3000000",
+    ],
+)
+def test_a_function_that_floods_the_channel_is_ended(bench: Make, code: str) -> None:
+    one = bench(writes(code))
+    first = pid_of(one)
+    reason, _ = one.failure()
+    assert reason.startswith("custom function 'f' sent the service something that is no ")
+    assert pid_of(one) != first
+
+
+def test_a_call_that_is_answered_twice_has_the_first_answer(bench: Make) -> None:
+    answer = b'{"call": 1, "ok": true, "returned": []}\n'
+    one = bench(writes(repr(answer + answer.replace(b"true", b"false") * 3)))
+    results = one.calls("f", "pid")
+    assert results[0] == WorkerResult(True)
+    # Whether the answers too many come between the calls or in the second one is chance.
+    assert results[1].ok or "something that is no answer" in results[1].reason
+    assert one.call("pid").ok
+
+
 def test_a_process_that_a_function_forks_and_that_returns_does_no_harm(bench: Make) -> None:
     one = bench(
         PID + "def f(**kwargs):\n"
