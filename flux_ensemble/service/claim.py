@@ -37,14 +37,8 @@ from flux.message import Message
 
 from flux_ensemble.members.errors import errno_name, sentence
 from flux_ensemble.members.flux import Guard
-from flux_ensemble.service.kvs_io import (
-    Change,
-    Kvs,
-    StoreError,
-    Watch,
-    damaged,
-    parse_object,
-)
+from flux_ensemble.service.kvs_io import Change, Kvs, Watch, parse_object
+from flux_ensemble.service.store_errors import StoreError, damaged
 
 KEY = "ensemble-service"
 

@@ -37,8 +37,9 @@ from flux.core.handle import Flux
 
 from flux_ensemble.members.batches import BATCH, Batch
 from flux_ensemble.members.flux import Guard
-from flux_ensemble.service.kvs_io import Change, Done, Kvs, damaged, parse, parse_object
+from flux_ensemble.service.kvs_io import Change, Done, Kvs, parse, parse_object
 from flux_ensemble.service.log import KEPT
+from flux_ensemble.service.store_errors import damaged
 from flux_ensemble.spec.schema import ENSEMBLE_NAME, matches
 
 #: Part of a transaction.

@@ -22,6 +22,7 @@ from flux_ensemble.members.base import Handle
 from flux_ensemble.members.errors import errno_name, sentence
 from flux_ensemble.members.flux import FluxLoop, Guard
 from flux_ensemble.members.futures import Futures, error
+from flux_ensemble.service.store_errors import StoreError, damaged
 
 #: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
 PATIENCE = 10.0
@@ -37,10 +38,6 @@ _NAMESPACE = b"primary"
 
 #: Called with None when it is done, or with why it is unknown whether it is.
 Done = Callable[[Exception | None], None]
-
-
-class StoreError(Exception):
-    """The KVS does not do what is asked of it, or holds what is not ours; one sentence."""
 
 
 class Change:
@@ -277,24 +274,6 @@ def parse_object(key: str, text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise damaged(key, "expected a JSON object", text)
     return value
-
-
-def damaged(key: str, reason: str, text: str | None = None) -> StoreError:
-    """The error for what cannot be understood.
-
-    Args:
-        key: where it is.
-        reason: what was expected.
-        text: what is there instead.
-    """
-    if text is not None:
-        reason = f"{reason}, not {text if len(text) <= 40 else f'{text[:37]}...'!r}"
-    # All that is kept of an ensemble goes together.
-    whole = ".".join(key.split(".")[:2])
-    return StoreError(
-        f"{key} in the KVS is damaged: {reason}; 'flux kvs get --raw {key}' shows it, and "
-        f"'flux kvs unlink -R {whole}' drops it for good"
-    )
 
 
 def _not_written(key: str, error: OSError) -> StoreError:

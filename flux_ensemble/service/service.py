@@ -44,7 +44,6 @@ from flux_ensemble.service.collector import Collector
 from flux_ensemble.service.documents import check_context, open_recorder, read_document
 from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
 from flux_ensemble.service.kvs import KvsStore, KvsStores
-from flux_ensemble.service.kvs_io import StoreError
 from flux_ensemble.service.latest import Latest
 from flux_ensemble.service.marks import REPLAY, Marks
 from flux_ensemble.service.members import Members
@@ -56,6 +55,7 @@ from flux_ensemble.service.requests import READING, RequestError, parse
 from flux_ensemble.service.resources import query
 from flux_ensemble.service.settings import kept_directory, read_settings
 from flux_ensemble.service.shutdown import Shutdown
+from flux_ensemble.service.store_errors import StoreError
 from flux_ensemble.service.stored import check_load, check_name
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.spec.model import JOB_EVENTS, Spec

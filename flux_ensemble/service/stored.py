@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.members.errors import sentence
-from flux_ensemble.service.kvs_io import StoreError, damaged
 from flux_ensemble.service.requests import TOPICS, RequestError
+from flux_ensemble.service.store_errors import StoreError, damaged
 from flux_ensemble.spec.problems import shown
 
 #: Characters of the reason for which an ensemble is unreadable.

@@ -124,7 +124,7 @@ def test_a_key_that_is_not_known_is_left_out(bench: Bench) -> None:
     ],
 )
 def test_a_damaged_claim_is_named_with_what_to_do(text: str, reason: str) -> None:
-    from flux_ensemble.service.kvs_io import StoreError
+    from flux_ensemble.service.store_errors import StoreError
 
     with instance() as bench:
         put(bench, text)

@@ -376,7 +376,7 @@ def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench
 def test_what_is_damaged_is_named_with_what_to_do(
     flux: Bench, key: str, value: str, reason: str
 ) -> None:
-    from flux_ensemble.service.kvs_io import StoreError
+    from flux_ensemble.service.store_errors import StoreError
 
     flux.commit(flux.stores().create("bad", {}), batch(1, snapshot="{}", values="[]"))
     flux.flux("kvs", "put", "--raw", f"ensemble.bad.{key}={value}")
