@@ -34,6 +34,7 @@ from flux_ensemble.outage import (
     Outage,
     Received,
 )
+from flux_ensemble.payloads import is_text, payload_problem
 
 SERVICE = "ensemble"
 
@@ -80,10 +81,17 @@ class Client:
             op: the topic without "ensemble."
             payload: the request; keys whose value is None are left out.
             stream: ask for several responses (`log`).
+
+        Raises:
+            EnsembleError: EINVAL, the payload holds what cannot be sent; or there is no
+                connection any more.
         """
         import flux.constants
 
         given = {key: value for key, value in payload.items() if value is not None}
+        problem = payload_problem(given)
+        if problem is not None:
+            raise EnsembleError(errno.EINVAL, f"{SERVICE}.{op}: {problem}")
         flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
         try:
             return self.handle.rpc(f"{SERVICE}.{op}", given, flags=flags)
@@ -331,7 +339,7 @@ def user_context(
         "cwd": os.getcwd() if cwd is None else cwd,
         # JSON carries UTF-8 only, and a jobspec is JSON: a variable that holds other bytes
         # cannot reach a job in any case.
-        "environment": {key: value for key, value in given.items() if _is_text(key + value)},
+        "environment": {key: value for key, value in given.items() if is_text(f"{key}{value}")},
     }
 
 
@@ -385,11 +393,3 @@ def _no_instance(exc: OSError, uri: str | None) -> str:
         "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
         "or set FLUX_URI"
     )
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -31,6 +31,9 @@ CANCELED = 3
 TIMED_OUT = 124
 INTERRUPTED = 130
 
+#: Most nodes of a virtual cluster, and cores and GPUs of each.
+MOST = 1_000_000
+
 #: Exit code by the state in which an ensemble ended.
 EXIT_CODES = {"completed": OK, "failed": FAILED, "canceled": CANCELED}
 

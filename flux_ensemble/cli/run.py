@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import USAGE, Duration, Failure, check_document, naming, read_document
+from flux_ensemble.cli.common import (
+    MOST,
+    USAGE,
+    Duration,
+    Failure,
+    check_document,
+    naming,
+    read_document,
+)
 from flux_ensemble.cli.loading import ensure_service
 from flux_ensemble.cli.minicluster import read_minicluster, run_member_options
 from flux_ensemble.client import Client, EnsembleError, user_context
@@ -47,19 +55,19 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
 @run_member_options
 @click.option(
     "--nodes",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     metavar="N",
     help="Nodes that the local queue offers (default 4).",
 )
 @click.option(
     "--cores",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     metavar="N",
     help="Cores of each of its nodes (default: those of this machine).",
 )
 @click.option(
     "--gpus",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MOST),
     metavar="N",
     help="GPUs of each of its nodes (default 0).",
 )

@@ -12,6 +12,7 @@ import click
 from flux_ensemble.cli.common import (
     EXIT_CODES,
     FAILED,
+    MOST,
     OK,
     TIMED_OUT,
     USAGE,
@@ -40,13 +41,17 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @click.argument("file")
 @click.option("--name", metavar="NAME", help="The ensemble's name, instead of the document's.")
 @click.option(
-    "--nodes", type=click.IntRange(1), default=4, show_default=True, help="Nodes of the cluster."
+    "--nodes",
+    type=click.IntRange(1, MOST),
+    default=4,
+    show_default=True,
+    help="Nodes of the cluster.",
 )
 @click.option(
-    "--cores", type=click.IntRange(1), default=1, show_default=True, help="Cores of a node."
+    "--cores", type=click.IntRange(1, MOST), default=1, show_default=True, help="Cores of a node."
 )
 @click.option(
-    "--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of a node."
+    "--gpus", type=click.IntRange(0, MOST), default=0, show_default=True, help="GPUs of a node."
 )
 @click.option("--seed", type=int, help="What is drawn with, instead of the document's seed.")
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import types
 from typing import Any
@@ -116,6 +117,82 @@ def test_each_method_sends_its_topic() -> None:
         ("ensemble.rules", {"name": "a", "id": "r", "enabled": False}),
         ("ensemble.action", {"name": "a", "action": {"name": "terminate"}}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (float("nan"), "expected a finite number, not nan"),
+        (float("inf"), "expected a finite number, not inf"),
+        ({1, 2}, "expected plain data, not {1, 2}"),
+        (b"bytes", "expected plain data, not b'bytes'"),
+        ("\ud800", "expected UTF-8 text, not a lone surrogate"),
+        (10**5000, "expected an integer of at most 64 bits"),
+    ],
+    ids=["nan", "infinity", "set", "bytes", "surrogate", "digits"],
+)
+def test_what_cannot_be_sent_is_refused_with_its_key(value: Any, reason: str) -> None:
+    client = Client(Handle())
+    asked = {
+        "submit: params.x[1]": lambda: client.submit("a", "g", params={"x": [1, value]}),
+        "action: action.params.x": lambda: client.action("a", {"params": {"x": value}}),
+        "load: spec.seed": lambda: client.load({"seed": value}, cwd="/", environment={}),
+        "load: scaler.grace": lambda: client.load(
+            "", cwd="/", environment={}, scaler={"grace": value}
+        ),
+    }
+    for where, ask in asked.items():
+        with pytest.raises(EnsembleError) as caught:
+            ask()
+        assert caught.value.errno == errno.EINVAL
+        assert str(caught.value) == f"ensemble.{where}: {reason}"
+
+
+def test_what_nests_without_end_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(EnsembleError, match="expected at most 64 levels of mappings and lists"):
+        Client(Handle()).submit("a", "g", params={"x": endless})
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("file", ": rename it, or reach it by a link"),
+        ("cwd", ": rename it, or run this in another directory"),
+        ("name", ""),
+    ],
+)
+def test_a_name_that_is_not_utf8_is_said_with_what_to_do(key: str, advice: str) -> None:
+    given: dict[str, Any] = {"cwd": "/", "environment": {}, key: os.fsdecode(b"caf\xe9")}
+    with pytest.raises(EnsembleError) as caught:
+        Client(Handle()).load("jobs: []", **given)
+    assert caught.value.errno == errno.EINVAL
+    reason = rf"{key}: 'caf\udce9' is not UTF-8 text, and Flux takes no other{advice}"
+    assert str(caught.value) == f"ensemble.load: {reason}"
+
+
+def test_every_method_refuses_a_name_that_is_not_utf8() -> None:
+    client, name = Client(Handle()), os.fsdecode(b"\xff")
+    for ask in (
+        lambda: client.status(name),
+        lambda: client.metrics(name),
+        lambda: client.submit(name, "g"),
+        lambda: client.submit("a", name),
+        lambda: list(client.log(name)),
+        lambda: client.wait(name),
+        lambda: client.pause(name),
+        lambda: client.resume(name),
+        lambda: client.terminate(name),
+        lambda: client.cancel(name),
+        lambda: client.cancel("a", name),
+        lambda: client.unload(name),
+        lambda: client.set_rule("a", name, enabled=True),
+        lambda: client.action("a", {"name": name}),
+    ):
+        with pytest.raises(EnsembleError) as caught:
+            ask()
+        assert caught.value.errno == errno.EINVAL
 
 
 def test_the_context_of_a_load_is_this_process_and_what_utf8_can_carry(
