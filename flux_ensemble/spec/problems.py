@@ -199,7 +199,9 @@ def listed(names: Iterable[str]) -> str:
     """Names as a sentence lists them, the first ones where they are many."""
     known = list(names)
     more = len(known) - _MOST
-    first = [shortened(name, _LONGEST_NAME) for name in known[:_MOST]]
+    # One that is wrong itself, such as with a lone surrogate, is listed too.
+    printable = [name if name.isprintable() else repr(name) for name in known[:_MOST]]
+    first = [shortened(name, _LONGEST_NAME) for name in printable]
     return ", ".join(first + [f"and {more} more"] * (more > 0)) or "none"
 
 

@@ -161,6 +161,12 @@ def test_problems_of_a_part_are_taken_over_with_its_path() -> None:
     assert whole.full
 
 
+def test_a_name_that_cannot_be_encoded_is_escaped_where_it_is_listed() -> None:
+    jobs = [{"name": "\ud800", "command": "c"}, {"name": "a\nb", "command": "c"}]
+    rules = [{"trigger": "start", "action": {"name": "submit", "label": "x"}}]
+    assert sentences({"jobs": jobs, "rules": rules})[2].endswith(r"(groups: 'a\nb', '\ud800')")
+
+
 def test_an_integer_that_python_cannot_print_is_no_reason_to_fail() -> None:
     mapping: dict[Any, Any] = {"jobs": [], 10**5000: 1}
     assert sentences(mapping)[0] == (
