@@ -234,4 +234,15 @@ test_expect_success 'an ensemble that cannot be put down at the end does not har
 	is running "$(status_of other state)"
 '
 
+test_expect_success 'why an ensemble cannot be restored is a sentence' '
+	flux module remove ensemble &&
+	flux kvs put --raw ensemble.other.snapshot="{}" &&
+	load_module &&
+	rpc status | json service.unreadable.other >reason &&
+	cat >&2 reason &&
+	grep "KVS" reason &&
+	flux ensemble unload other &&
+	is running "$(status_of idle state)"
+'
+
 test_done
