@@ -37,7 +37,10 @@ class Lines:
         if self._error is not None:
             raise self._error
         try:
-            write_all(self._fd, line)
+            # Nearly always at once.
+            written = os.write(self._fd, line)
+            if written < len(line):
+                write_all(self._fd, line[written:])
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, self._size)
