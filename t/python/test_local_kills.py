@@ -242,10 +242,12 @@ def test_a_job_that_ends_in_time_while_the_run_is_stopped_has_not_timed_out(
     os.kill(one.runner, signal.SIGSTOP)
     one.release()
     await_end(one.job)
-    assert time.monotonic() - started < 1.0, "too slow a machine to tell"
+    in_time = time.monotonic() - started < 1.0
     time.sleep(max(0.0, started + 1.2 - time.monotonic()))
     os.kill(one.runner, signal.SIGCONT)
     counts = one.group()
+    if not in_time:
+        pytest.skip("the machine was too busy for the job to end in time")
     assert (counts["success"], counts["timeout"]) == (1, 0)
 
 
@@ -253,10 +255,10 @@ def test_a_job_that_ends_in_time_while_the_run_is_stopped_has_not_timed_out(
 def test_a_time_limit_that_passes_while_processes_are_stopped_counts(
     tmp_path: Path, stopped: tuple[str, ...]
 ) -> None:
-    one = Waiting(tmp_path, job={"duration": 0.2})
+    one = Waiting(tmp_path, job={"duration": 2.0})
     for name in stopped:
         os.kill(getattr(one, name), signal.SIGSTOP)
-    time.sleep(0.3)
+    time.sleep(2.1)
     for name in stopped:
         os.kill(getattr(one, name), signal.SIGCONT)
     counts = one.group()
