@@ -5,6 +5,7 @@
 #               run the tests in Python and some with Flux again, on the package as users
 #               install it, with its compiled modules; what is in a clone runs without them
 # make chaos    kill the service 300 times and break Flux under it; takes ten minutes
+# make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long)
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some twenty minutes
 # make lint     formatting, lint, types and the direction of imports
@@ -22,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPILED := .compiled
 
-.PHONY: demo bench chaos check check-compiled lint format clean
+.PHONY: demo bench chaos fuzz check check-compiled lint format clean
 
 demo: $(VENV)/installed
 	@if command -v flux >/dev/null; \
@@ -34,6 +35,10 @@ bench: $(VENV)/installed
 
 chaos: $(VENV)/installed
 	@$(BIN)/python t/fault/chaos.py --long --kills 300
+
+SECONDS ?= 3600
+fuzz: $(VENV)/installed
+	@$(BIN)/python t/fuzz/fuzz.py --seconds $(SECONDS)
 
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
@@ -50,7 +55,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench t/fuzz
 	$(BIN)/lint-imports
 
 format: $(VENV)/installed

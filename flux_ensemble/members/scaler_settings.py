@@ -54,7 +54,7 @@ def read_scaler(table: Mapping[str, Any]) -> ScalerSettings | None:
     if not configured:
         return None
     kind = configured.pop("scaler", None)
-    if kind not in _OWN:
+    if not isinstance(kind, str) or kind not in _OWN:
         raise ValueError(f"scaler: expected 'instance' or 'minicluster', not {kind!r}")
     own = _OWN[kind]
     for key in configured:

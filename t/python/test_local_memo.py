@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -47,22 +46,9 @@ def test_what_is_no_memo_of_an_active_job_is_dropped(tmp_path: Path) -> None:
     assert [event.context for event in one.events if event.name == "memo"] == [{"x": 2}]
 
 
-def test_a_memo_is_kept_as_deep_as_is_of_use(tmp_path: Path) -> None:
-    taken: list[Any] = []
-    receiver = MemoSocket(str(tmp_path), lambda job, memo: taken.append(memo))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        for levels in (10, 900, 960, 1500):
-            nested = "[" * levels + "]" * levels
-            out.sendto(f'{{"id": 3, "memo": {{"fom": 1, "x": {nested}}}}}'.encode(), receiver.path)
-    receiver.receive()
-    receiver.close()
-    assert [memo["fom"] for memo in taken] == [1, 1, 1, 1]
-    assert [json.dumps(memo["x"]).count("[") for memo in taken] == [10, 62, 62, 62]
-
-
 @pytest.mark.parametrize("value", [float("inf"), [float("nan")], "\ud800", {"\udfff": 1}])
 def test_a_memo_that_flux_does_not_have_is_refused(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(MemoError, match="a memo has finite numbers and UTF-8 text only"):
+    with pytest.raises(MemoError, match=r"a (text|number) in it is"):
         memos.send(str(tmp_path / "nowhere"), 3, {"x": value})
 
 

@@ -1,6 +1,6 @@
 """Documents of every kind and size: each is a Spec whose jobs can be made, or is refused, soon.
 
-    python t/fuzz/documents.py --seconds 60 [--seed N]
+    python t/fuzz/fuzz_documents.py --seconds 60 [--seed N]
 
 The examples, and the document of t/python/test_spec_fuzz.py, are changed: parts of them are
 replaced, removed and put elsewhere, and one part is made as large as a document may be, and
@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -362,8 +362,8 @@ class Fuzzer:
     def _document(self, number: int) -> Any:
         return Maker(Random(f"{self._seed} {number}"), self._given).make()
 
-    def run(self, seconds: float) -> int:
-        """Try documents until the time is up; the exit code."""
+    def run(self, seconds: float, inputs: int | None) -> int:
+        """Try documents until the time is up, or so many have been tried; the exit code."""
         began = time.monotonic()
         number = findings = 0
         # What is imported late is no document's fault.
@@ -371,17 +371,19 @@ class Fuzzer:
             attempt(copy.deepcopy(document), self._directory)
         print(f"documents: seed {self._seed}", flush=True)
         while (left := began + seconds - time.monotonic()) > 0 and findings < FINDINGS:
-            number, fault = self._tried(number, left)
+            number, fault = self._tried(number, left, inputs)
             if fault:
                 findings += 1
                 self._show(number, fault)
             number += 1
+            if inputs is not None and number >= inputs:
+                break
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         took = time.monotonic() - began
         print(f"documents: {number} inputs, {findings} findings, {took:.0f} s, {most >> 10} MB")
         return 1 if findings else 0
 
-    def _tried(self, first: int, seconds: float) -> tuple[int, str]:
+    def _tried(self, first: int, seconds: float, inputs: int | None) -> tuple[int, str]:
         """Try documents from a number on; the last number, and what is wrong with that one."""
         sys.stdout.flush()
         read, write = os.pipe()
@@ -390,7 +392,9 @@ class Fuzzer:
             try:
                 os.close(read)
                 _bound_addresses()
-                os.write(write, self._work(first, seconds)[-60_000:].encode(errors="replace"))
+                os.write(
+                    write, self._work(first, seconds, inputs)[-60_000:].encode(errors="replace")
+                )
             finally:
                 os._exit(0)
         os.close(write)
@@ -402,12 +406,12 @@ class Fuzzer:
             told = f"the process was ended by {ended}: it took too long, or crashed"
         return struct.unpack("q", self._number[:8])[0], told
 
-    def _work(self, first: int, seconds: float) -> str:
+    def _work(self, first: int, seconds: float, inputs: int | None) -> str:
         t_end = time.monotonic() + seconds
         for number in itertools.count(first):
             self._number[:8] = struct.pack("q", number)
             fault = fault_of(self._document(number), self._directory)
-            if fault or time.monotonic() >= t_end:
+            if fault or time.monotonic() >= t_end or number + 1 == inputs:
                 return fault
         return ""
 
@@ -428,24 +432,26 @@ def _bound_addresses() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _arguments() -> Iterator[Any]:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (default: 60)")
+    parser.add_argument("--inputs", type=int, help="no more than so many (default: no limit)")
     parser.add_argument("--seed", type=int, help="which documents (default: others each time)")
     options = parser.parse_args()
-    yield SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    yield options.seconds
+    if options.seed is None:
+        options.seed = SystemRandom().randrange(2**32)
+    return options
 
 
 def main() -> int:
     """Run the command; its exit code."""
-    seed, seconds = _arguments()
+    options = _arguments()
     # A long integer is to be printed in a finding.
     sys.set_int_max_str_digits(0)
     with tempfile.TemporaryDirectory(prefix="documents-") as directory:
         for name, text in FILES.items():
             Path(directory, name).write_text(text)
-        return Fuzzer(seed, directory).run(seconds)
+        return Fuzzer(options.seed, directory).run(options.seconds, options.inputs)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Clients that send anything, against a gRPC service in a process of its own.
 
-    python t/fuzz/grpc.py --seconds 300
-    flux start python t/fuzz/grpc.py --seconds 300
+    python t/fuzz/fuzz_grpc.py --seconds 300
+    flux start python t/fuzz/fuzz_grpc.py --seconds 300
 
 An input is a call with bytes that are no message, or nearly one; a message with odd values, or
 with odd JSON in it; a call that is broken off; or a connection on which no gRPC is spoken, or
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 # It comes first: `import grpc` in this directory would be this file.
 import fuzzing
@@ -225,7 +226,7 @@ class Fuzzer:
         alone = [("grpc.use_local_subchannel_pool", 1)]
         self._control = grpc.insecure_channel(plain.target, alone)
         self.kinds: dict[Callable[[random.Random], None], int] = {
-            self.bytes: 5,
+            self.mutated_bytes: 5,
             self.fields: 5,
             self.json: 5,
             self.broken_off: 2,
@@ -259,7 +260,7 @@ class Fuzzer:
             print(f"after {kind.__name__}: {took:.1f} s (attempt {attempt})", flush=True)
         raise Finding(f"after {kind.__name__} another request took {took:.1f} s")
 
-    def bytes(self, chance: random.Random) -> None:
+    def mutated_bytes(self, chance: random.Random) -> None:
         """Bytes that are no message, or nearly one."""
         method = chance.choice([*REQUESTS])
         self._call(method, mutated(chance, REQUESTS[method].SerializeToString()))
@@ -289,7 +290,7 @@ class Fuzzer:
                 member="flux", name="alpha", action=action, payload=text)),
         ])  # fmt: skip
         if method.endswith("Submit"):
-            request.member = "alpha"
+            request.member = "alpha"  # type: ignore[attr-defined]
         self._call(method, request.SerializeToString())
 
     def broken_off(self, chance: random.Random) -> None:
@@ -443,7 +444,7 @@ def mutated(chance: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def set_field(chance: random.Random, request: object) -> None:
+def set_field(chance: random.Random, request: Any) -> None:
     """Sets any field of a message, or of one in it, to an odd value."""
     fields = [*request.DESCRIPTOR.fields]
     field = chance.choice(fields)

@@ -1,0 +1,23 @@
+"""Every fuzzer that needs no Flux, for a moment; t/t3300-fuzz.t has the one that does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FUZZ = Path(__file__).parents[1] / "fuzz"
+sys.path.append(str(FUZZ))
+
+import fuzz  # noqa: E402
+
+
+@pytest.mark.parametrize("path", fuzz.fuzzers(), ids=lambda path: path.stem)
+def test_a_short_run_of_a_fuzzer_finds_nothing(path: Path) -> None:
+    command = [sys.executable, str(path), "--inputs", "500", "--seed", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.fullmatch(r"\w+: \d+ .*, 0 findings, \d+ s, \d+ MB", done.stdout.splitlines()[-1])
