@@ -230,6 +230,36 @@ test_expect_success 'terminate ends the ensemble, and unload forgets it' '
 	refused ENOENT idle status name=idle
 '
 
+test_expect_success 'a load is answered whatever is asked at once after it' '
+	cat >at-once.py <<-EOD &&
+	import errno, os, sys
+	import flux
+	handle = flux.Flux()
+	document = {"name": "hasty", "jobs": [{"name": "a", "command": "true"}], "finish": "never"}
+	load = {"spec": document, "cwd": os.getcwd(), "environment": {}}
+	name = {"name": "hasty"}
+	futures = []
+	for _ in range(20):
+	    for topic, payload in (("load", load), ("terminate", name), ("unload", name),
+	                           ("load", load), ("cancel", name), ("load", load),
+	                           ("cancel", name), ("unload", name)):
+	        futures.append(handle.rpc(f"ensemble.{topic}", payload))
+	outcomes = []
+	for future in futures:
+	    try:
+	        future.wait_for(30).get()
+	        outcomes.append("done")
+	    except OSError as error:
+	        if error.errno == errno.ETIMEDOUT:
+	            sys.exit(f"request {len(outcomes)} is not answered")
+	        outcomes.append(errno.errorcode[error.errno])
+	print(*outcomes)
+	EOD
+	flux python at-once.py >at-once.out &&
+	cat at-once.out &&
+	grep done at-once.out
+'
+
 test_expect_success 'after all this the service is as healthy as before' '
 	is running "$(status_of mapped state)" &&
 	rpc cancel name=mapped &&

@@ -112,6 +112,10 @@ class Ensemble:
         self._log_error = log_error
         self._changed = changed
         self._answers: dict[int, Answer] = {}
+        #: Of who loaded it, until it has begun and that is durable.
+        self._loader: Answer | None = None
+        #: Why it takes no requests any more, whatever its state is.
+        self._shut: RequestError | None = None
         self._last_request = 0 if folded is None else folded.agenda.last_request
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
@@ -208,9 +212,19 @@ class Ensemble:
 
     # -- what goes in -------------------------------------------------------------
 
+    def owe(self, loader: Answer) -> None:
+        """Somebody has loaded it: the answer follows when it has begun, and that is durable."""
+        self._loader = loader
+
     def start(self) -> None:
         """The queue is being watched: begin."""
         self._driver.post(Started(self._loop.now()))
+        self._ahead.barrier(self._loaded)
+
+    def _loaded(self) -> None:
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader({"name": self.name, "state": self.state})
 
     def go_on(self, unfinished: Iterable[Effect], *, purged: bool) -> None:
         """Go on after a crash: perform what has no outcome, of submissions what never showed.
@@ -276,6 +290,8 @@ class Ensemble:
         """The instance is shutting down: take in and perform nothing more."""
         self.note("shutdown", {}, sync=True)
         self._driver.close()
+        self._shut = RequestError(errno.EAGAIN, "the Flux instance is shutting down")
+        self._refuse_all(self._shut)
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""
@@ -308,6 +324,9 @@ class Ensemble:
 
     def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
         """Put a request to the engine."""
+        if self._shut is not None:
+            answer(self._shut)
+            return
         if self.stopped is not None:
             reason = f"ensemble {self.name!r} takes no requests any more: {self.stopped}"
             answer(RequestError(errno.EAGAIN, reason))
@@ -341,10 +360,6 @@ class Ensemble:
 
         self._ahead.note(t, name, context, durable, sync=sync)
 
-    def when_durable(self, then: Callable[[], None]) -> None:
-        """Call back when all that it has taken in is durable."""
-        self._ahead.barrier(then)
-
     def fail(self, reason: str, detail: str = "") -> None:
         """It cannot go on, for a reason outside of its engine.
 
@@ -362,8 +377,9 @@ class Ensemble:
         self._driver.close()
 
         def durable() -> None:
-            if self._live:
-                self._retire()
+            was_live = self._live
+            self._retire()
+            if was_live:
                 self._changed(self)
 
         name = "stopped" if self.engine.ended else "finish"
@@ -373,7 +389,9 @@ class Ensemble:
         """Take it down; whoever waits for an answer gets this error."""
         self._driver.close()
         self._ahead.close()
-        self._retire(RequestError(number, reason))
+        self._shut = RequestError(number, reason)
+        self._refuse_all(self._shut)
+        self._retire()
 
     # -- what comes out: the driver's host ------------------------------------------
 
@@ -412,14 +430,20 @@ class Ensemble:
 
     # -- helpers ------------------------------------------------------------------
 
-    def _retire(self, error: RequestError | None = None) -> None:
+    def _retire(self) -> None:
         self._live = False
         self._end_recording()
-        answers, self._answers = self._answers, {}
-        error = error or RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended")
-        for answer in answers.values():
-            answer(error)
+        # One that ended before it began was loaded all the same.
+        self._loaded()
+        self._refuse_all(RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended"))
         self.log.close()
+
+    def _refuse_all(self, error: RequestError) -> None:
+        """Nothing will come of the requests that are open."""
+        answers, self._answers = self._answers, {}
+        loader, self._loader = self._loader, None
+        for answer in (*answers.values(), *(() if loader is None else (loader,))):
+            answer(error)
 
     def _lose_recording(self) -> None:
         # Not from here: this is within the driver.

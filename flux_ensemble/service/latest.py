@@ -52,7 +52,14 @@ class Latest:
         due = self._waiting or not _is_within(RENEW_SECONDS, self._t_answer, now)
         if due and not _is_within(LOST_SECONDS, self._t_asked, now):
             self._t_asked = now
-            self._ask(partial(self._answered, now))
+            try:
+                self._ask(partial(self._answered, now))
+            except Exception:
+                self._t_asked = -math.inf
+                # Who waits gets the exception, and no answer besides.
+                if done in self._waiting:
+                    self._waiting.remove(done)
+                    raise
 
     def _answered(self, t_asked: float, nodes: Numbers, jobs: Numbers) -> None:
         self._answer, self._t_answer = (nodes, jobs), t_asked

@@ -137,6 +137,11 @@ class Responder:
         except OSError as error:
             self._log_error(f"cannot respond to {message.topic}: {error}")
 
+    def close(self, number: int, reason: str) -> None:
+        """Refuse all that wait for their response."""
+        for message in list(self._waiting):
+            self.refuse(message, number, reason)
+
 
 def _payload_size(message: Message) -> int:
     """How many bytes the payload of a message has."""

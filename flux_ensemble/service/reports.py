@@ -66,13 +66,15 @@ class Reports:
             listed = _cut(listed, (*GUEST_KEYS, "active", "waiting", "finished"))
         return {"ensembles": listed}
 
-    def status(self, name: str | None, owner: bool, done: Callable[[Payload], None]) -> None:
+    def status(
+        self, name: str | None, owner: bool, done: Callable[[Payload | Exception], None]
+    ) -> None:
         """The answer to `ensemble.status`.
 
         Args:
             name: the one ensemble that it is about, or None.
             owner: guests see less than the owner.
-            done: gets it.
+            done: gets it, or an exception that was raised in putting it together.
 
         Raises:
             RequestError: ENOENT.
@@ -80,17 +82,26 @@ class Reports:
         chosen = list(self._ensembles) if name is None else [self._ensembles.get(name)]
 
         def answered(nodes: Numbers, queue: Numbers) -> None:
-            listed: Listed = [ensemble.status() for ensemble in chosen]
-            answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
-            if owner:
-                answer["service"] = self._service()
-                answer["members"] = self._members.report(nodes, queue)
-            else:
-                answer["service"] = {"version": __version__}
-                listed = _cut(listed, (*GUEST_KEYS, "groups", "jobs"))
-            done({**answer, "ensembles": listed})
+            try:
+                answer: Payload | Exception = self._answer(chosen, owner, nodes, queue)
+            except Exception as error:
+                answer = error
+            done(answer)
 
         self._instance.get(answered)
+
+    def _answer(
+        self, chosen: Iterable[Ensemble], owner: bool, nodes: Numbers, queue: Numbers
+    ) -> Payload:
+        listed: Listed = [ensemble.status() for ensemble in chosen]
+        answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
+        if owner:
+            answer["service"] = self._service()
+            answer["members"] = self._members.report(nodes, queue)
+        else:
+            answer["service"] = {"version": __version__}
+            listed = _cut(listed, (*GUEST_KEYS, "groups", "jobs"))
+        return {**answer, "ensembles": listed}
 
     def _service(self) -> Payload:
         return {

@@ -98,7 +98,7 @@ class Service:
         self._collector = Collector()
         self._ensembles = Ensembles()
         self._queue_wide: list[Ensemble] = []
-        self._starting: dict[Ensemble, Message] = {}
+        self._starting: set[Ensemble] = set()
         self._held: list[tuple[str, Message, Payload]] = []
         self._unfit: str | None = None
         self._responder = Responder(handle, self._error)
@@ -260,10 +260,7 @@ class Service:
 
     def _take_down(self, reason: str) -> None:
         self._streams.close(errno.ESHUTDOWN, reason)
-        for message in (*self._starting.values(), *(held[1] for held in self._held)):
-            self._responder.refuse(message, errno.ESHUTDOWN, reason)
         self._starting.clear()
-        self._held.clear()
         for ensemble in self._ensembles:
             # What goes wrong with one is no reason to leave out those after it.
             self._guard(ensemble.close)(errno.ESHUTDOWN, reason)
@@ -271,6 +268,8 @@ class Service:
         self._members.close()
         self._perf.stop()
         self._shutdown.stop()
+        self._responder.close(errno.ESHUTDOWN, reason)
+        self._held.clear()
 
     def _suspend(self) -> None:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
@@ -332,9 +331,13 @@ class Service:
         except ENDINGS:
             raise
         except BaseException as error:
-            self.unexpected(error)
-            reason = f"internal error in ensemble.{method}: {error!r} (see flux dmesg)"
-            self._responder.refuse(message, errno.EIO, reason)
+            self._fail(method, message, error)
+
+    def _fail(self, method: str, message: Message, error: BaseException) -> None:
+        """Nothing comes of a request, because of an exception that nobody expected."""
+        self.unexpected(error)
+        reason = f"internal error in ensemble.{method}: {error!r} (see flux dmesg)"
+        self._responder.refuse(message, errno.EIO, reason)
 
     def _answer(self, message: Message) -> Answer:
         """What answers a request with what comes of it."""
@@ -351,7 +354,12 @@ class Service:
         self._responder.respond(message, self._reports.list(is_owner(message)))
 
     def _status(self, message: Message, payload: Payload) -> None:
-        answer = partial(self._responder.respond, message)
+        def answer(result: Payload | Exception) -> None:
+            if isinstance(result, Exception):
+                self._fail("status", message, result)
+            else:
+                self._responder.respond(message, result)
+
         self._reports.status(payload.get("name"), is_owner(message), answer)
 
     @property
@@ -440,7 +448,8 @@ class Service:
         ensemble = self._assembly.make(spec, load, store, recorder=recorder)
         self._ensembles.add(ensemble)
         ensemble.note("load", {"document": document})
-        self._starting[ensemble] = message
+        ensemble.owe(self._answer(message))
+        self._starting.add(ensemble)
         self._watch(ensemble, lambda: self._prepare(ensemble))
 
     def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
@@ -472,16 +481,12 @@ class Service:
         self._members.begin(ensemble, lambda: self._start(ensemble))
 
     def _start(self, ensemble: Ensemble) -> None:
-        message = self._starting.pop(ensemble, None)
-        if message is None:
+        if ensemble not in self._starting:
             return
-        self._log(syslog.LOG_INFO, f"{ensemble.name}: loaded from {ensemble.cwd}")
-        ensemble.start()
-        ensemble.when_durable(
-            lambda: self._responder.respond(
-                message, {"name": ensemble.name, "state": ensemble.state}
-            )
-        )
+        self._starting.remove(ensemble)
+        if not ensemble.ended:
+            self._log(syslog.LOG_INFO, f"{ensemble.name}: loaded from {ensemble.cwd}")
+            ensemble.start()
 
     def _unload(self, message: Message, payload: Payload) -> None:
         if self._recovery.unreadable.pop(payload["name"], None) is not None:
@@ -503,6 +508,7 @@ class Service:
         self._reports.forget(ensemble)
         self._ensembles.remove(ensemble)
         self._tracker.forget(ensemble)
+        self._starting.discard(ensemble)
         was_live = ensemble.live
         ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")
         self._assembly.discard(ensemble)

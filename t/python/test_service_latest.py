@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fakes import FakeLoop
 
 from flux_ensemble.service.latest import LOST_SECONDS, OLD_SECONDS, RENEW_SECONDS, Latest, Take
@@ -37,6 +38,21 @@ def test_the_first_ask_flux_once_and_wait_for_the_answer():
     assert (len(bench.asked), bench.taken) == (1, [])
     bench.answer(4)
     assert bench.taken == [4, 4]
+
+
+def test_who_waits_gets_the_exception_where_flux_cannot_be_asked():
+    bench = Bench()
+
+    def cannot(take: Take) -> None:
+        raise OSError("no broker")
+
+    bench.latest = Latest(cannot, bench)
+    with pytest.raises(OSError, match="no broker"):
+        bench.get()
+    bench.latest._ask = bench.asked.append
+    bench.get()
+    bench.answer(4)
+    assert bench.taken == [4]
 
 
 def test_a_new_answer_is_used_again_and_flux_is_not_asked():
