@@ -44,6 +44,7 @@ from flux_ensemble.members.pipeline import Batch, Pipeline, Report, Window
 from flux_ensemble.members.strict import Release
 from flux_ensemble.members.submission import Submitter
 from flux_ensemble.members.submit import Submissions
+from flux_ensemble.texts import bounded
 
 if TYPE_CHECKING:
     from flux_ensemble.members.scaler import Scaler
@@ -353,7 +354,8 @@ class FluxMember(Submitter):
             ]
             reason = f"cannot {verb} {len(lines)} of {len(jobs)} jobs: {lines[0]}"
             failed = errno_name(batch.errors[0][1])
-            done(CommandFailed(time.time(), command, failed, reason, "\n".join(lines)))
+            detail = bounded("\n".join(lines))
+            done(CommandFailed(time.time(), command, failed, reason, detail))
 
         batch = Batch(len(jobs), start, finish, stop_at_error=False)
         self._queue.calls.add(self, batch)
