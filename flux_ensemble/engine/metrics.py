@@ -139,6 +139,12 @@ class _Different:
         self._statistic = statistic
         self._full = False
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Different:
+        # What is compiled cannot be copied without.
+        other = _Different(copy.deepcopy(self._statistic, memo))
+        other._full = self._full
+        return other
+
     def update(self, value: Number) -> None:
         """Take in a value."""
         if self._full:
