@@ -98,6 +98,8 @@ class Claim:
         value = parse_object(KEY, text)
         keys = _TYPES if "token" in value else ("epoch",)
         given: dict[str, Any] = {key: value.get(key) for key in keys}
+        if "elsewhere" in given:
+            given["elsewhere"] = value.get("elsewhere", [])
         if any(type(one) is not _TYPES[key] for key, one in given.items()):
             raise damaged(KEY, 'expected {"epoch": NUMBER, ...}', text)
         ranks: list[Any] = given.pop("elsewhere", None) or []

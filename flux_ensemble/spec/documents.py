@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from flux_ensemble.spec.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.spec.problems import (
     DocumentError,
     Path,
@@ -25,15 +26,6 @@ from flux_ensemble.spec.problems import (
     shortened,
     shown,
 )
-
-#: Longest document that is read, in bytes of UTF-8.
-MAX_BYTES = 4 * 1024 * 1024
-
-#: Most values in a document, what an alias stands for counted each time.
-MAX_VALUES = 250_000
-
-#: Deepest nesting of mappings and lists.
-MAX_DEPTH = 64
 
 #: Most %TAG directives. libyaml compares each of them with all others.
 MAX_DIRECTIVES = 100

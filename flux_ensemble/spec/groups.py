@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from flux_ensemble.spec import jobspec, nextgen
-from flux_ensemble.spec.documents import MAX_VALUES, Document
+from flux_ensemble.spec.bounds import MAX_VALUES
+from flux_ensemble.spec.documents import Document
 from flux_ensemble.spec.duration import parse_duration
 from flux_ensemble.spec.jobspec import Task
 from flux_ensemble.spec.model import TAG_KEY, Group, JobSet

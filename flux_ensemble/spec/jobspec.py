@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
-from flux_ensemble.spec.documents import MAX_BYTES, Document, read_yaml
+from flux_ensemble.spec.bounds import MAX_BYTES
+from flux_ensemble.spec.documents import Document, read_yaml
 from flux_ensemble.spec.form import check_form
 from flux_ensemble.spec.model import TAG_KEY, JobSet
 from flux_ensemble.spec.problems import DocumentError, Path, Problems, hint, listed, shown

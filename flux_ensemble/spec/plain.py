@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flux_ensemble.spec.documents import MAX_BYTES, MAX_DEPTH, MAX_VALUES
+from flux_ensemble.spec.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.spec.problems import Path, Problems, shown
 
 #: Most characters of all texts together, those that an alias stands for counted each time.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.spec.documents import MAX_BYTES, MAX_VALUES
+from flux_ensemble.spec.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.spec.problems import shown
 
 if TYPE_CHECKING:

@@ -15,7 +15,10 @@ jobs = {}
 journal = JournalConsumer(flux.Flux(), include_sentinel=True).start()
 while not (event := journal.poll(timeout=60)).is_empty():
     if event.name == "submit":
-        tag = event.jobspec["attributes"].get("user", {}).get("ensemble", {})
+        # Jobs of others may have anything there.
+        user = event.jobspec["attributes"].get("user")
+        tag = user.get("ensemble") if isinstance(user, dict) else None
+        tag = tag if isinstance(tag, dict) else {}
         if tag.get("name") == sys.argv[1]:
             jobs[event.jobid] = {"id": int(event.jobid), "tag": tag, "events": []}
     if event.jobid in jobs:

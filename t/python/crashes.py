@@ -25,7 +25,7 @@ from fakes import Result
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.members.base import Done
-from flux_ensemble.members.batches import Batch
+from flux_ensemble.members.batches import Batch, identity
 from flux_ensemble.members.fold import Folded
 from flux_ensemble.members.journal import Journal
 from flux_ensemble.members.ledger import Ledger
@@ -617,7 +617,7 @@ class Service:
                 ensemble,
                 self.errors.append,
                 self.queue,
-                identity=IDENTITY,
+                identity=identity(spec.name, load["run"]),
                 folded=folded,
             )
 

@@ -352,4 +352,4 @@ def test_whatever_is_raised_in_restoring_an_ensemble_the_others_go_on() -> None:
 
     service.recovery.restore(make)
     assert [one.name for one in service.ensembles] == ["test"]
-    assert service.recovery.unreadable == {"bad": "in compiled code"}
+    assert service.recovery.unreadable == {"bad": "internal error: Panic('in compiled code')"}

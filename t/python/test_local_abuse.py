@@ -175,7 +175,6 @@ def test_the_keys_of_all_memos_are_bounded(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("1e999", "a number in it is too large"),
         ("1" + "0" * 400, "an integer in it has more than 64 bits"),
         ('"\\ud800"', "a text in it is not Unicode"),
         ("[" * 50 + "]" * 50, "its values are nested more than 32 levels deep"),

@@ -61,16 +61,16 @@ def test_values_that_are_no_number_are_text_as_in_flux(monkeypatch: pytest.Monke
     assert sent == [{"a": "1e999", "b": "-Infinity", "c": "[1, 1e999]", "d": 1e99}]
 
 
-def test_a_memo_with_numbers_of_any_length_does_no_harm_to_the_run(
+def test_a_memo_with_a_number_that_is_too_large_does_no_harm_to_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = command("memo", "long=" + "9" * 400, "longer=" + "9" * 4200, "fom=1.5", "huge=1e999")
+    words = command("memo", "longer=" + "9" * 4400, "fom=1.5", "huge=1e999")
     job = {"name": "a", "command": [str(word) for word in words]}
     rules = [
         {"trigger": "start", "action": {"name": "submit", "label": "a"}},
         {
             "trigger": "job-memo",
-            "when": "round(long, long) > 1 or long > 1 or fom == 1.5",
+            "when": "fom == 1.5",
             "action": {"name": "disable", "label": "rule-0"},
         },
     ]
