@@ -1,4 +1,4 @@
-"""Every fuzzer that needs no Flux, for a moment; t/t3300-fuzz.t has the one that does."""
+"""Every fuzzer that needs no Flux, for a moment; t/t3306-fuzz.t has the one that does."""
 
 from __future__ import annotations
 
