@@ -7,11 +7,12 @@ service says.
 
 import json
 import sys
+from typing import Any
 
 import flux
 from flux.job import JournalConsumer
 
-jobs = {}
+jobs: dict[int, dict[str, Any]] = {}
 journal = JournalConsumer(flux.Flux(), include_sentinel=True).start()
 while not (event := journal.poll(timeout=60)).is_empty():
     if event.name == "submit":
