@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.engine.quick import quick
+from flux_ensemble.engine.fastclass import fastclass
 
 
-@quick
+@fastclass
 class SubmitJobs:
     """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
 
@@ -90,7 +90,7 @@ class StopTimer:
     key: str
 
 
-@quick
+@fastclass
 class Record:
     """Append an entry (RFC 18) to the ensemble's eventlog."""
 

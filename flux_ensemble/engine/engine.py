@@ -39,14 +39,14 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.metrics import Metrics
 from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.observer import Cause, Observer
-from flux_ensemble.engine.report import report
 from flux_ensemble.engine.requests import answer
 from flux_ensemble.engine.rules import RuleIndex, RuleState
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.engine.states import FINAL_STATES
+from flux_ensemble.engine.status import report
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.spec.model import (
     OUTCOME_TRIGGERS,

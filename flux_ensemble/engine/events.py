@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from flux_ensemble.engine.quick import quick
+from flux_ensemble.engine.fastclass import fastclass
 
 
 class Tag(NamedTuple):
@@ -30,7 +30,7 @@ class Started:
     t: float
 
 
-@quick
+@fastclass
 class JobEvent:
     """A job posted an event (RFC 21).
 
@@ -60,7 +60,7 @@ class TimerFired:
     key: str
 
 
-@quick
+@fastclass
 class CommandDone:
     """A command succeeded.
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import MAX_NAME, MAX_VARIABLES
 from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES
-from flux_ensemble.engine.quick import quick
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS, JobSet
 from flux_ensemble.spec.problems import shortened
@@ -46,7 +46,7 @@ _FIRST_SEEN = {
 }
 
 
-@quick
+@fastclass
 class Cause:
     """Why a rule is evaluated.
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.engine.commands import Effect
+from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.quick import quick
 from flux_ensemble.spec.model import Action
 
 
-@quick
+@fastclass
 class Origin:
     """The firing that a command belongs to.
 
@@ -41,7 +41,7 @@ class Call:
     attempt: int = 0
 
 
-@quick
+@fastclass
 class Pending:
     """A command whose outcome has not come back."""
 

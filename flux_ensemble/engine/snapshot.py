@@ -31,6 +31,7 @@ from operator import attrgetter
 from typing import Any
 
 from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.codec import command_from_json, event_from_json, to_json
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import MemberChanged
@@ -40,7 +41,6 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import Metrics, Values
 from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
-from flux_ensemble.engine.record import command_from_json, event_from_json, to_json
 from flux_ensemble.engine.rules import RuleState
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.spec.model import Action, Rule, Spec

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Event, JobEvent, Tag
-from flux_ensemble.engine.record import event_from_json, to_json
 
 #: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"

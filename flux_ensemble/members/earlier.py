@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 
+from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.events import JobEvent
-from flux_ensemble.engine.record import event_from_json
 from flux_ensemble.members.recording import MAX_QUOTE, RecordingError, read_lines
 
 

@@ -2,7 +2,7 @@
 
 A recording is a file of JSON lines. The first line is `{"recording": 1, "name": ...,
 "directory": ..., "document": ...}`, then one line for each event, `{"event": {...},
-"commands": [...]}` in the form of `engine.record`, and last `{"end": N}` with the number
+"commands": [...]}` in the form of `engine.codec`, and last `{"end": N}` with the number
 of events. Replay feeds the events to a fresh engine and compares its commands.
 """
 
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from flux_ensemble.engine.codec import command_from_json, encode, event_from_json
 from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
-from flux_ensemble.engine.record import command_from_json, encode, event_from_json
 from flux_ensemble.members.lines import MAX_LINE
 from flux_ensemble.spec.loading import load_mapping, load_text
 from flux_ensemble.spec.model import Spec

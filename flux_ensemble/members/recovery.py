@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
+from flux_ensemble.engine.codec import encode, event_from_json
 from flux_ensemble.engine.commands import Command, Record, UpdateJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, Tag
-from flux_ensemble.engine.record import encode, event_from_json
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.directory import Directory
 from flux_ensemble.members.lines import Lines, whole_lines

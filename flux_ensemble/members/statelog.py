@@ -30,7 +30,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.engine.states import FINAL_STATES
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members import state_forms
 from flux_ensemble.members.directory import Directory, StateError, open_directory
 from flux_ensemble.members.lines import MAX_LINE, Lines, whole_lines

@@ -20,7 +20,7 @@ from scenario import FINAL, TICK, Context
 from witness import Job
 from workloads import Expected, Submits, Workload
 
-from flux_ensemble.engine.record import to_json
+from flux_ensemble.engine.codec import to_json
 from flux_ensemble.members.batches import expand
 
 _JOBS = 60

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from play import Play, SubmitJobs, document, on_start, submit
 
+from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Interrupted
-from flux_ensemble.engine.record import event_from_json, to_json
 
 
 def played(*rules: dict[str, Any], retries: int = 0) -> Play:

@@ -23,7 +23,7 @@ from play import (
 )
 from test_engine_snapshot import Cuts, cut_play
 
-from flux_ensemble.engine.record import command_from_json, encode, event_from_json
+from flux_ensemble.engine.codec import command_from_json, encode, event_from_json
 
 GROW: dict[str, Any] = {"name": "grow", "repetitions": "unlimited"}
 SHRINK: dict[str, Any] = {"name": "shrink", "repetitions": "unlimited"}

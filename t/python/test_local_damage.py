@@ -15,8 +15,8 @@ import yaml
 from local_queue import Run, events_in
 
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.record import encode
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.directory import StateError
 from flux_ensemble.members.recovery import EventFile, recover

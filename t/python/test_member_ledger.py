@@ -11,10 +11,10 @@ import pytest
 from fakes import FakeGate, FakeLoop, MemoryStore
 from play import document, on_start
 
+from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.commands import Record, StartTimer
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFired
-from flux_ensemble.engine.record import encode
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members import ledger as module
 from flux_ensemble.members.agenda import Agenda

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.engine.quick import quick
+from flux_ensemble.engine.fastclass import fastclass
 
 
-@quick
+@fastclass
 class Thing:
     name: str
     context: Mapping[str, Any] = field(default_factory=dict)
