@@ -1,0 +1,250 @@
+"""Two engines on the same histories: whether they say the same, byte for byte.
+
+    t/fuzz/differential.py OLD_TREE [--histories N] [--seed S] [--from F]
+
+Use it before and after a change of the engine that is to change nothing. OLD_TREE is a checkout
+of what it was before, such as `git worktree add /tmp/old main`. All recordings in t/traces and N
+random histories (`engines/`) are taken by this tree's engine and, in a process of its own, by the
+other tree's. Compared are the commands of each event; and now and then the snapshot, status,
+metrics, what is pending and what is wanted, after which an engine that is restored from that
+snapshot may go on. Exceptions are compared too, though there should be none.
+
+The first difference is shown, and is the end; `--from F --histories 1` takes that history alone. A
+run in which some trigger, action, log entry or answer never occurred says nothing about it, and
+fails too: 5,000 histories are enough for all of them. 100,000 take about half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+TREE = HERE.parent.parent
+# Files here may have the names of modules that others import.
+sys.path[:] = [str(TREE), *(path for path in sys.path if path != str(HERE))]
+sys.path += [str(TREE / "t" / "python"), str(HERE)]
+
+from engines.documents import document  # noqa: E402
+from engines.histories import History  # noqa: E402
+from engines.side import Side  # noqa: E402
+
+from flux_ensemble.engine.commands import Command, Record, Reply  # noqa: E402
+from flux_ensemble.members.recording import read_lines  # noqa: E402
+from flux_ensemble.spec.model import ACTIONS, TRIGGER_ALIASES, TRIGGERS  # noqa: E402
+
+#: Histories of one document, and events of one history.
+OF_A_DOCUMENT, LENGTH = 10, 40
+
+#: How many histories the other side may be behind.
+AHEAD = 4
+
+#: What has to occur, or nothing is known about it.
+EXPECTED: Mapping[str, frozenset[str]] = {
+    "triggers": frozenset(TRIGGERS).difference(TRIGGER_ALIASES),
+    "actions": frozenset(ACTIONS),
+    "commands": frozenset(cls.__name__ for cls in Command.__args__),
+    "entries": frozenset(
+        (
+            *("start", "fire", "outcome", "custom-error", "retry", "interrupted", "scale"),
+            *("rule-added", "rule-enabled", "rule-disabled"),
+            *("request", "pause", "resume", "finish"),
+        )
+    ),
+    "answers": frozenset(("ok", "EINVAL", "ENOENT", "EAGAIN", "EIO")),
+    "ends": frozenset(
+        (
+            "nothing is active",
+            "a terminate action ran",
+            "terminated by the user",
+            "canceled by the user",
+            "the queue refused",
+            "rules fire each other",
+            "would submit",
+            "the member did not change",
+        )
+    ),
+}
+
+
+@dataclass
+class Occurred:
+    """What the histories came to."""
+
+    events: int = 0
+    restored: int = 0
+    exceptions: int = 0
+    names: dict[str, Counter[str]] = field(
+        default_factory=lambda: {kind: Counter() for kind in EXPECTED}
+    )
+
+    def take(self, history: History) -> None:
+        """Count one more."""
+        kinds = Counter(step[0] for step, _ in history.steps)
+        self.events += kinds["event"]
+        self.restored += kinds["restore"]
+        self.exceptions += history.broken
+        for command in history.sent:
+            self.names["commands"][type(command).__name__] += 1
+            if isinstance(command, Reply):
+                self.names["answers"][command.errno or "ok"] += 1
+            elif isinstance(command, Record):
+                self._take_entry(command, history)
+
+    def _take_entry(self, entry: Record, history: History) -> None:
+        self.names["entries"][entry.name] += 1
+        if entry.name == "fire":
+            self.names["actions"][entry.context["action"]["name"]] += 1
+            rule = history.rules.get(entry.context["rule"])
+            if rule is not None:
+                self.names["triggers"][rule.rule.trigger] += 1
+        elif entry.name == "finish":
+            for end in EXPECTED["ends"]:
+                self.names["ends"][end] += end in entry.context["reason"]
+
+    def missing(self) -> Iterator[str]:
+        """What has to occur and did not."""
+        for kind, names in EXPECTED.items():
+            for name in sorted(names):
+                if not self.names[kind][name]:
+                    yield f"{kind}: {name}"
+
+
+class Other:
+    """The other tree's engine, in a process that is some histories behind."""
+
+    def __init__(self, tree: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "engines" / "side.py")],
+            env={**os.environ, "PYTHONPATH": str(tree)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        found = Path(self._process.stdout.readline().strip())
+        if found != tree:
+            raise SystemExit(f"expected the engine of {tree}, not of {found}")
+        self._sent: list[tuple[str, Any, Sequence[tuple[Any, str]]]] = []
+
+    def compare(
+        self, name: str, source: Mapping[str, Any], steps: Sequence[tuple[Any, str]]
+    ) -> None:
+        """Compare a history when it is its turn.
+
+        Raises:
+            SystemExit: an earlier one differs.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([source, steps]) + "\n")
+        self._process.stdin.flush()
+        self._sent.append((name, source, steps))
+        if len(self._sent) > AHEAD:
+            self._check()
+
+    def finish(self) -> None:
+        """Wait until all are compared.
+
+        Raises:
+            SystemExit: one differs.
+        """
+        while self._sent:
+            self._check()
+        self._process.communicate()
+
+    def _check(self) -> None:
+        assert self._process.stdout is not None
+        name, source, steps = self._sent.pop(0)
+        difference = json.loads(self._process.stdout.readline())
+        if difference is None:
+            return
+        position, text = difference
+        print(json.dumps(source))
+        for step, _ in steps[: position + 1]:
+            print(json.dumps(step))
+        print(f"{name} differs at step {position}, the last one above")
+        for line in _differing(text, steps[position][1]):
+            print(line)
+        self._process.kill()
+        raise SystemExit(1)
+
+
+def _differing(old: str, new: str) -> Iterator[str]:
+    """Two texts from where they begin to differ."""
+    at = next(
+        (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        min(len(old), len(new)),
+    )
+    begin = max(0, at - 200)
+    for tree, text in (("old", old), ("new", new)):
+        yield f"  {tree}  ...{text[begin : at + 300]!r}"
+
+
+def compare_recordings(other: Other) -> int:
+    """Take the recordings; how many they are."""
+    paths = sorted((TREE / "t" / "traces").glob("*.jsonl"))
+    for path in paths:
+        lines = read_lines(path)
+        header = next(lines)[1]
+        source = {key: header[key] for key in ("document", "name", "directory")}
+        side = Side(source)
+        steps: list[tuple[Any, str]] = []
+        for number, line in lines:
+            for step in (["event", line["event"]], ["restore"])[: 2 if number % 10 == 0 else 1]:
+                steps.append((step, side.take(step)))
+        other.compare(path.name, source, [*steps, (["look"], side.take(["look"]))])
+    return len(paths)
+
+
+def compare_histories(other: Other, seed: int, numbers: range) -> Occurred:
+    """Make up histories and take them; what they came to."""
+    occurred = Occurred()
+    for number in numbers:
+        made = document(Random(f"{seed}/{number // OF_A_DOCUMENT}"))
+        history = History(Random(f"{seed}:{number}"), made)
+        history.run(LENGTH)
+        occurred.take(history)
+        other.compare(f"history {number} of seed {seed}", {"document": made}, history.steps)
+        done = number + 1 - numbers.start
+        if done % 5000 == 0:
+            print(f"{done:,} histories, {occurred.events:,} events", flush=True)
+    return occurred
+
+
+def main() -> None:
+    """Compare, and say what was compared."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("old", metavar="OLD_TREE", type=lambda path: Path(path).resolve())
+    parser.add_argument("--histories", metavar="N", type=int, default=5000)
+    parser.add_argument("--seed", metavar="S", type=int, default=0)
+    parser.add_argument("--from", metavar="F", type=int, default=0, dest="first")
+    given = parser.parse_args()
+    other = Other(given.old)
+    recordings = compare_recordings(other)
+    numbers = range(given.first, given.first + given.histories)
+    occurred = compare_histories(other, given.seed, numbers)
+    other.finish()
+    for kind, names in occurred.names.items():
+        print(f"{kind}: {', '.join(f'{name} {count:,}' for name, count in names.most_common())}")
+    missing = list(occurred.missing())
+    for name in missing:
+        print(f"never occurred: {name}")
+    print(
+        f"the same, byte for byte: {recordings} recordings and {len(numbers):,} histories of seed "
+        f"{given.seed} ({occurred.events:,} events, {occurred.restored:,} engines restored, "
+        f"{occurred.exceptions:,} exceptions)"
+    )
+    raise SystemExit(1 if missing else 0)
+
+
+if __name__ == "__main__":
+    main()

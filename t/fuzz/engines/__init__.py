@@ -1,0 +1,1 @@
+"""What `differential.py` needs: random documents and histories, and one side that takes them."""

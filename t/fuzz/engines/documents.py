@@ -1,0 +1,207 @@
+"""Random documents: rules of every trigger with every action, that enable and disable others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from flux_ensemble.spec.model import (
+    JOB_EVENTS,
+    OUTCOME_TRIGGERS,
+    SCALE_TRIGGERS,
+    TRIGGER_ALIASES,
+)
+
+GROUPS = ("a", "b", "c")
+JOB_TRIGGERS = (*(f"job-{name}" for name in JOB_EVENTS), *TRIGGER_ALIASES)
+
+#: Kinds of triggers and actions, with how often there is one. Most actions let the ensemble go
+#: on, so that histories get somewhere.
+_TRIGGERS = {
+    "start": 10,
+    "job": 20,
+    "outcome": 20,
+    "metric": 12,
+    "expression": 8,
+    "heartbeat": 8,
+    "idle": 10,
+    "timer": 8,
+    "scale": 10,
+}
+_ACTIONS = {
+    "submit": 25,
+    "custom": 15,
+    "enable": 15,
+    "disable": 12,
+    "update": 8,
+    "grow": 8,
+    "shrink": 8,
+    "cancel": 7,
+    "terminate": 2,
+}
+
+#: Metrics, for the names of rules, what they are compared with, and expressions.
+_METRICS = (
+    "count.a.submitted",
+    "count.a.finished",
+    "count.b.success",
+    "count.c.failed",
+    "mean.a-duration",
+    "max.b-pending",
+    "min.a-x",
+    "nodes.free",
+    "queue.pending-nodes",
+)
+_COMPARISONS = (0, 1, 2, "> 0", ">= 1", "< 3", "!= 0")
+_EXPRESSIONS = (
+    "count.a.success + count.b.success >= 2",
+    "count.a.failed > 0 or count.b.canceled > 0",
+    "mean['a-duration'] > 0 and not count.b.failed > 3",
+    "queue['pending-nodes'] > nodes.free",
+    "max['a-waiting'] > 1 or mean['b-running'] > 1",
+    "variance['a-duration'] < 1 / (count.a.success - 1)",
+    "nodes.size == 3",
+)
+
+#: How long chains of rules are: few are as long as they may be, as these make a history slow.
+_SHORT, _LONG = (3, 5, 20), (98, 99, 100, 101, 110)
+
+
+def document(random: Random) -> dict[str, Any]:
+    """A document that can have any rule."""
+    ids = [f"r{number}" for number in range(random.randint(3, 9))]
+    rules = [
+        {"id": "r0", "trigger": "start", "action": {"name": "submit", "label": "a"}},
+        {
+            "id": "r1",
+            "trigger": random.choice(["start", "job-submit", "job-success", "heartbeat"]),
+            "action": {"name": "custom", "label": "f", "repetitions": random.randint(1, 4)},
+            "on-error": "retry",
+        },
+        *(_rule(random, id, ids) for id in ids[2:]),
+    ]
+    if random.random() < 0.2:
+        rules += _chain(random, random.choice(_SHORT if random.random() < 0.7 else _LONG))
+    random.shuffle(rules)
+    return {
+        "name": "any",
+        "logging": {"heartbeat": 10},
+        "custom": "def f(**kwargs): ...\n",
+        "metrics": random.choice([[], [{"name": "p90", "statistic": "quantile", "q": 0.9}]]),
+        "jobs": [
+            {"name": "a", "command": "true", "count": random.randint(1, 4)},
+            {"name": "a", "command": "true", "nodes": random.randint(1, 2)},
+            {"name": "b", "command": "true", "retries": random.randint(0, 2)},
+            {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "retries": 1},
+        ],
+        "rules": rules,
+        "limits": {
+            "active-jobs": random.randint(1, 8),
+            "jobs": random.choice([8, 30, 500, 500]),
+        },
+        "scaling": {
+            "max-size": random.randint(2, 6),
+            "refusals": random.randint(1, 3),
+            "deadline": 30,
+        },
+        "finish": random.choice(["idle", "never"]),
+    }
+
+
+def _rule(random: Random, id: str, ids: Sequence[str]) -> dict[str, Any]:
+    chosen = {**trigger(random, ids), "id": id, "action": action(random, ids)}
+    chosen["action"]["repetitions"] = random.choice([1, 2, 5, "unlimited"])
+    if random.random() < 0.25:
+        chosen["action"]["backoff"] = random.randint(0, 2)
+    if random.random() < 0.15:
+        chosen["action"]["cooldown"] = 3
+    chosen["on-error"] = random.choice(["disable", "retry", "retry", "fail"])
+    chosen["enabled"] = random.random() < 0.85
+    return chosen
+
+
+def trigger(random: Random, ids: Sequence[str]) -> dict[str, Any]:
+    """The keys of a rule but for its action; `ids` are rules."""
+    (kind,) = random.choices(tuple(_TRIGGERS), tuple(_TRIGGERS.values()))
+    when = {"when": random.choice(_EXPRESSIONS)} if random.random() < 0.2 else {}
+    match kind:
+        case "job":
+            return {"trigger": random.choice(JOB_TRIGGERS), **when, **_about(random)}
+        case "outcome":
+            return {"trigger": random.choice(tuple(OUTCOME_TRIGGERS)), **when, **_about(random)}
+        case "metric":
+            compared = {"when": random.choice(_COMPARISONS)} if random.random() < 0.7 else {}
+            return {"trigger": "metric", "name": random.choice(_METRICS), **compared}
+        case "expression":
+            return {"trigger": "metric", "when": random.choice(_EXPRESSIONS)}
+        case "idle":
+            group = {"name": random.choice(GROUPS)} if random.random() < 0.4 else {}
+            return {"trigger": "idle", **group}
+        case "timer":
+            times = random.choice([{"after": 5}, {"every": 5}, {"after": 1, "every": 5}])
+            return {"trigger": "timer", **times}
+        case "scale":
+            asked = {"name": random.choice(ids)} if random.random() < 0.3 else {}
+            return {"trigger": random.choice(SCALE_TRIGGERS), **asked}
+        case _:
+            return {"trigger": kind, **when}
+
+
+def _about(random: Random) -> dict[str, Any]:
+    """Which jobs a rule is about."""
+    about = {}
+    if random.random() < 0.3:
+        about["scope"] = "queue"
+    if random.random() < 0.4:
+        about["group"] = random.choice(GROUPS)
+    return about
+
+
+def action(random: Random, ids: Sequence[str]) -> dict[str, Any]:
+    """An action; `ids` are rules."""
+    (name,) = random.choices(tuple(_ACTIONS), tuple(_ACTIONS.values()))
+    chosen: dict[str, Any] = {"name": name}
+    match name:
+        case "submit":
+            chosen["label"] = random.choice(GROUPS)
+            if random.random() < 0.3:
+                chosen["count"] = random.randint(1, 3)
+            if chosen["label"] == "c" and random.random() < 0.5:
+                chosen["params"] = {"x": [3, 4, 5]}
+        case "custom":
+            chosen["label"] = "f"
+        case "enable" | "disable":
+            chosen["label"] = random.choice(ids)
+        case "update":
+            chosen["label"] = random.choice(GROUPS)
+            chosen.update(random.choice([{"urgency": 20}, {"duration": 60}]))
+        case "grow" | "shrink":
+            chosen["value"] = random.randint(1, 3)
+        case "cancel":
+            chosen.update(random.choice([{}, {"label": random.choice(GROUPS)}]))
+        case "terminate":
+            chosen["cancel"] = random.random() < 0.5
+    return chosen
+
+
+def _chain(random: Random, length: int) -> list[dict[str, Any]]:
+    """Rules that enable each other one after the other, when something enables the first."""
+    begin = random.choice(["start", "job-success", "idle"])
+    when = random.choice([{}, {}, {"when": "count.a.submitted >= 0 and count.b.failed < 99"}])
+    links = [
+        {
+            "id": f"c{number}",
+            "trigger": "start",
+            **when,
+            "enabled": False,
+            "action": {"name": "enable", "label": f"c{number + 1}"},
+        }
+        for number in range(length)
+    ]
+    last = {"name": "submit", "label": "b"}
+    return [
+        {"id": "chain", "trigger": begin, "action": {"name": "enable", "label": "c0"}},
+        *links,
+        {"id": f"c{length}", "trigger": "start", "enabled": False, "action": last},
+    ]

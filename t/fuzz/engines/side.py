@@ -1,0 +1,135 @@
+"""One tree's engine, taken through a history step by step; `differential.py` compares two.
+
+A step is one of
+
+    ["event", {...}]    the engine handles an event
+    ["look"]            all that can be seen of the engine between two events
+    ["restore"]         the engine is dumped, and the one that is restored goes on
+
+and comes to a text that says everything about it: commands, state, or an exception.
+
+Run as a script it is the other side of a comparison. Its first line of output is the tree that it
+is of: the one that Python imports `flux_ensemble` from. On standard input it takes a line for each
+history, `[source, [[step, text], ...]]`, and answers with a line: `null` where it comes to the same
+texts, else `[position, text]` of its first text that differs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import flux_ensemble
+
+
+def _first(*names: str) -> Any:
+    """The first of some modules that the tree has: other trees have it under another name."""
+    for name in names:
+        try:
+            return importlib.import_module(f"flux_ensemble.{name}")
+        except ModuleNotFoundError as error:
+            if not f"flux_ensemble.{name}".startswith(error.name or ""):
+                raise
+    raise ModuleNotFoundError(f"the tree has no module {' or '.join(names)}")
+
+
+_loading = _first("document.loading", "spec.loading")
+_codec = _first("engine.codec", "engine.record")
+_engine = _first("engine.engine")
+_snapshot = _first("engine.snapshot")
+_status = getattr(_engine.Engine, "status", None) or _first("engine.status").status
+
+#: A chain of rules is as long as the engine lets it be, however the engine goes along it.
+sys.setrecursionlimit(100_000)
+
+
+class Side:
+    """An engine and what it came to.
+
+    Args:
+        source: where the ensemble comes from: `document`, as text or as a mapping, and what else
+            the functions of `loading` take.
+
+    Attributes:
+        commands: those of the latest event.
+        broken: a step raised an exception, so nothing that comes after it has a meaning.
+    """
+
+    def __init__(self, source: Mapping[str, Any]) -> None:
+        self.spec = _spec(json.dumps(source))
+        self.engine = _engine.Engine(self.spec)
+        self.engine.stats.keep_values()
+        self.commands: Sequence[Any] = ()
+        self.broken = False
+        self._values: list[Any] = []
+
+    def take(self, step: Sequence[Any]) -> str:
+        """Take a step; the text that it comes to."""
+        try:
+            if step[0] == "event":
+                self.commands = self.engine.handle(_codec.event_from_json(step[1]))
+                return "\n".join(map(_codec.encode, self.commands))
+            text = self._look()
+            if step[0] == "restore":
+                self._restore(text)
+            return text
+        except Exception as error:
+            self.broken = True
+            return f"{type(error).__name__}: {error}"
+
+    def _look(self) -> str:
+        engine = self.engine
+        engine.check()
+        self._values.append(engine.stats.take_values())
+        seen = {
+            "snapshot": _snapshot.dump(engine),
+            "status": _status(engine),
+            "metrics": engine.metrics(engine.t),
+            "pending": [_codec.to_json(command) for command in engine.pending],
+            "values": self._values[-1],
+            "wants": [sorted(engine.wants_events), sorted(engine.wants_nodes)],
+            "foreign": [engine.wants_foreign, engine.wants_job("x"), repr(engine.t_foreign)],
+            "state": [engine.state, engine.reason, engine.ended, engine.acting, engine.idle],
+        }
+        return json.dumps(seen, allow_nan=False)
+
+    def _restore(self, text: str) -> None:
+        snapshot = json.loads(text)["snapshot"]
+        self.engine = _snapshot.restore(self.spec, snapshot, json.loads(json.dumps(self._values)))
+        self.engine.stats.keep_values()
+
+
+_specs: dict[str, Any] = {}
+
+
+def _spec(source: str) -> Any:
+    """The checked document; histories of one document come one after the other."""
+    if source not in _specs:
+        _specs.clear()
+        given = json.loads(source)
+        document = given.pop("document")
+        load = _loading.load_text if isinstance(document, str) else _loading.load_mapping
+        _specs[source] = load(document, **given)
+    return _specs[source]
+
+
+def main() -> None:
+    """Compare what comes on standard input."""
+    print(Path(flux_ensemble.__file__).parent.parent, flush=True)
+    for line in sys.stdin:
+        source, history = json.loads(line)
+        side, difference = Side(source), None
+        for position, (step, text) in enumerate(history):
+            own = side.take(step)
+            if own != text:
+                difference = [position, own]
+                break
+        print(json.dumps(difference), flush=True)
+
+
+if __name__ == "__main__":
+    main()
