@@ -1,6 +1,25 @@
-"""The states of an ensemble that are said by name, apart from the engine, which imports much."""
+"""The states of an ensemble, as a literal table.
+
+It needs nothing of the engine, so that others can tell states apart without importing it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+#: state -> the states that may follow it.
+TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+    "running": ("paused", "ending"),
+    "paused": ("running", "ending"),
+    # No rule fires any more; its jobs are being cancelled.
+    "ending": ("completed", "failed", "canceled"),
+    "completed": (),
+    "failed": (),
+    "canceled": (),
+}
+
+#: States in which rules can fire; while paused, their actions wait.
+ACTING_STATES = tuple(state for state, following in TRANSITIONS.items() if "ending" in following)
+
 #: States that an ensemble does not leave.
-FINAL_STATES = ("completed", "failed", "canceled")
+FINAL_STATES = tuple(state for state, following in TRANSITIONS.items() if not following)

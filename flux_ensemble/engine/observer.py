@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
-from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import MAX_NAME, MAX_VARIABLES
 from flux_ensemble.engine.numbers import finite
@@ -14,9 +14,6 @@ from flux_ensemble.engine.paths import COUNT, PENDING_NODES
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS, JobSet
 from flux_ensemble.spec.problems import shortened
-
-if TYPE_CHECKING:
-    from flux_ensemble.engine.engine import Engine
 
 _NO_NEWS: News = (None, ())
 _VALIDATED: News = (None, ((COUNT, "submitted"),))
@@ -46,21 +43,6 @@ _FIRST_SEEN = {
 }
 
 
-@fastclass
-class Cause:
-    """Why a rule is evaluated.
-
-    Args:
-        event: what the log and custom functions get to see.
-        rule: the rule whose job brought it about, or None.
-        chain: the rules that led here with no job or time between.
-    """
-
-    event: Mapping[str, Any]
-    rule: str | None = None
-    chain: tuple[str, ...] = ()
-
-
 class Observer:
     """Takes in job events for one engine.
 
@@ -68,14 +50,14 @@ class Observer:
         crowded: groups of which it was said that a memo key was left out.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, core: Core, actions: Actions) -> None:
+        self._core = core
+        self._actions = actions
         self.crowded: set[str] = set()
-        self._foreign: dict[int, Job] = {}
         #: The nodes of each group's jobs, 0 where those of its job sets differ.
         self._nodes: dict[str, int] = {}
-        for name, group in engine.spec.groups.items():
-            sizes = {one.nodes for one in group.sets}
+        for name, group in core.spec.groups.items():
+            sizes = {job_set.nodes for job_set in group.sets}
             self._nodes[name] = sizes.pop() if len(sizes) == 1 else 0
         #: What is done about events of jobs of ours, given also the outcome that was known.
         self._takes: dict[str, Callable[[Job, str, JobEvent, str | None], News]] = {
@@ -90,112 +72,91 @@ class Observer:
     def await_nodes(self, job: Job) -> None:
         """A job of ours waits for nodes."""
         job.nodes = self._nodes[job.group or ""] or self._job_set(job).nodes
-        self._engine.stats.pending_nodes += job.nodes
+        self._core.stats.pending_nodes += job.nodes
 
     def _job_set(self, job: Job) -> JobSet:
         firing = job.firing
         assert firing is not None
-        group = self._engine.spec.groups[firing.group]
-        one, _ = group.submission(firing.each, firing.params)[job.index]
-        return one
+        group = self._core.spec.groups[firing.group]
+        job_set, _ = group.submission(firing.each, firing.params)[job.index]
+        return job_set
 
-    def on_job_event(self, event: JobEvent) -> None:
+    def on_job_event(self, event: JobEvent) -> Sequence[Triggered]:
         """A job posted an event."""
         if event.foreign:
-            self._on_foreign(event)
-            return
-        engine, name = self._engine, event.name
-        job, news = engine.workload.jobs.get(event.job), _NO_NEWS
+            return self._on_foreign(event)
+        core, name = self._core, event.name
+        job, news = core.workload.jobs.get(event.job), _NO_NEWS
         if job is None:
             job = self._admit(event)
             if job is None:
-                return
+                return ()
             group = job.group or ""
         else:
             known = job.outcome
             if not job.accept(event):
-                return
+                return ()
             group = job.group or ""
             take = self._takes.get(name)
             if take is not None:
                 news = take(job, group, event, known)
-        states = engine.rules.own(group, name, news)
-        if states and engine.acting:
-            self._trigger(job, event, states)
+        states = core.rules.own(group, name, news)
+        return _triggered(job, event, states) if states and core.acting else ()
 
     def _admit(self, event: JobEvent) -> Job | None:
         """The job of ours that shows by the event, if that is what the event is."""
         if event.name != "submit" or event.tag is None:
             return None
-        job = self._engine.workload.admit(event.job, event.tag, event.t)
+        job = self._core.workload.admit(event.job, event.tag, event.t)
         if job is not None:
             if job.firing is not None and job.firing.cancel_unseen:
-                self._engine.actions.cancel_unseen(job, job.firing)
+                self._actions.cancel_unseen(job, job.firing)
             self.await_nodes(job)
         return job
 
-    def on_interrupted(self, event: Interrupted) -> None:
+    def on_interrupted(self, event: Interrupted) -> Sequence[Triggered]:
         """The instance shut down while jobs of ours were active."""
         for id in event.jobs:
-            job = self._engine.workload.jobs.get(id)
+            job = self._core.workload.jobs.get(id)
             # A job that the ensemble cancels itself ends as it was meant to.
             if job is not None and not job.canceling:
                 job.interrupted = True
+        return ()
 
     def job(self, id: int) -> Job | None:
         """An active job, as far as it has been seen: of the ensemble, or of others."""
-        return self._engine.workload.jobs.get(id) or self._foreign.get(id)
+        return self._core.workload.jobs.get(id) or self._core.foreign.get(id)
 
-    def forget_foreign(self) -> None:
-        """Forget the jobs of others that no rule is about any more."""
-        wants = self._engine.wants_job
-        self._foreign = {id: job for id, job in self._foreign.items() if wants(job.group)}
-
-    def _on_foreign(self, event: JobEvent) -> None:
-        engine = self._engine
-        if not engine.wants_foreign:
-            return
-        job = self._foreign.get(event.job)
+    def _on_foreign(self, event: JobEvent) -> Sequence[Triggered]:
+        core = self._core
+        if not core.wants_foreign:
+            return ()
+        job = core.foreign.get(event.job)
         if job is None:
-            job = self._foreign[event.job] = Job(event.job, event.job_name, None, 0, event.t)
+            job = core.foreign[event.job] = Job(event.job, event.job_name, None, 0, event.t)
             # A job that was in the queue before: what it has been through is not known.
             job.phase = _FIRST_SEEN.get(event.name, Phase.PENDING)
         elif event.name == "submit":
-            return
+            return ()
         known = job.outcome
         if event.name != "submit" and not job.accept(event):
-            return
+            return ()
         job.mark(event)
         triggers = [f"job-{event.name}"]
         if job.outcome is not None and known is None:
             triggers.append(TRIGGER_OF[job.outcome])
         if job.phase is _GONE:
-            del self._foreign[event.job]
-        self._trigger(job, event, engine.rules.foreign(triggers, job.group))
-
-    def _trigger(self, job: Job, event: JobEvent, states: Sequence[RuleState]) -> None:
-        if not states:
-            return
-        seen = {
-            "trigger": f"job-{event.name}",
-            "job": event.job,
-            "group": job.group,
-            "timestamp": event.t,
-            "context": event.context,
-        }
-        cause = Cause(seen, job.firing.rule if job.firing is not None else None)
-        memo = event.context if event.name == "memo" else None
-        for state in states:
-            self._engine.evaluate(state, cause, memo=memo)
+            del core.foreign[event.job]
+        return _triggered(job, event, core.rules.foreign(triggers, job.group))
 
     # -- what is counted and measured of a job of ours ----------------------------
 
     def _on_validate(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
-        self._engine.stats.counts[group]["submitted"] += 1
+        self._core.stats.counts[group]["submitted"] += 1
         return _VALIDATED
 
     def _on_start(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
-        stats = self._engine.stats
+        stats = self._core.stats
         stats.observe(group, "pending", max(0.0, event.t - job.t_submit))
         stats.pending_nodes -= job.nodes
         job.nodes = 0
@@ -204,12 +165,12 @@ class Observer:
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
             return self._conclude(job, group, self._want_no_nodes(job))
-        self._engine.stats.observe(group, "duration", max(0.0, event.t - job.t_start))
+        self._core.stats.observe(group, "duration", max(0.0, event.t - job.t_start))
         return self._conclude(job, group, _RAN)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []
-        stats = self._engine.stats
+        stats = self._core.stats
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
             if number is None or key in _RESERVED_VARIABLES:
@@ -228,27 +189,27 @@ class Observer:
             f"no statistics of the memo key {shortened(repr(key))}, and of others like it: a group "
             f"has at most {MAX_VARIABLES} memo keys, of at most {MAX_NAME} characters each"
         )
-        self._engine.record("memo-left-out", group=group, reason=reason)
+        self._core.record("memo-left-out", group=group, reason=reason)
 
     def _on_gone(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         news = _NO_NEWS if job.outcome is known else self._conclude(job, group, ())
         if job.nodes:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
-        self._engine.workload.leave(job)
+        self._core.workload.leave(job)
         return news
 
     def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:
-        self._engine.stats.pending_nodes -= job.nodes
+        self._core.stats.pending_nodes -= job.nodes
         job.nodes = 0
         return _UNWANTED
 
     def _conclude(self, job: Job, group: str, changed: tuple[Change, ...]) -> News:
         """Count the outcome of a job of ours, and try it again if it is to be."""
-        engine, firing, outcome = self._engine, job.firing, job.outcome
+        core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
-        counts = engine.stats.counts[group]
+        counts = core.stats.counts[group]
         counts["finished"] += 1
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
@@ -256,8 +217,8 @@ class Observer:
             return outcome, changed
         interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
-            engine.interrupted += 1
-            engine.record(
+            core.interrupted += 1
+            core.record(
                 "interrupted",
                 id=job.id,
                 group=group,
@@ -265,7 +226,23 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        again = (outcome == "failed" or interrupted) and engine.acting
+        again = (outcome == "failed" or interrupted) and core.acting
         if again and not firing.cancel_unseen and firing.attempt < self._job_set(job).retries:
-            engine.actions.retry(firing, job.index)
+            self._actions.retry(firing, job.index)
         return None if interrupted else outcome, changed
+
+
+def _triggered(job: Job, event: JobEvent, states: Sequence[RuleState]) -> Sequence[Triggered]:
+    """The rules that an event of a job triggers, with what they get to see of it."""
+    if not states:
+        return ()
+    seen = {
+        "trigger": f"job-{event.name}",
+        "job": event.job,
+        "group": job.group,
+        "timestamp": event.t,
+        "context": event.context,
+    }
+    cause = Cause(seen, job.firing.rule if job.firing is not None else None)
+    memo = event.context if event.name == "memo" else None
+    return [Triggered(state, cause, None, memo) for state in states]

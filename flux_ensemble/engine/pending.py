@@ -1,15 +1,21 @@
-"""What actions leave behind while they wait: for an outcome, a resume, or another try."""
+"""What waits: commands for their outcome, actions for a resume, calls for another try."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.engine.codec import command_from_json, to_json
 from flux_ensemble.engine.commands import Effect
+from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.spec.model import Action
+from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action
+
+#: How the keys of the timers begin that `scale_timer` gives.
+SCALE_TIMER = "scale:"
 
 
 @fastclass
@@ -28,6 +34,16 @@ class Origin:
     chain: tuple[str, ...] = ()
     request: int | None = None
 
+    def dump(self) -> list[Any]:
+        """It as JSON."""
+        return [self.rule, self.number, self.chain, self.request]
+
+    @classmethod
+    def load(cls, value: Any) -> Origin:
+        """The origin that `dump` gave."""
+        rule, number, chain, request = value
+        return cls(rule, number, tuple(chain), request)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -40,10 +56,30 @@ class Call:
     event: Mapping[str, Any]
     attempt: int = 0
 
+    def dump(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {
+            "action": not_default(self.action),
+            "event": self.event,
+            "attempt": self.attempt,
+        }
+
+    @classmethod
+    def load(cls, value: Any) -> Call:
+        """The call that `dump` gave."""
+        return cls(Action(**value["action"]), value["event"], value["attempt"])
+
 
 @fastclass
 class Pending:
-    """A command whose outcome has not come back."""
+    """A command whose outcome has not come back.
+
+    Args:
+        origin: the firing that it belongs to.
+        command: the command.
+        firing: of a submission, the firing whose jobs it submits.
+        call: of a call of a custom function, the action.
+    """
 
     origin: Origin
     command: Effect
@@ -57,3 +93,191 @@ class Held:
 
     origin: Origin
     what: Call | Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOutcome:
+    """What became of a request to change the member's size, for the rules on `trigger`.
+
+    Args:
+        trigger: one of `SCALE_TRIGGERS`.
+        origin: the firing that asked.
+        event: what the log and custom functions get to see.
+    """
+
+    trigger: str
+    origin: Origin
+    event: Mapping[str, Any]
+
+
+class PendingTable:
+    """All that one ensemble waits for.
+
+    Attributes:
+        commands: the commands without an outcome, by id.
+        held: what waits for a resume, in order.
+        retries: custom functions to call again, by the key of the timer that says when.
+        scales: by member, when its size was last asked to change; the request is outstanding.
+        late_scales: by member, the latest request that was given up without an outcome.
+    """
+
+    def __init__(self) -> None:
+        self.commands: dict[int, Pending] = {}
+        self.held: deque[Held] = deque()
+        self.retries: dict[str, tuple[Origin, Call]] = {}
+        self.scales: dict[str, tuple[float, Pending]] = {}
+        self.late_scales: dict[str, Pending] = {}
+        self._last_id = 0
+        #: The next number of firings that are not of a rule.
+        self._numbers = dict.fromkeys((REQUEST_RULE, RETRY_RULE), 0)
+
+    @property
+    def busy(self) -> bool:
+        """Something is pending, held, or to be tried again."""
+        return bool(self.commands or self.held or self.retries)
+
+    def next_id(self) -> int:
+        """The id of a new command."""
+        self._last_id += 1
+        return self._last_id
+
+    def next_number(self, rule: str) -> int:
+        """The number of a new firing of one of the reserved rule ids."""
+        number = self._numbers[rule]
+        self._numbers[rule] = number + 1
+        return number
+
+    # -- commands -------------------------------------------------------------------
+
+    def add(self, pending: Pending) -> None:
+        """A command is sent."""
+        self.commands[pending.command.id] = pending
+
+    def take(self, id: int) -> Pending | None:
+        """A command has its outcome; None if the outcome is not waited for."""
+        return self.commands.pop(id, None)
+
+    def abandon(self) -> list[str]:
+        """Wait no more for a resume, for user code, or for a change of the member's size.
+
+        Returns:
+            Keys of the timers that are to be stopped.
+        """
+        self.held.clear()
+        timers = [*self.retries, *(scale_timer(pending) for _, pending in self.scales.values())]
+        self.retries.clear()
+        for id in [id for id, pending in self.commands.items() if pending.call is not None]:
+            del self.commands[id]
+        for member in list(self.scales):
+            self.give_up_scale(member)
+        return timers
+
+    # -- requests to change a member's size -------------------------------------------
+
+    def expect_scale(self, member: str, t: float, pending: Pending) -> None:
+        """A request was sent at time `t`."""
+        self.scales[member] = t, pending
+
+    def close_scale(self, member: str) -> Pending:
+        """The outstanding request has its outcome."""
+        _, pending = self.scales.pop(member)
+        return pending
+
+    def give_up_scale(self, member: str) -> Pending:
+        """The outcome of the outstanding request is not waited for any more."""
+        pending = self.close_scale(member)
+        self.late_scales[member] = pending
+        del self.commands[pending.command.id]
+        return pending
+
+    def take_late_scale(self, id: int) -> tuple[str, Pending] | None:
+        """A request that was given up has its outcome; its member, or None if it is none."""
+        for member, pending in self.late_scales.items():
+            if pending.command.id == id:
+                return member, self.late_scales.pop(member)
+        return None
+
+    # -- snapshots ------------------------------------------------------------------
+
+    def dump(self, positions: Mapping[Firing, int]) -> dict[str, Any]:
+        """It as JSON, without the requests to change a member's size.
+
+        Args:
+            positions: of the open firings, by which they are referred to.
+        """
+        return {
+            "last_id": self._last_id,
+            "numbers": dict(self._numbers),
+            "pending": [
+                [
+                    pending.origin.dump(),
+                    to_json(pending.command),
+                    None if pending.firing is None else positions[pending.firing],
+                    None if pending.call is None else pending.call.dump(),
+                ]
+                for pending in self.commands.values()
+            ],
+            "held": [
+                [
+                    held.origin.dump(),
+                    held.what.dump() if isinstance(held.what, Call) else held.what,
+                ]
+                for held in self.held
+            ],
+            "retries": [
+                [key, origin.dump(), call.dump()] for key, (origin, call) in self.retries.items()
+            ],
+        }
+
+    def load(self, value: Any, firings: Sequence[Firing]) -> None:
+        """Take over what `dump` gave; `firings` are the open ones in the order of positions."""
+        self._last_id = value["last_id"]
+        self._numbers = dict(value["numbers"])
+        for origin, command, position, call in value["pending"]:
+            firing = None if position is None else firings[position]
+            if firing is not None:
+                firing.outstanding += 1
+            self.add(
+                Pending(
+                    Origin.load(origin),
+                    _load_command(command),
+                    firing,
+                    None if call is None else Call.load(call),
+                )
+            )
+        for origin, what in value["held"]:
+            # A list is what a custom function returned.
+            held = what if isinstance(what, list) else Call.load(what)
+            self.held.append(Held(Origin.load(origin), held))
+        for key, origin, call in value["retries"]:
+            self.retries[key] = Origin.load(origin), Call.load(call)
+
+    def dump_scales(self) -> dict[str, Any]:
+        """The requests to change a member's size as JSON."""
+        return {
+            "outstanding": {
+                member: [t, pending.command.id] for member, (t, pending) in self.scales.items()
+            },
+            "late": {
+                member: [pending.origin.dump(), to_json(pending.command)]
+                for member, pending in self.late_scales.items()
+            },
+        }
+
+    def load_scales(self, value: Any) -> None:
+        """Take over what `dump_scales` gave; the commands are loaded already."""
+        for member, (t, id) in value["outstanding"].items():
+            self.scales[member] = t, self.commands[id]
+        for member, (origin, command) in value["late"].items():
+            self.late_scales[member] = Pending(Origin.load(origin), _load_command(command))
+
+
+def scale_timer(pending: Pending) -> str:
+    """Key of the timer that says when a request to change a member's size is given up."""
+    return f"{SCALE_TIMER}{pending.command.id}"
+
+
+def _load_command(value: Any) -> Effect:
+    command = command_from_json(value)
+    assert isinstance(command, Effect)
+    return command

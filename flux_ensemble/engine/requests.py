@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
+from flux_ensemble.engine.core import Core, Triggered
 from flux_ensemble.engine.events import Request
-from flux_ensemble.spec.model import SCALE_ACTIONS, Action
+from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.spec.model import REQUEST_RULE, SCALE_ACTIONS, Action
 from flux_ensemble.spec.rules import parse_action
-
-if TYPE_CHECKING:
-    from flux_ensemble.engine.engine import Engine
 
 
 class Refused(Exception):
@@ -28,141 +29,167 @@ class Refused(Exception):
         self.reason = reason
 
 
-def answer(engine: Engine, request: Request) -> None:
-    """Handle a request."""
-    operation = _OPERATIONS.get(request.op)
-    try:
-        if operation is None:
-            raise Refused("EINVAL", f"no request named {request.op!r}")
-        result = operation(engine, request, request.args)
-    except Refused as refused:
-        engine.emit(Reply(request.request, errno=refused.errno, reason=refused.reason))
-    else:
-        if result is not None:
-            engine.emit(Reply(request.request, result))
+class Requests:
+    """Does what users ask one engine for.
 
+    An operation replies itself, after all that it brings about; or it raises `Refused`.
+    """
 
-def _running(engine: Engine) -> None:
-    if not engine.acting:
-        raise Refused("EINVAL", f"ensemble {engine.spec.name!r} has ended ({engine.state})")
-    if engine.state == "paused":
-        raise Refused("EAGAIN", f"ensemble {engine.spec.name!r} is paused; resume it first")
-    if engine.t_start is None:
-        raise Refused("EAGAIN", f"ensemble {engine.spec.name!r} is starting; try again")
+    def __init__(self, core: Core, actions: Actions, scaling: Scaling) -> None:
+        self._core = core
+        self._actions = actions
+        self._scaling = scaling
+        self._operations: Mapping[str, Callable[[Request], Iterable[Triggered]]] = {
+            "submit": self._submit,
+            "cancel": self._cancel,
+            "terminate": self._terminate,
+            "pause": self._pause,
+            "resume": self._resume,
+            "rules": self._rules,
+            "action": self._action,
+        }
 
+    def on_request(self, request: Request) -> Iterator[Triggered]:
+        """A user asks for something."""
+        operation = self._operations.get(request.op)
+        try:
+            if operation is None:
+                raise Refused("EINVAL", f"no request named {request.op!r}")
+            yield from operation(request)
+        except Refused as refused:
+            self._core.emit(Reply(request.request, errno=refused.errno, reason=refused.reason))
 
-def _known_group(engine: Engine, group: Any) -> str:
-    if group not in engine.spec.groups:
-        names = ", ".join(sorted(engine.spec.groups))
-        raise Refused("ENOENT", f"no job group named {group!r} (groups: {names})")
-    return str(group)
+    def _reply(self, request: Request, result: Mapping[str, Any]) -> None:
+        self._core.emit(Reply(request.request, result))
 
+    def _reply_state(self, request: Request) -> Iterable[Triggered]:
+        """Reply with the state that the ensemble is in now."""
+        self._reply(request, {"state": self._core.state})
+        return ()
 
-def _submit(engine: Engine, request: Request, args: Mapping[str, Any]) -> None:
-    _running(engine)
-    group = _known_group(engine, args.get("group"))
-    action = Action("submit", group, count=args.get("count"), params=args.get("params"))
-    _room_for(engine, action)
-    engine.actions.request(action, request.request, {"trigger": "request"})
+    # -- what is refused ------------------------------------------------------------
 
+    def _check_running(self) -> None:
+        core = self._core
+        if not core.acting:
+            raise Refused("EINVAL", f"ensemble {core.spec.name!r} has ended ({core.state})")
+        if core.state == "paused":
+            raise Refused("EAGAIN", f"ensemble {core.spec.name!r} is paused; resume it first")
+        if core.t_start is None:
+            raise Refused("EAGAIN", f"ensemble {core.spec.name!r} is starting; try again")
 
-def _room_for(engine: Engine, action: Action) -> None:
-    """Refuse a submission that would have to wait or go past a cap."""
-    try:
-        size = len(engine.spec.groups[action.label or ""].submission(action.count, action.params))
-    except ValueError as error:
-        raise Refused("EINVAL", str(error)) from None
-    limits, workload = engine.spec.limits, engine.workload
-    if workload.busy + size > limits.active_jobs:
-        raise Refused(
-            "EAGAIN",
-            f"{size} more jobs would make {workload.busy + size} active, "
-            f"and limits.active-jobs is {limits.active_jobs}",
-        )
-    if workload.total + size > limits.jobs:
-        raise Refused(
-            "EAGAIN",
-            f"{size} more jobs would make {workload.total + size} in all, "
-            f"and limits.jobs is {limits.jobs}",
-        )
+    def _check_group(self, group: Any) -> str:
+        """The name of a group that there is."""
+        groups = self._core.spec.groups
+        if group not in groups:
+            names = ", ".join(sorted(groups))
+            raise Refused("ENOENT", f"no job group named {group!r} (groups: {names})")
+        return str(group)
 
+    def _check_room(self, action: Action) -> None:
+        """Refuse a submission that would have to wait or go past a cap."""
+        spec, workload = self._core.spec, self._core.workload
+        try:
+            size = len(spec.groups[action.label or ""].submission(action.count, action.params))
+        except ValueError as error:
+            raise Refused("EINVAL", str(error)) from None
+        active, total = workload.busy + size, workload.total + size
+        if active > spec.limits.active_jobs:
+            raise Refused(
+                "EAGAIN",
+                f"{size} more jobs would make {active} active, "
+                f"and limits.active-jobs is {spec.limits.active_jobs}",
+            )
+        if total > spec.limits.jobs:
+            raise Refused(
+                "EAGAIN",
+                f"{size} more jobs would make {total} in all, "
+                f"and limits.jobs is {spec.limits.jobs}",
+            )
 
-def _cancel(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    group = args.get("group")
-    if group is not None:
-        groups = [_known_group(engine, group)]
-        jobs = engine.actions.cancel_jobs(groups, "a request")
-        engine.record("request", op="cancel", group=group, jobs=jobs)
-    elif engine.acting:
-        engine.record("request", op="cancel")
-        engine.end("canceled", "canceled by the user", cancel=True)
-    else:
-        engine.actions.cancel_jobs(list(engine.spec.groups), "a request")
-    return {"state": engine.state}
+    # -- jobs and actions -----------------------------------------------------------
 
+    def _submit(self, request: Request) -> Iterable[Triggered]:
+        self._check_running()
+        args = request.args
+        group = self._check_group(args.get("group"))
+        action = Action("submit", group, count=args.get("count"), params=args.get("params"))
+        self._check_room(action)
+        # The reply comes with the ids of the jobs.
+        return self._run(self._origin(request), action)
 
-def _terminate(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    if engine.acting:
-        engine.record("request", op="terminate", cancel=bool(args.get("cancel")))
-        engine.end("completed", "terminated by the user", cancel=bool(args.get("cancel")))
-    return {"state": engine.state}
+    def _action(self, request: Request) -> Iterator[Triggered]:
+        self._check_running()
+        core = self._core
+        try:
+            action = parse_action(request.args.get("action", {}), core.spec, core.rules.states)
+        except ValueError as error:
+            raise Refused("EINVAL", str(error)) from None
+        if action.name in SCALE_ACTIONS and not self._scaling.elastic():
+            reason = f"action: {action.name!r} needs a member that can change its size"
+            raise Refused("EINVAL", reason)
+        if action.name == "submit":
+            self._check_room(action)
+        origin = self._origin(request)
+        yield from self._run(origin, action)
+        if action.name != "submit":
+            self._reply(request, {"firing": origin.number})
 
+    def _origin(self, request: Request) -> Origin:
+        number = self._core.pending_table.next_number(REQUEST_RULE)
+        return Origin(REQUEST_RULE, number, (), request.request)
 
-def _pause(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    if engine.state != "paused":
-        _running(engine)
-        engine.state = "paused"
-        engine.record("pause")
-    return {"state": engine.state}
+    def _run(self, origin: Origin, action: Action) -> Iterable[Triggered]:
+        return self._actions.run(origin, action, REQUEST_RULE, {"trigger": "request"})
 
+    # -- the whole ensemble -----------------------------------------------------------
 
-def _resume(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    if engine.state == "paused":
-        engine.state = "running"
-        engine.record("resume")
-        engine.actions.resume()
-    else:
-        _running(engine)
-    return {"state": engine.state}
+    def _cancel(self, request: Request) -> Iterable[Triggered]:
+        core, group = self._core, request.args.get("group")
+        if group is not None:
+            jobs = core.cancel_jobs([self._check_group(group)], "a request")
+            core.record("request", op="cancel", group=group, jobs=jobs)
+        elif core.acting:
+            core.record("request", op="cancel")
+            core.end("canceled", "canceled by the user", cancel=True)
+        else:
+            core.cancel_jobs(list(core.spec.groups), "a request")
+        return self._reply_state(request)
 
+    def _terminate(self, request: Request) -> Iterable[Triggered]:
+        core, cancel = self._core, bool(request.args.get("cancel"))
+        if core.acting:
+            core.record("request", op="terminate", cancel=cancel)
+            core.end("completed", "terminated by the user", cancel=cancel)
+        return self._reply_state(request)
 
-def _rules(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not engine.acting:
-        _running(engine)
-    state = engine.rules.states.get(args.get("id", ""))
-    if state is None:
-        ids = ", ".join(engine.rules.states)
-        raise Refused("ENOENT", f"no rule with id {args.get('id')!r} (rules: {ids})")
-    was = state.enabled
-    engine.set_enabled(state, bool(args.get("enabled")), "a request")
-    if state.enabled and not was:
-        engine.evaluate_now(state, {"trigger": "enabled"}, ())
-    return {}
+    def _pause(self, request: Request) -> Iterable[Triggered]:
+        if self._core.state != "paused":
+            self._check_running()
+            self._core.enter("paused")
+            self._core.record("pause")
+        return self._reply_state(request)
 
+    def _resume(self, request: Request) -> Iterator[Triggered]:
+        if self._core.state == "paused":
+            self._core.enter("running")
+            self._core.record("resume")
+            yield from self._actions.resume()
+        else:
+            self._check_running()
+        self._reply_state(request)
 
-def _action(engine: Engine, request: Request, args: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    _running(engine)
-    try:
-        action = parse_action(args.get("action", {}), engine.spec, engine.rules.states)
-    except ValueError as error:
-        raise Refused("EINVAL", str(error)) from None
-    if action.name in SCALE_ACTIONS and not engine.scaling.elastic():
-        reason = f"action: {action.name!r} needs a member that can change its size"
-        raise Refused("EINVAL", reason)
-    if action.name == "submit":
-        _room_for(engine, action)
-    origin = engine.actions.request(action, request.request, {"trigger": "request"})
-    return None if action.name == "submit" else {"firing": origin.number}
-
-
-_OPERATIONS: Mapping[
-    str, Callable[[Engine, Request, Mapping[str, Any]], Mapping[str, Any] | None]
-] = {
-    "submit": _submit,
-    "cancel": _cancel,
-    "terminate": _terminate,
-    "pause": _pause,
-    "resume": _resume,
-    "rules": _rules,
-    "action": _action,
-}
+    def _rules(self, request: Request) -> Iterator[Triggered]:
+        core = self._core
+        if not core.acting:
+            self._check_running()
+        id = request.args.get("id", "")
+        state = core.rules.states.get(id)
+        if state is None:
+            ids = ", ".join(core.rules.states)
+            raise Refused("ENOENT", f"no rule with id {request.args.get('id')!r} (rules: {ids})")
+        if bool(request.args.get("enabled")):
+            yield from core.enable(state, "a request", ())
+        else:
+            core.disable(state, "a request")
+        self._reply(request, {})

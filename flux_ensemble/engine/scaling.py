@@ -7,36 +7,28 @@ or its deadline passes; an outcome that comes later is recorded, and is no event
 A request that cannot be made (the bound is reached, another one is outstanding) is denied at
 once. A rule whose requests the member refuses again and again is disabled.
 
-Everything here goes by the member's name, though there is but one member yet.
+Everything here goes by the member's name, though there is only one member so far.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from flux_ensemble.engine.commands import Scale, StartTimer, StopTimer
+from flux_ensemble.engine.codec import event_from_json, to_json
+from flux_ensemble.engine.commands import Effect, Scale, StartTimer, StopTimer
+from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import CommandDone, CommandFailed, MemberChanged
-from flux_ensemble.engine.observer import Cause
 from flux_ensemble.engine.paths import MetricPath
-from flux_ensemble.engine.pending import Origin, Pending
+from flux_ensemble.engine.pending import (
+    SCALE_TIMER,
+    Origin,
+    Pending,
+    ScaleOutcome,
+    scale_timer,
+)
 from flux_ensemble.spec.model import MEMBER, MEMBER_METRICS, Action
-
-if TYPE_CHECKING:
-    from flux_ensemble.engine.engine import Engine
-
-_TIMER = "scale:"
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What became of a request, for the rules on `trigger`; `origin` asked for it."""
-
-    trigger: str
-    origin: Origin
-    event: Mapping[str, Any]
 
 
 class Scaling:
@@ -44,28 +36,23 @@ class Scaling:
 
     Attributes:
         members: what each member said of itself last.
-        told: what rules are still to be told.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._table = core.pending_table
         self.members: dict[str, MemberChanged] = {}
-        self.told: deque[Told] = deque()
-        #: The request that is outstanding, by member, and when it was made.
-        self._outstanding: dict[str, tuple[float, Pending]] = {}
-        #: The latest one that was given up without an outcome, by member.
-        self._late: dict[str, Pending] = {}
         #: How often the member refused requests of a rule, in a row.
         self._refusals: dict[str, int] = {}
+        #: The latest denial of each member, as JSON.
         self._denied: dict[str, Mapping[str, Any]] = {}
 
     # -- what the member says -----------------------------------------------------
 
-    def on_changed(self, event: MemberChanged) -> None:
+    def on_changed(self, event: MemberChanged) -> Iterable[Triggered]:
         """A member says what it has."""
         changed = self.take(event)
-        if self._engine.t_start is not None:
-            self._evaluate(event, changed)
+        return () if self._core.t_start is None else self._triggered(event, changed)
 
     def is_news(self, event: MemberChanged) -> bool:
         """Whether what a member says of itself may matter to the ensemble.
@@ -74,12 +61,12 @@ class Scaling:
         rules read it.
         """
         known = self.members.get(event.member)
-        read = self._engine.wants_nodes
+        read = self._core.rules.wants_nodes
         if known is None:
             return bool(read) or not event.low == event.high == event.size
         if (known.size, known.low, known.high) != (event.size, event.low, event.high):
             return True
-        return any(getattr(known, one) != getattr(event, one) for one in read)
+        return any(getattr(known, name) != getattr(event, name) for name in read)
 
     def take(self, event: MemberChanged) -> list[MetricPath]:
         """Note what a member has.
@@ -88,7 +75,7 @@ class Scaling:
             The metrics that changed.
         """
         self.members[event.member] = event
-        nodes, changed = self._engine.stats.nodes, []
+        nodes, changed = self._core.stats.nodes, []
         for variable in MEMBER_METRICS["nodes"]:
             path = MetricPath("nodes", event.member, variable)
             value = getattr(event, variable)
@@ -97,27 +84,29 @@ class Scaling:
                 changed.append(path)
         return changed
 
-    def begin(self) -> None:
+    def begin(self) -> Iterator[Triggered]:
         """The ensemble begins: what was said before is news to its rules."""
         for event in self.members.values():
-            paths = [MetricPath("nodes", event.member, one) for one in MEMBER_METRICS["nodes"]]
-            self._evaluate(event, paths)
+            paths = [
+                MetricPath("nodes", event.member, variable) for variable in MEMBER_METRICS["nodes"]
+            ]
+            yield from self._triggered(event, paths)
 
-    def _evaluate(self, event: MemberChanged, changed: Iterable[MetricPath]) -> None:
+    def _triggered(self, event: MemberChanged, changed: Iterable[MetricPath]) -> list[Triggered]:
+        """The rules on metrics that have changed."""
         seen = {
             "trigger": "member",
             "member": event.member,
             "size": event.size,
             "up": event.up,
             "free": event.free,
-            "timestamp": self._engine.t,
+            "timestamp": self._core.t,
         }
-        for state in self._engine.rules.metric(changed):
-            self._engine.evaluate(state, Cause(seen))
+        return [Triggered(state, Cause(seen)) for state in self._core.rules.metric(changed)]
 
-    def _resize(self, member: str, nodes: int) -> None:
+    def _resize(self, member: str, nodes: int) -> Iterable[Triggered]:
         """Take the size that a request has come to."""
-        self.on_changed(replace(self.members[member], t=self._engine.t, size=nodes))
+        return self.on_changed(replace(self.members[member], t=self._core.t, size=nodes))
 
     # -- requests -----------------------------------------------------------------
 
@@ -133,8 +122,8 @@ class Scaling:
             return f"member {member!r} has not said yet what size it has"
         if not self.elastic(member):
             return f"member {member!r} has a fixed size"
-        if member in self._outstanding:
-            _, pending = self._outstanding[member]
+        if member in self._table.scales:
+            _, pending = self._table.scales[member]
             assert isinstance(pending.command, Scale)
             return f"member {member!r} is changing its size to {_nodes(pending.command.to)} already"
         if self._target(known, action) is not None:
@@ -145,9 +134,9 @@ class Scaling:
         return f"member {member!r} is {past} its {name} of {_nodes(bound)}"
 
     def _bounds(self, known: MemberChanged) -> tuple[int, int]:
-        given = self._engine.spec.scaling
-        high = known.high if given.max_size is None else min(known.high, given.max_size)
-        return max(known.low, given.min_size), high
+        wanted = self._core.spec.scaling
+        high = known.high if wanted.max_size is None else min(known.high, wanted.max_size)
+        return max(known.low, wanted.min_size), high
 
     def _target(self, known: MemberChanged, action: Action) -> int | None:
         """The size to ask for; None if the bounds leave nothing to ask for."""
@@ -164,22 +153,17 @@ class Scaling:
         if objection is not None:
             self._deny(origin, member, objection)
             return
-        engine, known = self._engine, self.members[member]
+        core, known = self._core, self.members[member]
         to = self._target(known, action)
         assert to is not None
-        engine.record(
-            "scale",
-            rule=origin.rule,
-            firing=origin.number,
-            member=member,
-            by=to - known.size,
-            to=to,
-        )
-        pending = engine.actions.scale(origin, member, to - known.size, to)
-        self._outstanding[member] = engine.t, pending
-        engine.emit(StartTimer(_timer(pending), engine.spec.scaling.deadline))
+        by = to - known.size
+        core.record("scale", rule=origin.rule, firing=origin.number, member=member, by=by, to=to)
+        pending = Pending(origin, Scale(self._table.next_id(), member, by, to))
+        core.send(pending)
+        self._table.expect_scale(member, core.t, pending)
+        core.emit(StartTimer(scale_timer(pending), core.spec.scaling.deadline))
 
-    def on_done(self, pending: Pending, event: CommandDone) -> None:
+    def on_done(self, pending: Pending, event: CommandDone) -> Iterable[Triggered]:
         """The member has changed its size."""
         command, origin = pending.command, pending.origin
         assert isinstance(command, Scale)
@@ -188,7 +172,7 @@ class Scaling:
         nodes = self._granted(pending, event)
         # The request took its time, so what follows from it is a chain of its own.
         self._tell("scale-done", replace(origin, chain=()), command.member, **nodes)
-        self._resize(command.member, nodes["nodes"])
+        return self._resize(command.member, nodes["nodes"])
 
     def on_failed(self, pending: Pending, event: CommandFailed) -> None:
         """The member refuses."""
@@ -197,47 +181,34 @@ class Scaling:
         self._deny(pending.origin, pending.command.member, event.reason, event.detail)
         self._count_refusal(pending.origin, event.reason)
 
-    def on_late(self, event: CommandDone | CommandFailed) -> None:
+    def on_late(self, event: CommandDone | CommandFailed) -> Iterable[Triggered]:
         """An outcome of something that is not pending: perhaps of a request given up."""
-        ids = {pending.command.id: member for member, pending in self._late.items()}
-        member = ids.get(event.command)
-        if member is None:
-            return
-        pending = self._late.pop(member)
+        late = self._table.take_late_scale(event.command)
+        if late is None:
+            return ()
+        member, pending = late
         if isinstance(event, CommandDone):
-            self._resize(member, self._granted(pending, event, late=True)["nodes"])
-        else:
-            self._record(pending.origin, member, ok=False, reason=event.reason, late=True)
+            return self._resize(member, self._granted(pending, event, late=True)["nodes"])
+        self._record(pending.origin, member, ok=False, reason=event.reason, late=True)
+        return ()
 
     def on_timer(self, key: str) -> bool:
         """Give up a request that was not answered, if that is what the timer is for."""
-        if not key.startswith(_TIMER):
+        if not key.startswith(SCALE_TIMER):
             return False
-        for member, (_, pending) in self._outstanding.items():
-            if _timer(pending) == key:
-                seconds = self._engine.spec.scaling.deadline
+        for member, (_, pending) in self._table.scales.items():
+            if scale_timer(pending) == key:
+                seconds = self._core.spec.scaling.deadline
                 reason = f"member {member!r} did not answer within {seconds:g} seconds"
-                self._give_up(member)
+                self._table.give_up_scale(member)
                 self._deny(replace(pending.origin, chain=()), member, reason)
                 self._count_refusal(pending.origin, reason)
                 break
         return True
 
-    def abandon(self) -> None:
-        """The ensemble ends: it waits for no request any more."""
-        self.told.clear()
-        for member, (_, pending) in list(self._outstanding.items()):
-            self._engine.emit(StopTimer(_timer(pending)))
-            self._give_up(member)
-
     def _close(self, member: str) -> None:
         """A request has its outcome."""
-        _, pending = self._outstanding.pop(member)
-        self._engine.emit(StopTimer(_timer(pending)))
-
-    def _give_up(self, member: str) -> None:
-        _, self._late[member] = self._outstanding.pop(member)
-        self._engine.actions.forget(self._late[member].command.id)
+        self._core.emit(StopTimer(scale_timer(self._table.close_scale(member))))
 
     def _granted(self, pending: Pending, event: CommandDone, **context: Any) -> dict[str, int]:
         """Record a success; the size after it, and by how much that differs from before."""
@@ -253,38 +224,38 @@ class Scaling:
     # -- what is denied -----------------------------------------------------------
 
     def _deny(self, origin: Origin, member: str, reason: str, detail: str = "") -> None:
-        engine = self._engine
+        core = self._core
         self._record(origin, member, ok=False, reason=reason, detail=detail)
         self._denied[member] = {
             "rule": origin.rule,
             "firing": origin.number,
             "reason": reason,
-            "t": engine.t,
+            "t": core.t,
         }
-        state = engine.rules.states.get(origin.rule)
+        state = core.rules.states.get(origin.rule)
         if state is not None:
             state.error = f"{reason}\n{detail}".rstrip()
         self._tell("scale-denied", origin, member, reason=reason)
 
     def _count_refusal(self, origin: Origin, reason: str) -> None:
         """The member did not do what a rule wanted; after some times it is wanted no more."""
-        engine = self._engine
-        state = engine.rules.states.get(origin.rule)
+        core = self._core
+        state = core.rules.states.get(origin.rule)
         if state is None:
             return
         refusals = self._refusals.pop(origin.rule, 0) + 1
-        if refusals < engine.spec.scaling.refusals:
+        if refusals < core.spec.scaling.refusals:
             self._refusals[origin.rule] = refusals
             return
         times = "once" if refusals == 1 else f"{refusals} times in a row"
         sentence = f"the member did not change its size {times}: {reason}"
         if state.rule.on_error == "fail":
-            engine.fail(f"rule {state.rule.id!r}: {sentence}")
+            core.fail(f"rule {state.rule.id!r}: {sentence}")
         else:
-            engine.set_enabled(state, False, sentence)
+            core.disable(state, sentence)
 
     def _record(self, origin: Origin, member: str, **context: Any) -> None:
-        self._engine.record(
+        self._core.record(
             "outcome", rule=origin.rule, firing=origin.number, member=member, **context
         )
 
@@ -294,11 +265,11 @@ class Scaling:
             "rule": origin.rule,
             "firing": origin.number,
             "member": member,
-            "timestamp": self._engine.t,
+            "timestamp": self._core.t,
             **context,
         }
-        if self._engine.acting:
-            self.told.append(Told(trigger, origin, event))
+        if self._core.acting:
+            self._core.scale_outcomes.append(ScaleOutcome(trigger, origin, event))
 
     # -- status and invariants ----------------------------------------------------
 
@@ -317,9 +288,9 @@ class Scaling:
 
     def outstanding(self, member: str) -> dict[str, Any] | None:
         """The request to a member that is outstanding, as JSON, or None."""
-        if member not in self._outstanding:
+        if member not in self._table.scales:
             return None
-        t, pending = self._outstanding[member]
+        t, pending = self._table.scales[member]
         command, origin = pending.command, pending.origin
         assert isinstance(command, Scale)
         return {
@@ -330,22 +301,40 @@ class Scaling:
             "t": t,
         }
 
-    def check(self, pending: Iterable[Any]) -> None:
+    def check(self, pending: Iterable[Effect]) -> None:
         """The requests that are outstanding are those that are pending.
 
         Raises:
             AssertionError: they are not.
         """
-        assert not self.told
-        scales = [one for one in pending if isinstance(one, Scale)]
-        outstanding = [one.command for _, one in self._outstanding.values()]
-        assert sorted(one.id for one in scales) == sorted(one.id for one in outstanding)
-        assert all(one.by and one.member in self.members for one in scales)
-        assert all(0 < one < self._engine.spec.scaling.refusals for one in self._refusals.values())
+        assert not self._core.scale_outcomes
+        scales = [command for command in pending if isinstance(command, Scale)]
+        outstanding = [request.command.id for _, request in self._table.scales.values()]
+        assert sorted(command.id for command in scales) == sorted(outstanding)
+        assert all(command.by and command.member in self.members for command in scales)
+        limit = self._core.spec.scaling.refusals
+        assert all(0 < refusals < limit for refusals in self._refusals.values())
 
+    # -- snapshots --------------------------------------------------------------------
 
-def _timer(pending: Pending) -> str:
-    return f"{_TIMER}{pending.command.id}"
+    def dump(self) -> dict[str, Any]:
+        """Members and requests as JSON."""
+        return {
+            "members": [to_json(event) for event in self.members.values()],
+            **self._table.dump_scales(),
+            "refusals": dict(self._refusals),
+            "denied": dict(self._denied),
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Take over what `dump` gave; the pending commands are loaded already."""
+        for event in value["members"]:
+            changed = event_from_json(event)
+            assert isinstance(changed, MemberChanged)
+            self.take(changed)
+        self._table.load_scales(value)
+        self._refusals = dict(value["refusals"])
+        self._denied = dict(value["denied"])
 
 
 def _nodes(count: int) -> str:

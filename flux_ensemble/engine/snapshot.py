@@ -24,33 +24,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
-from operator import attrgetter
 from typing import Any
 
-from flux_ensemble.engine.actions import Actions
-from flux_ensemble.engine.codec import command_from_json, event_from_json, to_json
-from flux_ensemble.engine.commands import Effect
+from flux_ensemble.engine.compact import columns, not_default, unusual
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import MemberChanged
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.intervals import IntervalSet
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.metrics import Metrics, Values
 from flux_ensemble.engine.numbers import finite
-from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.rules import RuleState
-from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.spec.model import Action, Rule, Spec
 from flux_ensemble.spec.problems import shortened
 
 #: Version of the form; a change that an older or newer `restore` would get wrong raises it.
 FORMAT = 1
-
-#: Attributes of the engine itself.
-_ENGINE = ("state", "reason", "t", "t_start", "t_end", "firings", "interrupted")
 
 #: Attributes of a rule's state; `left` follows from `fired`.
 _RULE = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
@@ -87,16 +76,15 @@ def dump(engine: Engine) -> dict[str, Any]:
         JSON (without NaN and infinity). It shares nothing with the engine that changes.
     """
     positions = {firing: position for position, firing in enumerate(engine.workload.firings)}
-    rules, foreign = list(engine.rules.states.values()), list(engine.observer._foreign.values())
+    rules, foreign = list(engine.rules.states.values()), list(engine.foreign.values())
     state = {
-        **{name: getattr(engine, name) for name in _ENGINE},
-        "final": engine._final,
+        **engine.dump(),
         "rules": [_dump_rule_state(one) for one in rules],
         "added": [_dump_rule(one.rule) for one in rules[len(engine.spec.rules) :]],
         "workload": _dump_workload(engine, positions),
         "foreign": {**_dump_jobs(foreign), "group": [job.group for job in foreign]},
-        "actions": _dump_actions(engine.actions, positions),
-        "scaling": _dump_scaling(engine.scaling),
+        "actions": engine.pending_table.dump(positions),
+        "scaling": engine.scaling.dump(),
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
     }
@@ -159,9 +147,7 @@ def _verified(snapshot: Any) -> Any:
 
 def _restored(spec: Spec, state: Any) -> Engine:
     engine = Engine(spec)
-    for name in _ENGINE:
-        setattr(engine, name, state[name])
-    engine._final = None if state["final"] is None else (state["final"][0], state["final"][1])
+    engine.load(state)
     _restore_rules(engine, state)
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
@@ -170,10 +156,10 @@ def _restored(spec: Spec, state: Any) -> Engine:
     firings = _restore_workload(engine, state["workload"])
     foreign = state["foreign"]
     for job in _restore_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
-        engine.observer._foreign[job.id] = job
+        engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
-    _restore_actions(engine.actions, state["actions"], firings)
-    _restore_scaling(engine, state["scaling"])
+    engine.pending_table.load(state["actions"], firings)
+    engine.scaling.load(state["scaling"])
     return engine
 
 
@@ -215,16 +201,7 @@ def _dump_rule_state(state: RuleState) -> list[Any]:
 
 
 def _dump_rule(rule: Rule) -> dict[str, Any]:
-    return {**_given(rule), "action": _given(rule.action)}
-
-
-def _given(item: Action | Rule) -> dict[str, Any]:
-    """The fields of a dataclass that are not as their defaults."""
-    return {
-        field.name: value
-        for field in fields(item)
-        if (value := getattr(item, field.name)) != field.default
-    }
+    return {**not_default(rule), "action": not_default(rule.action)}
 
 
 def _restore_rules(engine: Engine, state: Any) -> None:
@@ -255,9 +232,9 @@ def _dump_workload(engine: Engine, positions: Mapping[Firing, int]) -> dict[str,
         "total": workload.total,
         "drained": sorted(workload.drained, key=lambda group: group or ""),
         "firings": {
-            **_columns(firings, _FIRING),
+            **columns(firings, _FIRING),
             "seen": [firing.seen.intervals for firing in firings],
-            "more": _more(firings, _FIRING_MORE),
+            "more": unusual(firings, _FIRING_MORE),
         },
         "backlog": [positions[firing] for firing in workload.firings.backlog],
         "jobs": {
@@ -301,13 +278,13 @@ def _restore_firings(value: Any) -> Iterator[Firing]:
 
 
 def _dump_jobs(jobs: list[Job]) -> dict[str, Any]:
-    more = _more(jobs, _JOB_MORE)
+    more = unusual(jobs, _JOB_MORE)
     for _, given in more:
         if "_exceptions" in given:
             given["_exceptions"] = sorted(given["_exceptions"])
         if "_last" in given:
             given["_last"] = dict(given["_last"])
-    return {**_columns(jobs, _JOB), "more": more}
+    return {**columns(jobs, _JOB), "more": more}
 
 
 def _restore_jobs(value: Any, owners: Iterable[tuple[str | None, Firing | None, int]]) -> list[Job]:
@@ -325,128 +302,3 @@ def _restore_jobs(value: Any, owners: Iterable[tuple[str | None, Firing | None, 
             kind = _JOB_KINDS.get(name)
             setattr(jobs[position], name, attribute if kind is None else kind(attribute))
     return jobs
-
-
-def _columns(items: list[Any], names: Iterable[str]) -> dict[str, list[Any]]:
-    return {name: list(map(attrgetter(name), items)) for name in names}
-
-
-def _more(items: list[Any], usual: Mapping[str, Any]) -> list[Any]:
-    """The attributes that are not as usual, by position, for the items that have such."""
-    get, values = attrgetter(*usual), tuple(usual.values())
-    return [
-        [
-            position,
-            {
-                name: value
-                for name, value, default in zip(usual, given, values, strict=True)
-                if value != default
-            },
-        ]
-        for position, given in enumerate(map(get, items))
-        if given != values
-    ]
-
-
-# -- actions --------------------------------------------------------------------------
-
-
-def _dump_actions(actions: Actions, positions: Mapping[Firing, int]) -> dict[str, Any]:
-    return {
-        "last_id": actions._last_id,
-        "numbers": dict(actions._numbers),
-        "pending": [
-            [
-                _dump_origin(one.origin),
-                to_json(one.command),
-                None if one.firing is None else positions[one.firing],
-                None if one.call is None else _dump_call(one.call),
-            ]
-            for one in actions._pending.values()
-        ],
-        "held": [
-            [
-                _dump_origin(held.origin),
-                _dump_call(held.what) if isinstance(held.what, Call) else held.what,
-            ]
-            for held in actions._held
-        ],
-        "retries": [
-            [key, _dump_origin(origin), _dump_call(call)]
-            for key, (origin, call) in actions._retries.items()
-        ],
-    }
-
-
-def _restore_actions(actions: Actions, value: Any, firings: list[Firing]) -> None:
-    actions._last_id = value["last_id"]
-    actions._numbers = dict(value["numbers"])
-    for origin, command, position, call in value["pending"]:
-        firing = None if position is None else firings[position]
-        if firing is not None:
-            firing.outstanding += 1
-        actions._pending[command["id"]] = Pending(
-            _restore_origin(origin),
-            _restore_command(command),
-            firing,
-            None if call is None else _restore_call(call),
-        )
-    actions._held = deque(
-        # A list is what a custom function returned.
-        Held(_restore_origin(origin), what if isinstance(what, list) else _restore_call(what))
-        for origin, what in value["held"]
-    )
-    for key, origin, call in value["retries"]:
-        actions._retries[key] = _restore_origin(origin), _restore_call(call)
-
-
-def _dump_scaling(scaling: Scaling) -> dict[str, Any]:
-    return {
-        "members": [to_json(event) for event in scaling.members.values()],
-        "outstanding": {
-            member: [t, pending.command.id] for member, (t, pending) in scaling._outstanding.items()
-        },
-        "late": {
-            member: [_dump_origin(pending.origin), to_json(pending.command)]
-            for member, pending in scaling._late.items()
-        },
-        "refusals": dict(scaling._refusals),
-        "denied": dict(scaling._denied),
-    }
-
-
-def _restore_scaling(engine: Engine, value: Any) -> None:
-    scaling = engine.scaling
-    for event in value["members"]:
-        changed = event_from_json(event)
-        assert isinstance(changed, MemberChanged)
-        scaling.take(changed)
-    for member, (t, id) in value["outstanding"].items():
-        scaling._outstanding[member] = t, engine.actions._pending[id]
-    for member, (origin, command) in value["late"].items():
-        scaling._late[member] = Pending(_restore_origin(origin), _restore_command(command))
-    scaling._refusals = dict(value["refusals"])
-    scaling._denied = dict(value["denied"])
-
-
-def _restore_command(value: Any) -> Effect:
-    command = command_from_json(value)
-    assert isinstance(command, Effect)
-    return command
-
-
-def _dump_origin(origin: Origin) -> list[Any]:
-    return [origin.rule, origin.number, origin.chain, origin.request]
-
-
-def _restore_origin(value: Any) -> Origin:
-    rule, number, chain, request = value
-    return Origin(rule, number, tuple(chain), request)
-
-
-def _dump_call(call: Call) -> dict[str, Any]:
-    return {"action": _given(call.action), "event": call.event, "attempt": call.attempt}
-
-
-def _restore_call(value: Any) -> Call:
-    return Call(Action(**value["action"]), value["event"], value["attempt"])

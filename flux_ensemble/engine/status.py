@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.rules import RuleState
 
-if TYPE_CHECKING:
-    from flux_ensemble.engine.engine import Engine
 
-
-def report(engine: Engine) -> dict[str, Any]:
+def status(engine: Engine) -> dict[str, Any]:
     """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
     return {

@@ -20,6 +20,7 @@ from typing import Any
 from flux_ensemble.engine.commands import Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Started
+from flux_ensemble.engine.status import status
 from flux_ensemble.members.base import Driver, Tap
 from flux_ensemble.members.cluster import Cluster
 from flux_ensemble.members.earlier import durations
@@ -233,11 +234,11 @@ class Simulation:
 
     def _predict(self, *, timed_out: bool, until: float) -> Prediction:
         engine = self._engine
-        status = engine.status()
+        report = status(engine)
         end = until if timed_out else max(self._queue.t_gone, engine.t_end or 0.0)
         nodes, cores = self._usage.averages(end)
         return Prediction(
-            status=status,
+            status=report,
             metrics=engine.metrics(end),
             first=self._first,
             last=list(self._last),
@@ -247,7 +248,7 @@ class Simulation:
             cores=cores,
             course=self._usage.course(end),
             point=self._usage.length,
-            warnings=list(self._warnings(status, timed_out)),
+            warnings=list(self._warnings(report, timed_out)),
             timed_out=timed_out,
         )
 

@@ -18,6 +18,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started, Tag
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.engine.status import status
 from flux_ensemble.members.agenda import Agenda
 from flux_ensemble.members.base import Caller, Driver, Loop, Marker, Member, WriteAhead
 from flux_ensemble.members.fold import Facts, Folded
@@ -182,11 +183,11 @@ class Ensemble:
 
     def status(self) -> dict[str, Any]:
         """Its entry in the response to `ensemble.status`."""
-        status = self.engine.status()
+        report = status(self.engine)
         if self._broke:
-            status.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
+            report.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
         return {
-            **status,
+            **report,
             "directory": self.cwd,
             "errors": list(self.facts.errors),
             "violations": self.facts.violations,

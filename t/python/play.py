@@ -34,6 +34,7 @@ from flux_ensemble.engine.events import (
     Tag,
     TimerFired,
 )
+from flux_ensemble.engine.status import status
 from flux_ensemble.spec.loading import load_mapping
 
 
@@ -161,6 +162,10 @@ class Play:
     def submitted(self, group: str) -> int:
         """How many jobs of a group were sent."""
         return sum(one.count for one in self.of(SubmitJobs) if one.group == group)
+
+    def status(self) -> dict[str, Any]:
+        """What `ensemble.status` says of the engine."""
+        return status(self.engine)
 
     def recorded(self, name: str) -> list[Mapping[str, Any]]:
         """The contexts of the log entries of one name."""

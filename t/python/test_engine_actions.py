@@ -67,7 +67,7 @@ def test_a_job_counts_as_submitted_at_validate_and_an_invalid_one_never_does():
     play.event(1, "validate")
     play.event(2, "invalidate")
     assert play.engine.stats.counts["a"]["submitted"] == 1
-    assert play.engine.status()["groups"]["a"]["pending"] == 1
+    assert play.status()["groups"]["a"]["pending"] == 1
 
 
 def test_duplicate_and_late_events_emit_nothing():
@@ -129,7 +129,7 @@ def test_the_age_of_a_job_is_told_by_the_clock_as_it_is():
 def test_no_more_jobs_than_active_jobs_are_in_the_queue_and_the_rest_follow_in_order():
     play = Play(document(rules=[on_start(count=5)], limits={"active-jobs": 2}))
     assert [(one.first, one.count) for one in play.of(SubmitJobs)] == [(0, 2)]
-    assert play.engine.status()["groups"]["a"]["waiting"] == 5
+    assert play.status()["groups"]["a"]["waiting"] == 5
     play.run(1)
     play.run(2)
     assert [(one.first, one.count) for one in play.of(SubmitJobs)] == [(0, 2), (2, 1), (3, 1)]
@@ -471,7 +471,7 @@ def test_terminate_by_the_user_completes_the_ensemble_and_leaves_the_jobs_alone(
     play.begin(1)
     assert play.request("terminate").result == {"state": "completed"}
     assert play.of(CancelJobs) == []
-    assert play.engine.status()["jobs"]["active"] == 1
+    assert play.status()["jobs"]["active"] == 1
 
 
 def test_a_request_can_perform_any_action_and_switch_rules():

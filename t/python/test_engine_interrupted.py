@@ -45,7 +45,7 @@ def test_an_interrupted_job_counts_as_canceled_and_is_logged() -> None:
     assert play.engine.stats.counts["a"]["canceled"] == 1
     entry = {"id": 2, "group": "a", "rule": "rule-0", "firing": 0, "index": 1}
     assert play.recorded("interrupted") == [entry]
-    assert play.engine.status()["interrupted"] == 1
+    assert play.status()["interrupted"] == 1
 
 
 @pytest.mark.parametrize("trigger", ["job-cancel", "job-fail"])
@@ -98,7 +98,7 @@ def test_a_job_that_ends_otherwise_is_not_interrupted() -> None:
     play.end(1)
     play.end(2, status=256)
     assert play.recorded("interrupted") == []
-    assert play.engine.status()["interrupted"] == 0
+    assert play.status()["interrupted"] == 0
     assert play.submitted("b") == 1
     assert play.engine.stats.counts["a"]["failed"] == 1
 

@@ -54,7 +54,7 @@ def outcome(play: Play) -> Any:
 
 def member(play: Play) -> Any:
     """What status says of the member."""
-    return play.engine.status()["members"]["default"]
+    return play.status()["members"]["default"]
 
 
 # -- requests ---------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_rules_are_told_that_a_request_is_denied_and_why() -> None:
     assert (cause["trigger"], cause["reason"]) == ("scale-denied", "no budget is left")
     assert outcome(play)["ok"] is True  # of the submission
     assert member(play)["denied"]["reason"] == "no budget is left"
-    (rule, *_) = play.engine.status()["rules"]
+    (rule, *_) = play.status()["rules"]
     assert (rule["error"], rule["enabled"]) == ("no budget is left", True)
 
 

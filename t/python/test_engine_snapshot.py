@@ -32,6 +32,7 @@ from flux_ensemble.engine.events import Event
 from flux_ensemble.engine.metrics import Values
 from flux_ensemble.engine.paths import MetricPath
 from flux_ensemble.engine.snapshot import FORMAT, dump, restore
+from flux_ensemble.engine.status import status
 from flux_ensemble.members.recording import read_lines
 from flux_ensemble.spec.loading import load_mapping, load_text
 from flux_ensemble.spec.model import Spec
@@ -44,7 +45,7 @@ def image(engine: Engine) -> str:
     return json.dumps(
         {
             "snapshot": dump(engine),
-            "status": engine.status(),
+            "status": status(engine),
             "metrics": engine.metrics(engine.t),
             "pending": [to_json(one) for one in engine.pending],
             "wants": sorted(engine.wants_events),

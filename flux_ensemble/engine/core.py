@@ -1,0 +1,310 @@
+"""The core of an engine: the state that its parts share, and what they need of each other.
+
+    core < scaling < actions < observer, requests, evaluation < engine
+
+A part knows the core and the parts to its left, and calls nothing to its right. In particular no
+part evaluates rules. It returns those that are to be evaluated, as `Triggered`, and
+`evaluation` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.engine.commands import (
+    CancelJobs,
+    Command,
+    Finish,
+    Record,
+    StartTimer,
+    StopTimer,
+)
+from flux_ensemble.engine.conditions import Lookup
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
+from flux_ensemble.engine.metrics import Metrics
+from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
+from flux_ensemble.engine.rules import RuleIndex, RuleState
+from flux_ensemble.engine.workload import Workload
+from flux_ensemble.spec.model import REQUEST_RULE, Rule, Spec
+
+#: How many rules may fire each other with no job or time between them.
+CHAIN_LIMIT = 100
+
+#: Key of the heartbeat's timer.
+HEARTBEAT = "heartbeat"
+
+#: Attributes of `Core` that a snapshot holds as they are.
+_DUMPED = ("state", "reason", "t", "t_start", "t_end", "firings", "interrupted")
+
+
+class Cause:
+    """Why a rule is evaluated.
+
+    Args:
+        event: what the log and custom functions get to see.
+        rule: the rule whose job or request brought it about, or None.
+        chain: the rules that led here with no job or time between.
+    """
+
+    def __init__(
+        self, event: Mapping[str, Any], rule: str | None = None, chain: tuple[str, ...] = ()
+    ) -> None:
+        self.event = event
+        self.rule = rule
+        self.chain = chain
+
+
+class Triggered:
+    """A rule that is to be evaluated.
+
+    A function that returns or yields several relies on this: each is evaluated, its action
+    performed, and so on with the rules that the action triggers, before the next one is asked for.
+
+    Args:
+        state: the rule.
+        cause: why.
+        lookup: gives the values of metrics; None for those at the time of the evaluation.
+        memo: the keys of a memo event, which the rule's condition may name.
+    """
+
+    def __init__(
+        self,
+        state: RuleState,
+        cause: Cause,
+        lookup: Lookup | None = None,
+        memo: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.state = state
+        self.cause = cause
+        self.lookup = lookup
+        self.memo = memo
+
+
+class Core:
+    """What the parts of one engine share.
+
+    Args:
+        spec: the checked document.
+
+    Attributes:
+        state: one of `lifecycle.TRANSITIONS`; `enter` changes it.
+        reason: why it is in a final state, or will be.
+        t: time of the latest event.
+        t_start, t_end: when the ensemble began and ended, or None.
+        firings: how often rules have fired.
+        interrupted: how many jobs ended because the instance shut down.
+        stats: counts and streams.
+        rules: the rules, and which of them an event can trigger.
+        workload: the ensemble's jobs.
+        foreign: jobs of others that rules are about, by id.
+        pending_table: what waits for an outcome, a resume, or another try.
+        scale_outcomes: what rules on `scale-*` are still to be told.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.state = "running"
+        self.reason = ""
+        self.t = 0.0
+        self.t_start: float | None = None
+        self.t_end: float | None = None
+        self.firings = 0
+        self.interrupted = 0
+        self.stats = Metrics(spec.groups, spec.statistics)
+        self.rules = RuleIndex(spec)
+        self.workload = Workload(spec.groups, spec.limits.active_jobs)
+        self.foreign: dict[int, Job] = {}
+        self.pending_table = PendingTable()
+        self.scale_outcomes: deque[ScaleOutcome] = deque()
+        #: The final state and its reason, once the ensemble is ending.
+        self._final: tuple[str, str] | None = None
+        #: The commands of the current event.
+        self._out: list[Command] = []
+
+    @property
+    def acting(self) -> bool:
+        """Rules can fire; while paused, what they do waits."""
+        return self.state in ACTING_STATES
+
+    def metrics(self, t: float) -> dict[str, Any]:
+        """All metrics at time `t`, nested as in `Metrics.snapshot`."""
+        return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
+
+    # -- output ---------------------------------------------------------------------
+
+    def emit(self, command: Command) -> None:
+        """Add a command to those of the current event."""
+        self._out.append(command)
+
+    def record(self, name: str, **context: Any) -> None:
+        """Add an entry to the eventlog."""
+        self._out.append(Record(self.t, name, context))
+
+    def send(self, pending: Pending) -> None:
+        """Emit a command whose outcome comes back."""
+        self.pending_table.add(pending)
+        self._out.append(pending.command)
+
+    # -- rules ----------------------------------------------------------------------
+
+    def add_rule(self, rule: Rule, chain: tuple[str, ...]) -> Sequence[Triggered]:
+        """Take in a rule that a custom function returned.
+
+        Args:
+            rule: it was checked.
+            chain: the rules that led here with no job or time between.
+        """
+        state = self.rules.add(rule)
+        self.start_timer(state)
+        return self._at_once(state, {"trigger": "added"}, chain)
+
+    def enable(self, state: RuleState, reason: str, chain: tuple[str, ...]) -> Sequence[Triggered]:
+        """Turn a rule on; one that is on already stays as it is."""
+        if state.enabled:
+            return ()
+        state.enabled = True
+        self.record("rule-enabled", rule=state.rule.id, reason=reason)
+        return self._at_once(state, {"trigger": "enabled"}, chain)
+
+    def disable(self, state: RuleState, reason: str) -> None:
+        """Turn a rule off."""
+        if state.enabled:
+            state.enabled = False
+            self.record("rule-disabled", rule=state.rule.id, reason=reason)
+
+    def _at_once(
+        self, state: RuleState, event: Mapping[str, Any], chain: tuple[str, ...]
+    ) -> Sequence[Triggered]:
+        """The rule itself, if it needs no event but being there."""
+        trigger = state.rule.trigger
+        if trigger == "start" or (trigger == "metric" and state.condition is not None):
+            return (Triggered(state, Cause(event, None, chain)),)
+        return ()
+
+    def start_timer(self, state: RuleState) -> None:
+        """Start the timer of a rule, if it is about one."""
+        rule = state.rule
+        if rule.trigger != "timer":
+            return
+        every = rule.every or 0.0
+        after = rule.after if rule.after is not None else every
+        state.timer = True
+        self.emit(StartTimer(f"rule:{rule.id}", after, every))
+
+    def stop_timer(self, state: RuleState) -> None:
+        """Stop the timer of a rule, if it is set."""
+        if state.timer:
+            state.timer = False
+            self.emit(StopTimer(f"rule:{state.rule.id}"))
+
+    def chain_may_grow(self, chain: tuple[str, ...]) -> bool:
+        """Whether rules that led to each other may go on; if not, the ensemble fails."""
+        if len(chain) <= CHAIN_LIMIT:
+            return True
+        names = ", ".join(dict.fromkeys(chain))
+        self.fail(f"rules fire each other with no job or time between them: {names}")
+        return False
+
+    # -- jobs -----------------------------------------------------------------------
+
+    def cancel_jobs(self, groups: Iterable[str], reason: str, origin: Origin | None = None) -> int:
+        """Cancel the active jobs of groups, and drop those that wait.
+
+        Args:
+            groups: names of groups.
+            reason: of the cancellation, for Flux.
+            origin: the firing that asks; None for a request.
+
+        Returns:
+            How many active jobs are being cancelled.
+        """
+        jobs, _ = self.workload.withdraw(groups)
+        if jobs:
+            number = self.pending_table.next_number
+            origin = origin or Origin(REQUEST_RULE, number(REQUEST_RULE))
+            self.cancel(tuple(job.id for job in jobs), reason, origin)
+        return len(jobs)
+
+    def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
+        """Cancel jobs by their ids."""
+        self.send(Pending(origin, CancelJobs(self.pending_table.next_id(), jobs, reason)))
+
+    @property
+    def wants_foreign(self) -> bool:
+        """It needs the events of jobs that it did not submit."""
+        return self.acting and self.rules.wants_foreign
+
+    def wants_job(self, name: str | None) -> bool:
+        """It needs the events of a job of this name that it did not submit."""
+        return self.acting and self.rules.wants_job(name)
+
+    def forget_foreign(self) -> None:
+        """Forget the jobs of others that no rule is about any more."""
+        self.foreign = {id: job for id, job in self.foreign.items() if self.wants_job(job.group)}
+
+    # -- the life of the ensemble -----------------------------------------------------
+
+    def enter(self, state: str) -> None:
+        """Go to another state.
+
+        Raises:
+            AssertionError: `lifecycle.TRANSITIONS` does not have the transition.
+        """
+        assert state in TRANSITIONS[self.state], f"from {self.state!r} to {state!r}"
+        self.state = state
+
+    def fail(self, reason: str) -> None:
+        """End the ensemble as failed."""
+        self.end("failed", reason)
+
+    def end(self, state: str, reason: str, *, cancel: bool = False) -> None:
+        """End the ensemble: no rule fires any more, and jobs that wait are dropped.
+
+        Args:
+            state: the final state.
+            reason: one sentence or phrase.
+            cancel: cancel its jobs, and end when they are gone.
+        """
+        if not self.acting:
+            return
+        self._final = (state, reason)
+        self.enter("ending")
+        self.reason = reason
+        self.forget_foreign()
+        if self.spec.heartbeat:
+            self.emit(StopTimer(HEARTBEAT))
+        for rule in self.rules.states.values():
+            self.stop_timer(rule)
+        for key in self.pending_table.abandon():
+            self.emit(StopTimer(key))
+        self.scale_outcomes.clear()
+        if cancel:
+            self.cancel_jobs(list(self.spec.groups), reason)
+        else:
+            self.workload.drop_waiting()
+            self.finish()
+
+    def finish(self) -> None:
+        """Go from "ending" to the final state."""
+        assert self._final is not None
+        state, self.reason = self._final
+        self.enter(state)
+        self.t_end = self.t
+        self.record("finish", state=state, reason=self.reason)
+        self.emit(Finish(state, self.reason))
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """Its own state as JSON, without that of the rules, jobs and whatever else it holds."""
+        return {**{name: getattr(self, name) for name in _DUMPED}, "final": self._final}
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Take over what `dump` gave."""
+        for name in _DUMPED:
+            setattr(self, name, value[name])
+        final = value["final"]
+        self._final = None if final is None else (final[0], final[1])

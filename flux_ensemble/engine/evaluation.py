@@ -1,0 +1,143 @@
+"""Evaluation: which rules fire, and in which order.
+
+    Triggered ──► condition holds, and it is its turn? ──► action ──► further Triggered
+
+What an action triggers is evaluated at once: before the rules that wait beside the one that fired,
+and before what is left of the action, such as further items that a custom function returned.
+So evaluation goes depth first. It goes along a stack of its own, and not along calls, so that it
+needs no more of Python's stack for a chain of rules than for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.conditions import Lookup
+from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
+from flux_ensemble.engine.numbers import finite
+from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.spec.model import SCALE_ACTIONS, Action
+
+
+class Evaluation:
+    """Evaluates the rules of one engine."""
+
+    def __init__(self, core: Core, actions: Actions, scaling: Scaling) -> None:
+        self._core = core
+        self._actions = actions
+        self._scaling = scaling
+
+    def run(self, triggered: Iterable[Triggered]) -> None:
+        """Evaluate rules, and whatever these trigger.
+
+        Args:
+            triggered: each is asked for when all before it are done.
+        """
+        stack = [iter(triggered)]
+        while stack:
+            for item in stack[-1]:
+                more = self._evaluate(item)
+                if more:
+                    stack.append(iter(more))
+                    break
+            else:
+                stack.pop()
+
+    def _evaluate(self, triggered: Triggered) -> Iterable[Triggered]:
+        """Fire a rule if its condition holds and it is its turn."""
+        core, state, cause = self._core, triggered.state, triggered.cause
+        if not state.armed or not core.acting:
+            return ()
+        lookup = triggered.lookup or core.stats.lookup
+        value = lookup(state.path) if state.path is not None else None
+        condition = state.condition
+        if condition is not None and not condition.holds(value, lookup, triggered.memo):
+            return ()
+        if not state.take_turn(core.t):
+            return ()
+        if not state.live:
+            core.rules.retire(state)
+            if state.rule.scope == "queue":
+                core.forget_foreign()
+            core.stop_timer(state)
+        if cause.rule is not None:
+            state.causes.add(cause.rule)
+        chain = (*cause.chain, state.rule.id)
+        if not core.chain_may_grow(chain):
+            return ()
+        event = cause.event
+        if state.path is not None:
+            event = {**event, "metric": str(state.path), "value": finite(value)}
+        return self._actions.fire(state, Cause(event, cause.rule, chain))
+
+    # -- heartbeats -----------------------------------------------------------------
+
+    def heartbeat(self, t: float) -> Iterator[Triggered]:
+        """The rules that a heartbeat at time `t` triggers."""
+        core, lookup = self._core, self._heartbeat_lookup(t)
+        cause = Cause({"trigger": HEARTBEAT, "timestamp": core.t})
+        for state in core.rules.plain("metric", HEARTBEAT):
+            # A metric rule without a condition is about updates, and this is none.
+            if state.rule.trigger == HEARTBEAT or state.condition is not None:
+                yield Triggered(state, cause, lookup)
+
+    def _heartbeat_lookup(self, t: float) -> Lookup:
+        """The metrics at a time: where the clock was set back that is not the latest of all."""
+        workload = self._core.workload
+        return self._core.stats.at(lambda group, gauge: workload.ages(group, gauge, t)).lookup
+
+    # -- the end of an event ----------------------------------------------------------
+
+    def follow_up(self) -> None:
+        """Evaluate the rules for what has run empty, and for what requests have come to.
+
+        Those that fire can bring about more of both, so all that happens here is one chain.
+        """
+        core, outcomes, drained = self._core, self._core.scale_outcomes, self._core.workload.drained
+        depth: tuple[str, ...] = ()
+        while drained or outcomes:
+            while outcomes:
+                outcome = outcomes.popleft()
+                asked = outcome.origin.rule
+                for state in core.rules.plain(outcome.trigger):
+                    if state.rule.name in (None, asked):
+                        firings = core.firings
+                        chain = max(outcome.origin.chain, depth, key=len)
+                        self.run([Triggered(state, Cause(outcome.event, asked, chain))])
+                        if core.firings > firings:
+                            depth = (*chain, state.rule.id)
+            states = [state for group in drained for state in core.rules.idle(group)]
+            drained.clear()
+            for state in sorted(states, key=lambda state: state.position):
+                if not core.workload.busy_of(state.rule.group):
+                    event = {"trigger": "idle", "group": state.rule.group, "timestamp": core.t}
+                    self.run([Triggered(state, Cause(event, None, depth))])
+                    depth = (*depth, state.rule.id)
+
+    def can_fire(self) -> bool:
+        """Whether some rule could still fire though nothing is active."""
+        core = self._core
+        plain = core.rules.plain
+        if core.wants_foreign and any(
+            state.armed and state.rule.scope == "queue" for state in plain("foreign")
+        ):
+            return True
+        if any(state.armed and state.timer for state in plain("timer")):
+            return True
+        if not core.spec.heartbeat:
+            return False
+        if any(state.armed for state in plain(HEARTBEAT)):
+            return True
+        lookup = self._heartbeat_lookup(core.t)
+        return any(
+            state.armed
+            and state.condition is not None
+            and state.condition.holds(lookup(state.path) if state.path else None, lookup)
+            and self._could_do(state.rule.action)
+            for state in plain("metric")
+        )
+
+    def _could_do(self, action: Action) -> bool:
+        """An action would come to something: not so where the member is at its bound."""
+        return action.name not in SCALE_ACTIONS or self._scaling.objection(action) is None
