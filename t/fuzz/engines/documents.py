@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -41,6 +41,13 @@ _ACTIONS = {
     "terminate": 2,
 }
 
+#: What the rules of a document are about more than of others.
+_FAVOURED: tuple[tuple[dict[str, int], dict[str, int]], ...] = (
+    ({}, {}),
+    ({"scale": 60, "metric": 30}, {"grow": 40, "shrink": 40}),
+    ({"start": 40, "expression": 20}, {"enable": 60, "disable": 30, "custom": 40}),
+)
+
 #: Metrics, for the names of rules, what they are compared with, and expressions.
 _METRICS = (
     "count.a.submitted",
@@ -71,6 +78,7 @@ _SHORT, _LONG = (3, 5, 20), (98, 99, 100, 101, 110)
 def document(random: Random) -> dict[str, Any]:
     """A document that can have any rule."""
     ids = [f"r{number}" for number in range(random.randint(3, 9))]
+    triggers, actions = random.choice(_FAVOURED)
     rules = [
         {"id": "r0", "trigger": "start", "action": {"name": "submit", "label": "a"}},
         {
@@ -79,7 +87,7 @@ def document(random: Random) -> dict[str, Any]:
             "action": {"name": "custom", "label": "f", "repetitions": random.randint(1, 4)},
             "on-error": "retry",
         },
-        *(_rule(random, id, ids) for id in ids[2:]),
+        *(_rule(random, id, ids, triggers, actions) for id in ids[2:]),
     ]
     if random.random() < 0.2:
         rules += _chain(random, random.choice(_SHORT if random.random() < 0.7 else _LONG))
@@ -109,8 +117,15 @@ def document(random: Random) -> dict[str, Any]:
     }
 
 
-def _rule(random: Random, id: str, ids: Sequence[str]) -> dict[str, Any]:
-    chosen = {**trigger(random, ids), "id": id, "action": action(random, ids)}
+def _rule(
+    random: Random,
+    id: str,
+    ids: Sequence[str],
+    triggers: Mapping[str, int],
+    actions: Mapping[str, int],
+) -> dict[str, Any]:
+    about = trigger(random, ids, triggers)
+    chosen = {**about, "id": id, "action": action(random, ids, actions)}
     chosen["action"]["repetitions"] = random.choice([1, 2, 5, "unlimited"])
     if random.random() < 0.25:
         chosen["action"]["backoff"] = random.randint(0, 2)
@@ -121,9 +136,11 @@ def _rule(random: Random, id: str, ids: Sequence[str]) -> dict[str, Any]:
     return chosen
 
 
-def trigger(random: Random, ids: Sequence[str]) -> dict[str, Any]:
+def trigger(
+    random: Random, ids: Sequence[str], favoured: Mapping[str, int] = _TRIGGERS
+) -> dict[str, Any]:
     """The keys of a rule but for its action; `ids` are rules."""
-    (kind,) = random.choices(tuple(_TRIGGERS), tuple(_TRIGGERS.values()))
+    kind = _weighted(random, {**_TRIGGERS, **favoured})
     when = {"when": random.choice(_EXPRESSIONS)} if random.random() < 0.2 else {}
     match kind:
         case "job":
@@ -158,9 +175,15 @@ def _about(random: Random) -> dict[str, Any]:
     return about
 
 
-def action(random: Random, ids: Sequence[str]) -> dict[str, Any]:
+def _weighted(random: Random, weights: Mapping[str, int]) -> str:
+    return random.choices(tuple(weights), tuple(weights.values()))[0]
+
+
+def action(
+    random: Random, ids: Sequence[str], favoured: Mapping[str, int] = _ACTIONS
+) -> dict[str, Any]:
     """An action; `ids` are rules."""
-    (name,) = random.choices(tuple(_ACTIONS), tuple(_ACTIONS.values()))
+    name = _weighted(random, {**_ACTIONS, **favoured})
     chosen: dict[str, Any] = {"name": name}
     match name:
         case "submit":

@@ -97,7 +97,7 @@ class History:
             if self._side.engine.ended:
                 # Little comes to anything from now on.
                 length -= 5
-            if random.random() < 0.05:
+            if random.random() < 0.08:
                 self._take(random.choice([["look"], ["restore"]]))
         if not self.broken:
             self._take(["look"])
@@ -161,6 +161,16 @@ class History:
         self._post(event)
         if random.random() < 0.1:
             self._post(event)
+
+    def _call_on_and_on(self) -> None:
+        """A function returns the action that calls it, until that is too often."""
+        call = {"kind": "action", "value": {"name": "custom", "label": "f"}}
+        for _ in range(110):
+            calls = [command for command in self._pending if isinstance(command, CallCustom)]
+            if not calls or self._side.engine.state != "running":
+                return
+            self._pending.remove(calls[-1])
+            self._post(CommandDone(self._tick(), calls[-1].id, {"returned": [call]}))
 
     def _result(self, command: Any) -> dict[str, Any]:
         random = self._random
@@ -274,10 +284,12 @@ class History:
 
     def _interrupt(self) -> None:
         """The instance shuts down while jobs are active."""
-        jobs = self._random.sample(range(1, 20), self._random.randint(0, 6))
+        random = self._random
+        known = sorted(self._jobs)
+        jobs = [*random.sample(known, min(len(known), 3)), random.randint(1, 20)]
         self._post(Interrupted(self._tick(), tuple(jobs)))
         for job in jobs:
-            if job in self._jobs and self._random.random() < 0.7:
+            if job in self._jobs and random.random() < 0.7:
                 del self._jobs[job]
                 for name, context in (("exception", {"type": "cancel"}), ("clean", {})):
                     self._post(JobEvent(self._tick(), job, name, context))
@@ -339,4 +351,5 @@ _MOVES = (
     (History._time, 12),
     (History._ask, 12),
     (History._start_again, 1),
+    (History._call_on_and_on, 0.02),
 )

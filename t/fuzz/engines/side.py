@@ -72,7 +72,8 @@ class Side:
         try:
             if step[0] == "event":
                 self.commands = self.engine.handle(_codec.event_from_json(step[1]))
-                return "\n".join(map(_codec.encode, self.commands))
+                # In the order of the fields, which `encode` of the codec sorts.
+                return "\n".join(json.dumps(_codec.to_json(command)) for command in self.commands)
             text = self._look()
             if step[0] == "restore":
                 self._restore(text)
