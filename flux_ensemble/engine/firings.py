@@ -9,10 +9,22 @@ one that was seen before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.intervals import IntervalSet
+
+#: Attributes that have a column in a snapshot, and those that few firings have otherwise.
+_COLUMNS = ("rule", "number", "group", "first", "next", "stop")
+_UNUSUAL = {
+    "each": None,
+    "params": None,
+    "attempt": 0,
+    "request": None,
+    "lost": 0,
+    "cancel_unseen": False,
+}
 
 
 class Firing:
@@ -102,11 +114,6 @@ class Firings:
     def __iter__(self) -> Iterator[Firing]:
         return iter(self._open.values())
 
-    def restore(self, firings: Iterable[Firing], backlog: Iterable[Firing]) -> None:
-        """Take over what a snapshot holds; there is nothing yet."""
-        self._open = {(firing.rule, firing.number): firing for firing in firings}
-        self.backlog = deque(backlog)
-
     def open(self, firing: Firing) -> None:
         """Add a firing whose jobs are all to be sent."""
         key = firing.rule, firing.number
@@ -137,3 +144,43 @@ class Firings:
             firing.stop = firing.next
             self.backlog.remove(firing)
         return dropped
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def positions(self) -> dict[Firing, int]:
+        """The place of each open firing, by which snapshots refer to it."""
+        return {firing: position for position, firing in enumerate(self)}
+
+    def dump(self) -> dict[str, Any]:
+        """The open firings as JSON, in columns."""
+        firings, positions = list(self), self.positions()
+        return {
+            "firings": {
+                **columns(firings, _COLUMNS),
+                "seen": [firing.seen.intervals for firing in firings],
+                "more": unusual(firings, _UNUSUAL),
+            },
+            "backlog": [positions[firing] for firing in self.backlog],
+        }
+
+    def load(self, value: Mapping[str, Any]) -> list[Firing]:
+        """Take over what `dump` gave; the firings, in the order of their positions.
+
+        The jobs and commands of a firing are counted when they are loaded.
+        """
+        columns = value["firings"]
+        firings = []
+        for row in zip(*(columns[name] for name in (*_COLUMNS, "seen")), strict=True):
+            rule, number, group, first, next, stop, seen = row
+            firing = Firing(rule, number, group, range(first, stop), None, None)
+            firing.next = next
+            firing.seen = IntervalSet(seen)
+            firings.append(firing)
+        for position, attributes in columns["more"]:
+            for name, attribute in attributes.items():
+                setattr(firings[position], name, attribute)
+        for firing in firings:
+            firing.unseen = firing.next - firing.first - len(firing.seen) - firing.lost
+            self._open[firing.rule, firing.number] = firing
+        self.backlog.extend(firings[position] for position in value["backlog"])
+        return firings

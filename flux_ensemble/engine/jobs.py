@@ -8,10 +8,11 @@ the time of the last one of its name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.firings import Firing
 
@@ -38,6 +39,19 @@ TRANSITIONS: Mapping[str, Mapping[Phase, Phase]] = {
 
 #: Exceptions that are outcomes of their own.
 _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
+
+#: Attributes that have a column in a snapshot, and those that few jobs have otherwise.
+_COLUMNS = ("id", "phase", "t_submit", "t_start")
+_UNUSUAL = {
+    "outcome": None,
+    "canceling": False,
+    "interrupted": False,
+    "_exceptions": None,
+    "_last": None,
+}
+
+#: What makes of JSON those that are of another kind.
+_KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
 
 
 class Job:
@@ -130,10 +144,39 @@ class Job:
             self._exceptions = (self._exceptions or set()) | {kind}
 
     def _judge(self, status: int | None) -> str:
-        """The outcome by SPEC "Outcomes of a job"; `status` None means it never ran."""
+        """The outcome (docs/document.md, "Outcomes"); `status` None means it never ran."""
         if status == 0:
             return "success"
         for kind, outcome in _EXCEPTION_OUTCOMES.items():
             if self._exceptions and kind in self._exceptions:
                 return outcome
         return "failed"
+
+
+def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Jobs as JSON, in columns; without what their owners know: group, firing and index."""
+    more = unusual(jobs, _UNUSUAL)
+    for _, attributes in more:
+        if "_exceptions" in attributes:
+            attributes["_exceptions"] = sorted(attributes["_exceptions"])
+        if "_last" in attributes:
+            attributes["_last"] = dict(attributes["_last"])
+    return {**columns(jobs, _COLUMNS), "more": more}
+
+
+def load_jobs(
+    value: Mapping[str, Any], owners: Iterable[tuple[str | None, Firing | None, int]]
+) -> list[Job]:
+    """The jobs that `dump_jobs` gave; `owners` are the group, firing and index of each."""
+    jobs = []
+    rows = zip(*(value[name] for name in _COLUMNS), strict=True)
+    for (group, firing, index), (id, phase, t_submit, t_start) in zip(owners, rows, strict=True):
+        job = Job(id, group, firing, index, t_submit)
+        job.phase = Phase(phase)
+        job.t_start = t_start
+        jobs.append(job)
+    for position, attributes in value["more"]:
+        for name, attribute in attributes.items():
+            kind = _KINDS.get(name)
+            setattr(jobs[position], name, attribute if kind is None else kind(attribute))
+    return jobs

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath, parse_path
 from flux_ensemble.spec.model import (
@@ -16,6 +18,7 @@ from flux_ensemble.spec.model import (
     MEMBER,
     MEMBER_METRICS,
     OUTCOME_TRIGGERS,
+    Action,
     Rule,
     Spec,
 )
@@ -39,6 +42,10 @@ Change = tuple[str, str]
 #: rules are to see it, and the metrics of the group that changed. (Where a job is submitted or
 #: starts, the nodes that jobs wait for change too; the index knows that by the event.)
 News = tuple[str | None, tuple[Change, ...]]
+
+
+#: Attributes of a rule's state that a snapshot holds as they are.
+_DUMPED = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
 
 
 class RuleState:
@@ -120,6 +127,24 @@ class RuleState:
         """The number of a new firing."""
         self.number += 1
         return self.number - 1
+
+    def dump(self) -> list[Any]:
+        """Its counters as JSON; `left` follows from `fired`."""
+        return [self.rule.id, *(getattr(self, name) for name in _DUMPED), sorted(self.causes)]
+
+    def load(self, value: Sequence[Any]) -> None:
+        """Take over what `dump` gave.
+
+        Raises:
+            ValueError: it ran more often than it may.
+        """
+        for name, attribute in zip(_DUMPED, value[1:-1], strict=True):
+            setattr(self, name, attribute)
+        self.causes.update(value[-1])
+        if self.left is not None:
+            self.left -= self.fired
+            if self.left < 0:
+                raise ValueError(f"its rule {self.rule.id!r} ran {self.fired} times")
 
 
 def metric_key(path: MetricPath) -> MetricPath:
@@ -318,3 +343,32 @@ class RuleIndex:
             front = {found for one in front for found in step(one)} - reached
             reached |= front
         return reached
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """The states of all rules, and the rules that are not the document's, as JSON."""
+        states = list(self.states.values())
+        return {
+            "rules": [state.dump() for state in states],
+            "added": [
+                {**not_default(state.rule), "action": not_default(state.rule.action)}
+                for state in states[len(self._spec.rules) :]
+            ],
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Take over what `dump` gave.
+
+        Raises:
+            ValueError: it is of other rules.
+        """
+        for added in value["added"]:
+            self.add(Rule(**{**added, "action": Action(**added["action"])}))
+        ids = [id for id, *_ in value["rules"]]
+        if ids != list(self.states):
+            raise ValueError(f"its rules are {', '.join(ids)}")
+        for state, row in zip(self.states.values(), value["rules"], strict=True):
+            state.load(row)
+            if not state.live:
+                self.retire(state)

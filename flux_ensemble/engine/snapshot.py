@@ -17,56 +17,26 @@ checks of their own. Jobs and firings, of which there may be many, are in column
 for each attribute, and `more` for the attributes that few have, `[[position, {...}], ...]`.
 Firings are referred to by their position.
 
-This module is the one that reads and sets the private attributes of the engine's parts.
+Each part of the engine has `dump` and `load` beside its attributes; this module puts the parts
+together.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flux_ensemble.engine.compact import columns, not_default, unusual
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.intervals import IntervalSet
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import Phase, dump_jobs, load_jobs
 from flux_ensemble.engine.metrics import Metrics, Values
 from flux_ensemble.engine.numbers import finite
-from flux_ensemble.engine.rules import RuleState
-from flux_ensemble.spec.model import Action, Rule, Spec
+from flux_ensemble.spec.model import Spec
 from flux_ensemble.spec.problems import shortened
 
 #: Version of the form; a change that an older or newer `restore` would get wrong raises it.
 FORMAT = 1
-
-#: Attributes of a rule's state; `left` follows from `fired`.
-_RULE = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
-
-#: Attributes of a firing that have a column, and those that few firings have otherwise.
-_FIRING = ("rule", "number", "group", "first", "next", "stop")
-_FIRING_MORE = {
-    "each": None,
-    "params": None,
-    "attempt": 0,
-    "request": None,
-    "lost": 0,
-    "cancel_unseen": False,
-}
-
-#: The same of a job.
-_JOB = ("id", "phase", "t_submit", "t_start")
-_JOB_MORE = {
-    "outcome": None,
-    "canceling": False,
-    "interrupted": False,
-    "_exceptions": None,
-    "_last": None,
-}
-
-#: What makes of JSON those that are of another kind.
-_JOB_KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
 
 
 def dump(engine: Engine) -> dict[str, Any]:
@@ -75,15 +45,13 @@ def dump(engine: Engine) -> dict[str, Any]:
     Returns:
         JSON (without NaN and infinity). It shares nothing with the engine that changes.
     """
-    positions = {firing: position for position, firing in enumerate(engine.workload.firings)}
-    rules, foreign = list(engine.rules.states.values()), list(engine.foreign.values())
+    foreign = list(engine.foreign.values())
     state = {
         **engine.dump(),
-        "rules": [_dump_rule_state(one) for one in rules],
-        "added": [_dump_rule(one.rule) for one in rules[len(engine.spec.rules) :]],
-        "workload": _dump_workload(engine, positions),
-        "foreign": {**_dump_jobs(foreign), "group": [job.group for job in foreign]},
-        "actions": engine.pending_table.dump(positions),
+        **engine.rules.dump(),
+        "workload": engine.workload.dump(),
+        "foreign": {**dump_jobs(foreign), "group": [job.group for job in foreign]},
+        "actions": engine.pending_table.dump(engine.workload.firings.positions()),
         "scaling": engine.scaling.dump(),
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
@@ -148,14 +116,17 @@ def _verified(snapshot: Any) -> Any:
 def _restored(spec: Spec, state: Any) -> Engine:
     engine = Engine(spec)
     engine.load(state)
-    _restore_rules(engine, state)
+    engine.rules.load(state)
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
         engine.stats.counts[group].update(counts)
-    firings = _restore_workload(engine, state["workload"])
+    firings = engine.workload.load(state["workload"])
+    for job in engine.workload.jobs.values():
+        if job.phase < Phase.RUNNING:
+            engine.observer.await_nodes(job)
     foreign = state["foreign"]
-    for job in _restore_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
+    for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
     engine.pending_table.load(state["actions"], firings)
@@ -191,114 +162,3 @@ def _check_sizes(given: list[list[Any]], expected: list[list[Any]]) -> None:
                 f"the stream '{group}-{variable}' of the snapshot had {right} values, and the "
                 f"values beside it hold {size}"
             )
-
-
-# -- rules ----------------------------------------------------------------------------
-
-
-def _dump_rule_state(state: RuleState) -> list[Any]:
-    return [state.rule.id, *(getattr(state, name) for name in _RULE), sorted(state.causes)]
-
-
-def _dump_rule(rule: Rule) -> dict[str, Any]:
-    return {**not_default(rule), "action": not_default(rule.action)}
-
-
-def _restore_rules(engine: Engine, state: Any) -> None:
-    for added in state["added"]:
-        engine.rules.add(Rule(**{**added, "action": Action(**added["action"])}))
-    ids = [id for id, *_ in state["rules"]]
-    if ids != list(engine.rules.states):
-        raise ValueError(f"its rules are {', '.join(ids)}")
-    for rule, row in zip(engine.rules.states.values(), state["rules"], strict=True):
-        for name, value in zip(_RULE, row[1:-1], strict=True):
-            setattr(rule, name, value)
-        rule.causes.update(row[-1])
-        if rule.left is not None:
-            rule.left -= rule.fired
-            if rule.left < 0:
-                raise ValueError(f"its rule {rule.rule.id!r} ran {rule.fired} times")
-        if not rule.live:
-            engine.rules.retire(rule)
-
-
-# -- jobs and firings -----------------------------------------------------------------
-
-
-def _dump_workload(engine: Engine, positions: Mapping[Firing, int]) -> dict[str, Any]:
-    workload = engine.workload
-    firings, jobs = list(workload.firings), list(workload.jobs.values())
-    return {
-        "total": workload.total,
-        "drained": sorted(workload.drained, key=lambda group: group or ""),
-        "firings": {
-            **columns(firings, _FIRING),
-            "seen": [firing.seen.intervals for firing in firings],
-            "more": unusual(firings, _FIRING_MORE),
-        },
-        "backlog": [positions[firing] for firing in workload.firings.backlog],
-        "jobs": {
-            **_dump_jobs(jobs),
-            "firing": [positions[job.firing] for job in jobs if job.firing is not None],
-            "index": [job.index for job in jobs],
-        },
-    }
-
-
-def _restore_workload(engine: Engine, value: Any) -> list[Firing]:
-    """Restore the firings and jobs; the firings, in their order."""
-    firings = list(_restore_firings(value["firings"]))
-    backlog = [firings[position] for position in value["backlog"]]
-    engine.workload.firings.restore(firings, backlog)
-    columns = value["jobs"]
-    owners = [
-        (firings[position].group, firings[position], index)
-        for position, index in zip(columns["firing"], columns["index"], strict=True)
-    ]
-    jobs = _restore_jobs(columns, owners)
-    engine.workload.restore(jobs, value["total"], value["drained"])
-    for job in jobs:
-        if job.phase < Phase.RUNNING:
-            engine.observer.await_nodes(job)
-    return firings
-
-
-def _restore_firings(value: Any) -> Iterator[Firing]:
-    more = dict(value["more"])
-    columns = [value[name] for name in (*_FIRING, "seen")]
-    for position, row in enumerate(zip(*columns, strict=True)):
-        rule, number, group, first, next, stop, seen = row
-        firing = Firing(rule, number, group, range(first, stop), None, None)
-        firing.next = next
-        firing.seen = IntervalSet(seen)
-        for name, given in more.get(position, {}).items():
-            setattr(firing, name, given)
-        firing.unseen = next - first - len(firing.seen) - firing.lost
-        yield firing
-
-
-def _dump_jobs(jobs: list[Job]) -> dict[str, Any]:
-    more = unusual(jobs, _JOB_MORE)
-    for _, given in more:
-        if "_exceptions" in given:
-            given["_exceptions"] = sorted(given["_exceptions"])
-        if "_last" in given:
-            given["_last"] = dict(given["_last"])
-    return {**columns(jobs, _JOB), "more": more}
-
-
-def _restore_jobs(value: Any, owners: Iterable[tuple[str | None, Firing | None, int]]) -> list[Job]:
-    """The jobs of columns; an owner is what each job has besides."""
-    jobs = []
-    columns = [value[name] for name in _JOB]
-    for (group, firing, index), *row in zip(owners, *columns, strict=True):
-        id, phase, t_submit, t_start = row
-        job = Job(id, group, firing, index, t_submit)
-        job.phase = Phase(phase)
-        job.t_start = t_start
-        jobs.append(job)
-    for position, given in value["more"]:
-        for name, attribute in given.items():
-            kind = _JOB_KINDS.get(name)
-            setattr(jobs[position], name, attribute if kind is None else kind(attribute))
-    return jobs

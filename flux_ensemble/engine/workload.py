@@ -10,11 +10,12 @@ in `drained`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import Job, Phase, dump_jobs, load_jobs
 
 
 class Workload:
@@ -180,23 +181,40 @@ class Workload:
             elif job.phase < Phase.RUNNING:
                 yield max(0.0, t - job.t_submit)
 
-    def restore(self, jobs: Iterable[Job], total: int, drained: Iterable[str | None]) -> None:
-        """Take over what a snapshot holds but for the firings, which are restored already.
+    def dump(self) -> dict[str, Any]:
+        """Jobs and firings as JSON. The counts follow from these."""
+        jobs, positions = list(self.jobs.values()), self.firings.positions()
+        return {
+            "total": self.total,
+            "drained": sorted(self.drained, key=lambda group: group or ""),
+            **self.firings.dump(),
+            "jobs": {
+                **dump_jobs(jobs),
+                "firing": [positions[job.firing] for job in jobs if job.firing is not None],
+                "index": [job.index for job in jobs],
+            },
+        }
 
-        The counts follow from the firings and the jobs.
-        """
-        self.total = total
-        self.drained.update(drained)
-        for job in jobs:
+    def load(self, value: Mapping[str, Any]) -> list[Firing]:
+        """Take over what `dump` gave; the open firings, in the order of their positions."""
+        self.total = value["total"]
+        self.drained.update(value["drained"])
+        firings, jobs = self.firings.load(value), value["jobs"]
+        owners = [
+            (firings[position].group, firings[position], index)
+            for position, index in zip(jobs["firing"], jobs["index"], strict=True)
+        ]
+        for job in load_jobs(jobs, owners):
             assert job.firing is not None
             job.firing.live += 1
             self.jobs[job.id] = self._active[job.firing.group][job.id] = job
-        for firing in self.firings:
+        for firing in firings:
             self._waiting[firing.group] += firing.waiting
             self._in_flight[firing.group] += firing.unseen
         queued = sum(self._in_flight.values()) + len(self.jobs)
         self.room = self._limit - queued
         self.busy = sum(self._waiting.values()) + queued
+        return firings
 
     def check(self) -> None:
         """The counts agree with each other.
