@@ -1,4 +1,4 @@
-"""Actions: what happens when a rule fires, and what comes of it.
+"""Actions: what happens when a rule fires, and afterwards.
 
 A firing is recorded, performed at once (or held while the ensemble is paused), and
 turned into commands. Each command with an id is pending until its outcome comes back.
@@ -149,11 +149,18 @@ class Actions:
         if core.workload.total + len(indices) > limit:
             core.fail(self._over_limit(group, origin, len(indices), limit))
             return
-        core.workload.add(
-            Firing(
-                origin.rule, origin.number, group, indices, each, params, attempt, origin.request
-            )
+        firing = Firing(
+            origin.rule,
+            origin.number,
+            group,
+            indices.start,
+            indices.stop,
+            each,
+            params,
+            attempt,
+            origin.request,
         )
+        core.workload.add(firing)
 
     def retry(self, firing: Firing, index: int) -> None:
         """Ask for a failed job again."""
@@ -183,7 +190,7 @@ class Actions:
         return f"{sentence}; rules that fire each other: {', '.join(cycle)}" if cycle else sentence
 
     def send_jobs(self) -> None:
-        """Send the jobs that wait, as far as the limits allow."""
+        """Send waiting jobs, as many as the limits allow."""
         core = self._core
         if core.state != "running" or core.t_start is None:
             return
@@ -203,7 +210,7 @@ class Actions:
             core.send(Pending(origin, command, firing=firing))
 
     def cancel_unseen(self, job: Job, firing: Firing) -> None:
-        """Cancel a job that was given up before it showed in the queue."""
+        """Cancel a job that was withdrawn before it appeared in the queue."""
         job.canceling = True
         origin = Origin(firing.rule, firing.number)
         self._core.cancel((job.id,), "canceled before it showed in the queue", origin)
@@ -243,7 +250,7 @@ class Actions:
         core.send(Pending(origin, command, call=call))
 
     def _returned(self, origin: Origin, items: Iterable[Mapping[str, Any]]) -> Iterator[Triggered]:
-        """Take in what a custom function returned: actions to perform, rules to add.
+        """Use what a custom function returned: perform actions, add rules.
 
         What an item triggers is evaluated before the next item is looked at.
         """
@@ -275,7 +282,7 @@ class Actions:
         return self.run(follow, action, title, event)
 
     def call_again(self, key: str) -> Iterable[Triggered] | None:
-        """Try a custom function again if that is what the timer is for; None if it is not."""
+        """Call a custom function again if the timer is for that; None if it is not."""
         retry = self._table.retries.pop(key, None)
         return None if retry is None else self._perform_or_hold(Held(*retry))
 
@@ -331,7 +338,7 @@ class Actions:
     def _failed(
         self, origin: Origin, reason: str, detail: str = "", call: Call | None = None
     ) -> None:
-        """What a rule wanted went wrong; its `on-error` says what to do."""
+        """An action of a rule failed; do what its `on-error` says."""
         core = self._core
         core.record(
             "custom-error" if call is not None else "outcome",

@@ -52,14 +52,14 @@ def _from_json(value: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
     cls = classes.get(value.get("type", ""))
     if cls is None:
         raise ValueError(f"no event or command of type {value.get('type')!r}")
-    given = {name: field for name, field in value.items() if name != "type"}
+    arguments = {name: field for name, field in value.items() if name != "type"}
     try:
-        if given.get("tag") is not None:
-            given["tag"] = Tag(*given["tag"])
+        if arguments.get("tag") is not None:
+            arguments["tag"] = Tag(*arguments["tag"])
         for name in ("jobs", "ids"):
-            if name in given:
-                given[name] = tuple(given[name])
-        return cls(**given)
+            if name in arguments:
+                arguments[name] = tuple(arguments[name])
+        return cls(**arguments)
     except TypeError as error:
         raise ValueError(f"{cls.__name__}: {error}") from None
 

@@ -85,7 +85,7 @@ class StartTimer:
 
 @dataclass(frozen=True, slots=True)
 class StopTimer:
-    """Forget the timer `key`; one that is not set is no error."""
+    """Stop the timer `key`; one that is not set is no error."""
 
     key: str
 

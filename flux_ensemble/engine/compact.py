@@ -1,4 +1,4 @@
-"""Short forms of many objects for snapshots: columns, and only what is not as usual."""
+"""Short forms of many objects for snapshots: columns, and only unusual values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from flux_ensemble.spec.model import Action, Rule
 
 
 def columns(items: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
-    """One list for each attribute."""
+    """Attributes as columns: one list for each."""
     return {name: list(map(attrgetter(name), items)) for name in names}
 
 
 def unusual(items: Sequence[Any], usual: Mapping[str, Any]) -> list[Any]:
-    """The attributes that are not as usual, for the items that have such.
+    """The attributes with unusual values, for the items that have any.
 
     Args:
         items: the objects.
@@ -41,7 +41,7 @@ def unusual(items: Sequence[Any], usual: Mapping[str, Any]) -> list[Any]:
 
 
 def not_default(item: Action | Rule) -> dict[str, Any]:
-    """The fields of a dataclass that are not as their defaults."""
+    """The fields of a dataclass that differ from their defaults."""
     return {
         field.name: value
         for field in fields(item)

@@ -99,9 +99,9 @@ class Core:
         stats: counts and streams.
         rules: the rules, and which of them an event can trigger.
         workload: the ensemble's jobs.
-        foreign: jobs of others that rules are about, by id.
+        foreign: jobs of others in the queue that rules are about, by id.
         pending_table: what waits for an outcome, a resume, or another try.
-        scale_outcomes: what rules on `scale-*` are still to be told.
+        scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -126,7 +126,7 @@ class Core:
 
     @property
     def acting(self) -> bool:
-        """Rules can fire; while paused, what they do waits."""
+        """Whether rules can fire; while paused, their actions wait."""
         return self.state in ACTING_STATES
 
     def metrics(self, t: float) -> dict[str, Any]:
@@ -144,17 +144,17 @@ class Core:
         self._out.append(Record(self.t, name, context))
 
     def send(self, pending: Pending) -> None:
-        """Emit a command whose outcome comes back."""
+        """Emit a command and wait for its outcome."""
         self.pending_table.add(pending)
         self._out.append(pending.command)
 
     # -- rules ----------------------------------------------------------------------
 
     def add_rule(self, rule: Rule, chain: tuple[str, ...]) -> Sequence[Triggered]:
-        """Take in a rule that a custom function returned.
+        """Add a rule that a custom function returned.
 
         Args:
-            rule: it was checked.
+            rule: a checked rule.
             chain: the rules that led here with no job or time between.
         """
         state = self.rules.add(rule)
@@ -162,7 +162,7 @@ class Core:
         return self._at_once(state, {"trigger": "added"}, chain)
 
     def enable(self, state: RuleState, reason: str, chain: tuple[str, ...]) -> Sequence[Triggered]:
-        """Turn a rule on; one that is on already stays as it is."""
+        """Enable a rule; an enabled one stays as it is."""
         if state.enabled:
             return ()
         state.enabled = True
@@ -170,7 +170,7 @@ class Core:
         return self._at_once(state, {"trigger": "enabled"}, chain)
 
     def disable(self, state: RuleState, reason: str) -> None:
-        """Turn a rule off."""
+        """Disable a rule; a disabled one stays as it is."""
         if state.enabled:
             state.enabled = False
             self.record("rule-disabled", rule=state.rule.id, reason=reason)
@@ -178,14 +178,14 @@ class Core:
     def _at_once(
         self, state: RuleState, event: Mapping[str, Any], chain: tuple[str, ...]
     ) -> Sequence[Triggered]:
-        """The rule itself, if it needs no event but being there."""
+        """The rule itself, if it is to be evaluated as soon as it is added or enabled."""
         trigger = state.rule.trigger
         if trigger == "start" or (trigger == "metric" and state.condition is not None):
             return (Triggered(state, Cause(event, None, chain)),)
         return ()
 
     def start_timer(self, state: RuleState) -> None:
-        """Start the timer of a rule, if it is about one."""
+        """Start the timer of a rule on `timer`."""
         rule = state.rule
         if rule.trigger != "timer":
             return
@@ -234,21 +234,21 @@ class Core:
 
     @property
     def wants_foreign(self) -> bool:
-        """It needs the events of jobs that it did not submit."""
+        """Whether events of foreign jobs matter to it."""
         return self.acting and self.rules.wants_foreign
 
     def wants_job(self, name: str | None) -> bool:
-        """It needs the events of a job of this name that it did not submit."""
+        """Whether events of a foreign job with this name in the queue matter to it."""
         return self.acting and self.rules.wants_job(name)
 
     def forget_foreign(self) -> None:
-        """Forget the jobs of others that no rule is about any more."""
+        """Forget the foreign jobs that no rule is about any more."""
         self.foreign = {id: job for id, job in self.foreign.items() if self.wants_job(job.group)}
 
     # -- the life of the ensemble -----------------------------------------------------
 
     def enter(self, state: str) -> None:
-        """Go to another state.
+        """Change the state.
 
         Raises:
             AssertionError: `lifecycle.TRANSITIONS` does not have the transition.
@@ -299,11 +299,11 @@ class Core:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """Its own state as JSON, without that of the rules, jobs and whatever else it holds."""
+        """The attributes of the core itself as JSON; the parts that it holds have their own."""
         return {**{name: getattr(self, name) for name in _DUMPED}, "final": self._final}
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Take over what `dump` gave."""
+        """Set the attributes from what `dump` returned."""
         for name in _DUMPED:
             setattr(self, name, value[name])
         final = value["final"]

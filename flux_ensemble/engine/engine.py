@@ -7,13 +7,12 @@ time. The same events give the same commands, whoever drives it.
 
 One event is handled in three steps. First it changes the state: the job's phase, the
 counts and streams. Then the rules that it triggers are evaluated in document order, and
-those whose turn it is fire. Last the engine settles: rules for what has run empty and
-for what became of requests for scaling, jobs that may be sent now, and the end of the
-ensemble.
+those whose turn it is fire. Last the engine settles: rules for idle groups and for
+outcomes of scaling requests, jobs that may be sent now, and the end of the ensemble.
 
 The engine is its core with the parts around it: `scaling` (the member's size), `actions` (what
 firing does), `observer` (what job events do), `requests` (what users ask for), `evaluation`
-(which rules fire). Only `handle` is called from outside.
+(which rules fire). Only `handle` changes it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Engine(Core):
 
     Attributes:
         scaling: what is known of the member, and requests to change its size.
-        observer: takes in job events.
+        observer: handles job events.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -78,10 +77,10 @@ class Engine(Core):
     # -- what drivers use ---------------------------------------------------------
 
     def handle(self, event: Event) -> list[Command]:
-        """Take in one event.
+        """Handle one event.
 
         Returns:
-            What is to be done, in order.
+            The commands to perform, in order.
         """
         out: list[Command] = []
         self._out = out
@@ -101,47 +100,47 @@ class Engine(Core):
 
     @property
     def ended(self) -> bool:
-        """The ensemble is in a final state."""
+        """Whether the ensemble is in a final state."""
         return self.state in FINAL_STATES
 
     @property
     def idle(self) -> bool:
-        """No job and no command of it is under way."""
+        """Whether it has no job that is not over, and no pending command."""
         return not self.workload.busy and not self.pending_table.busy
 
     @property
     def wants_events(self) -> frozenset[str]:
-        """Names of the job events (RFC 21) that it needs; the set may grow."""
+        """Names of the job events (RFC 21) that it needs; more may be added."""
         return self.rules.wants_events
 
     @property
     def wants_nodes(self) -> frozenset[str]:
-        """Which of the metrics `nodes.*` ("size", "up", "free") its rules read; may grow."""
+        """Which of the metrics `nodes.*` its rules read; more may be added."""
         return self.rules.wants_nodes
 
     @property
     def t_foreign(self) -> float:
-        """Events of jobs of others before this time are ignored if it has not seen them yet."""
+        """Unseen events of foreign jobs before this time are ignored."""
         added = list(self.rules.states.values())[len(self.spec.rules) :]
         if any(state.rule.scope == "queue" for state in added):
-            # It did not want to see what those rules are about before they were there.
+            # Events from before those rules were added do not matter to them.
             return self.t
         return math.inf if self.t_start is None else self.t_start
 
     @property
     def pending(self) -> list[Effect]:
-        """The commands whose outcome has not come back, in the order of their ids."""
+        """The commands without an outcome, in the order of their ids."""
         return [pending.command for pending in self.pending_table.commands.values()]
 
     def expects(self, tag: Tag) -> bool:
-        """Whether a job with this tag was sent to the member and has not shown in the queue."""
+        """Whether a job with this tag was sent and has not appeared in the queue."""
         return self.workload.firings.expecting(tag.rule, tag.firing, tag.index) is not None
 
     def check(self) -> None:
-        """The invariants that hold after every event.
+        """Check the invariants that hold after every event.
 
         Raises:
-            AssertionError: one does not.
+            AssertionError: an invariant is broken.
         """
         self.workload.check()
         limits = self.spec.limits
@@ -201,7 +200,7 @@ class Engine(Core):
     # -- the end of an event ------------------------------------------------------
 
     def _rest(self) -> None:
-        """Nothing is under way: end if that is the end."""
+        """Nothing is active: end the ensemble if no rule can fire any more."""
         if self.state == "ending":
             self.finish()
         elif (

@@ -29,10 +29,10 @@ class Evaluation:
         self._scaling = scaling
 
     def run(self, triggered: Iterable[Triggered]) -> None:
-        """Evaluate rules, and whatever these trigger.
+        """Evaluate rules, and the rules that these trigger.
 
         Args:
-            triggered: each is asked for when all before it are done.
+            triggered: the next is requested when those before it are done.
         """
         stack = [iter(triggered)]
         while stack:
@@ -78,7 +78,7 @@ class Evaluation:
         core, lookup = self._core, self._heartbeat_lookup(t)
         cause = Cause({"trigger": HEARTBEAT, "timestamp": core.t})
         for state in core.rules.plain("metric", HEARTBEAT):
-            # A metric rule without a condition is about updates, and this is none.
+            # A metric rule without a condition fires at updates of the metric, not at heartbeats.
             if state.rule.trigger == HEARTBEAT or state.condition is not None:
                 yield Triggered(state, cause, lookup)
 
@@ -90,9 +90,9 @@ class Evaluation:
     # -- the end of an event ----------------------------------------------------------
 
     def follow_up(self) -> None:
-        """Evaluate the rules for what has run empty, and for what requests have come to.
+        """Evaluate the rules for idle groups, and for outcomes of requests to change the size.
 
-        Those that fire can bring about more of both, so all that happens here is one chain.
+        Rules that fire can cause more of both, so everything that happens here is one chain.
         """
         core, outcomes, drained = self._core, self._core.scale_outcomes, self._core.workload.drained
         depth: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Evaluation:
                     depth = (*depth, state.rule.id)
 
     def can_fire(self) -> bool:
-        """Whether some rule could still fire though nothing is active."""
+        """Whether some rule can still fire although nothing is active."""
         core = self._core
         plain = core.rules.plain
         if core.wants_foreign and any(
@@ -139,5 +139,5 @@ class Evaluation:
         )
 
     def _could_do(self, action: Action) -> bool:
-        """An action would come to something: not so where the member is at its bound."""
+        """Whether an action would have an effect: scaling has none at the member's bounds."""
         return action.name not in SCALE_ACTIONS or self._scaling.objection(action) is None

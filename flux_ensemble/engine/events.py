@@ -1,8 +1,8 @@
 """Events: the past facts that go into the engine.
 
 Every event carries `t`, its own time in epoch seconds (virtual seconds in the
-simulator). Events are frozen and round-trip through JSON with `to_json` and
-`from_json`, which is what recording and replay rest on.
+simulator). Events are frozen and round-trip through JSON (`codec`), which recording and replay
+use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flux_ensemble.engine.fastclass import fastclass
 
 
 class Tag(NamedTuple):
-    """Which job of which firing this is: `attributes.user.ensemble` in the jobspec."""
+    """The identity of a job: `attributes.user.ensemble` in its jobspec."""
 
     group: str
     rule: str
@@ -54,7 +54,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The timer that a `StartTimer` command set has come due."""
+    """A timer that a `StartTimer` command set has expired."""
 
     t: float
     key: str
@@ -101,7 +101,7 @@ class Request:
     """A user asks for something; the engine answers with one `Reply`.
 
     Args:
-        request: the asker's own number, given back in the reply.
+        request: a number that the reply repeats.
         op: "submit" {group, count?, params?}, "cancel" {group?}, "terminate" {cancel?},
             "pause" {}, "resume" {}, "rules" {id, enabled}, or "action" {action}.
         args: the arguments of `op` as above.
@@ -131,7 +131,7 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """What a member says of itself, when it changes; the first time before `Started`.
+    """A member reports its nodes, when they change; the first time before `Started`.
 
     Args:
         member: its name.

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.intervals import IntervalSet
 
-#: Attributes that have a column in a snapshot, and those that few firings have otherwise.
+#: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
 _COLUMNS = ("rule", "number", "group", "first", "next", "stop")
 _UNUSUAL = {
     "each": None,
@@ -27,67 +28,42 @@ _UNUSUAL = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Firing:
-    """One open firing that submits jobs `next` to `stop - 1` of a group's submission.
+    """One open firing that submits jobs of a group: `first` to `stop - 1` of a submission."""
 
-    Attributes:
-        next: the first job that has not been sent to the member.
-        stop: the end of the jobs, exclusive; a cancel lowers it to `next`.
-        seen: indices whose jobs have shown in the queue.
-        unseen: jobs that were sent and have not shown.
-        lost: jobs that were sent and that the queue is believed not to have.
-        live: jobs in the queue that are active.
-        outstanding: commands without an outcome.
-        cancel_unseen: jobs that show from now on are to be cancelled.
-        attempt: which retry of a failed job this is; 0 for a first submission.
-        request: the request that is answered with the job ids, or None.
-    """
+    #: The rule's id, and the number of its firing.
+    rule: str
+    number: int
+    group: str
+    #: The first job.
+    first: int
+    #: The end of the jobs, exclusive; a cancel lowers it to `next`.
+    stop: int
+    #: What the action overrides of the group, as in `Group.submission`.
+    each: int | None = None
+    params: Mapping[str, Any] | None = None
+    #: Which retry of a failed job this is; 0 for a first submission.
+    attempt: int = 0
+    #: The request that is answered with the job ids, or None.
+    request: int | None = None
+    #: The first job that has not been sent to the member.
+    next: int = field(init=False)
+    #: Indices of the jobs that have appeared in the queue.
+    seen: IntervalSet = field(init=False, default_factory=IntervalSet)
+    #: Jobs that were sent and have not appeared.
+    unseen: int = field(init=False, default=0)
+    #: Jobs that were sent and that the queue probably does not have.
+    lost: int = field(init=False, default=0)
+    #: Active jobs.
+    live: int = field(init=False, default=0)
+    #: Commands without an outcome.
+    outstanding: int = field(init=False, default=0)
+    #: Jobs that appear from now on are to be cancelled.
+    cancel_unseen: bool = field(init=False, default=False)
 
-    __slots__ = (
-        "attempt",
-        "cancel_unseen",
-        "each",
-        "first",
-        "group",
-        "live",
-        "lost",
-        "next",
-        "number",
-        "outstanding",
-        "params",
-        "request",
-        "rule",
-        "seen",
-        "stop",
-        "unseen",
-    )
-
-    def __init__(
-        self,
-        rule: str,
-        number: int,
-        group: str,
-        indices: range,
-        each: int | None,
-        params: Mapping[str, Any] | None,
-        attempt: int = 0,
-        request: int | None = None,
-    ) -> None:
-        self.rule = rule
-        self.number = number
-        self.group = group
-        self.first = self.next = indices.start
-        self.stop = indices.stop
-        self.each = each
-        self.params = params
-        self.attempt = attempt
-        self.request = request
-        self.seen = IntervalSet()
-        self.unseen = 0
-        self.lost = 0
-        self.live = 0
-        self.outstanding = 0
-        self.cancel_unseen = False
+    def __post_init__(self) -> None:
+        self.next = self.first
 
     @property
     def waiting(self) -> int:
@@ -95,7 +71,7 @@ class Firing:
         return self.stop - self.next
 
     def over(self) -> bool:
-        """Each of its jobs has come and gone."""
+        """Whether each of its jobs has come and gone."""
         return not (
             self.live or self.outstanding or self.unseen or self.lost or self.next < self.stop
         )
@@ -115,7 +91,7 @@ class Firings:
         return iter(self._open.values())
 
     def open(self, firing: Firing) -> None:
-        """Add a firing whose jobs are all to be sent."""
+        """Add a firing with all jobs still to be sent."""
         key = firing.rule, firing.number
         assert key not in self._open
         self._open[key] = firing
@@ -134,7 +110,7 @@ class Firings:
             self._open.pop((firing.rule, firing.number), None)
 
     def drop_waiting(self, firing: Firing) -> int:
-        """Forget the jobs that have not been sent.
+        """Drop the jobs that have not been sent.
 
         Returns:
             How many they were.
@@ -164,15 +140,15 @@ class Firings:
         }
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
-        """Take over what `dump` gave; the firings, in the order of their positions.
+        """Set what `dump` returned; returns the firings in the order of their positions.
 
-        The jobs and commands of a firing are counted when they are loaded.
+        Their active jobs and pending commands are counted when those are loaded.
         """
         columns = value["firings"]
         firings = []
         for row in zip(*(columns[name] for name in (*_COLUMNS, "seen")), strict=True):
             rule, number, group, first, next, stop, seen = row
-            firing = Firing(rule, number, group, range(first, stop), None, None)
+            firing = Firing(rule, number, group, first, stop)
             firing.next = next
             firing.seen = IntervalSet(seen)
             firings.append(firing)

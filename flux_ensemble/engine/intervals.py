@@ -1,4 +1,4 @@
-"""Sets of whole numbers that are mostly contiguous, in memory for their gaps only."""
+"""Sets of mostly contiguous integers, in memory proportional to the number of gaps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class IntervalSet:
 
     def __contains__(self, number: int) -> bool:
         stops = self._stops
-        # Numbers come in order but for a few.
+        # Numbers mostly come in order.
         if not stops or number >= stops[-1]:
             return False
         at = bisect_right(self._starts, number) - 1
@@ -45,7 +45,7 @@ class IntervalSet:
         return sum(self._stops) - sum(self._starts)
 
     def add(self, number: int) -> None:
-        """Add one number; one that is there already is no error."""
+        """Add a number; one that is in the set already is no error."""
         starts, stops = self._starts, self._stops
         if stops and number == stops[-1]:
             stops[-1] += 1

@@ -18,7 +18,7 @@ from flux_ensemble.engine.firings import Firing
 
 
 class Phase(IntEnum):
-    """Where a job is in its life (RFC 21, as far as an ensemble tells it apart)."""
+    """The phase of a job: the states of RFC 21, as far as they differ for an ensemble."""
 
     NEW = 0
     PENDING = 1
@@ -27,7 +27,7 @@ class Phase(IntEnum):
     GONE = 4
 
 
-#: event -> phase -> next phase. Events that are not here may come at any time.
+#: event -> phase -> next phase. Other events are allowed in any phase.
 TRANSITIONS: Mapping[str, Mapping[Phase, Phase]] = {
     "submit": {},
     "validate": {Phase.NEW: Phase.PENDING},
@@ -37,10 +37,10 @@ TRANSITIONS: Mapping[str, Mapping[Phase, Phase]] = {
     "clean": dict.fromkeys((Phase.NEW, Phase.PENDING, Phase.RUNNING, Phase.FINISHED), Phase.GONE),
 }
 
-#: Exceptions that are outcomes of their own.
+#: Types of exceptions that are outcomes of their own.
 _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
 
-#: Attributes that have a column in a snapshot, and those that few jobs have otherwise.
+#: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
 _COLUMNS = ("id", "phase", "t_submit", "t_start")
 _UNUSUAL = {
     "outcome": None,
@@ -50,58 +50,42 @@ _UNUSUAL = {
     "_last": None,
 }
 
-#: What makes of JSON those that are of another kind.
+#: Attributes that are not as JSON has them, with what converts them.
 _KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
 
 
 class Job:
-    """One active job. `firing` is None for a job that the ensemble did not submit.
+    """One active job.
 
-    Attributes:
-        group: the group's name; for a foreign job its name in the queue, or None.
-        outcome: None until it is known, then one of `spec.model.OUTCOMES`.
-        t_submit: time of the submit event.
-        t_start: time of the start event, or None.
-        nodes: nodes that it waits for; 0 once it has started, and for a foreign job.
-        canceling: the ensemble cancels it.
-        interrupted: the instance shut down while it was active; see `events.Interrupted`.
+    Not a dataclass: one is made for each job, and a compiled dataclass takes ten times as long.
     """
-
-    __slots__ = (
-        "_exceptions",
-        "_last",
-        "canceling",
-        "firing",
-        "group",
-        "id",
-        "index",
-        "interrupted",
-        "nodes",
-        "outcome",
-        "phase",
-        "t_start",
-        "t_submit",
-    )
 
     def __init__(
         self, id: int, group: str | None, firing: Firing | None, index: int, t_submit: float
     ) -> None:
         self.id = id
+        #: The group's name; for a foreign job its name in the queue, or None.
         self.group = group
+        #: None for a job that the ensemble did not submit.
         self.firing = firing
         self.index = index
         self.phase = Phase.NEW
+        #: None until it is known, then one of `OUTCOMES`.
         self.outcome: str | None = None
         self.t_submit = t_submit
         self.t_start: float | None = None
+        #: Nodes that it waits for; 0 after it has started, and for a foreign job.
         self.nodes = 0
+        #: The ensemble cancels it.
         self.canceling = False
+        #: The instance shut down while it was active; see `events.Interrupted`.
         self.interrupted = False
         self._exceptions: set[str] | None = None
+        #: Time of the latest event of each name that may come at any time.
         self._last: dict[str, float] | None = None
 
     def accept(self, event: JobEvent) -> bool:
-        """Take the event into account; False if it is a duplicate, late or out of order."""
+        """Accept an event; False if it is a duplicate, late or out of order."""
         name = event.name
         phases = TRANSITIONS.get(name)
         if phases is None:
@@ -167,7 +151,7 @@ def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
 def load_jobs(
     value: Mapping[str, Any], owners: Iterable[tuple[str | None, Firing | None, int]]
 ) -> list[Job]:
-    """The jobs that `dump_jobs` gave; `owners` are the group, firing and index of each."""
+    """The jobs that `dump_jobs` returned; `owners` are group, firing and index of each."""
     jobs = []
     rows = zip(*(value[name] for name in _COLUMNS), strict=True)
     for (group, firing, index), (id, phase, t_submit, t_start) in zip(owners, rows, strict=True):

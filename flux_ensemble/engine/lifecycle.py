@@ -1,6 +1,6 @@
 """The states of an ensemble, as a literal table.
 
-It needs nothing of the engine, so that others can tell states apart without importing it.
+Others can import this table without the engine.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 #: States in which rules can fire; while paused, their actions wait.
 ACTING_STATES = tuple(state for state, following in TRANSITIONS.items() if "ending" in following)
 
-#: States that an ensemble does not leave.
+#: States that an ensemble never leaves.
 FINAL_STATES = tuple(state for state, following in TRANSITIONS.items() if not following)

@@ -1,4 +1,4 @@
-"""What job events do: phases, counts, streams, and the rules that they trigger."""
+"""Job events: how they change phases, counts and streams, and which rules they trigger."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _NO_NEWS: News = (None, ())
 _VALIDATED: News = (None, ((COUNT, "submitted"),))
 _STARTED: News = (None, (("", "pending"),))
 
-#: What changes when a job that has not started waits no more, and when one has run.
+#: What changes when a job ends that never started, and when a job finishes.
 _UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
 _RAN: tuple[Change, ...] = (("", "duration"),)
 
-#: What changes when a job has its outcome.
+#: What changes when the outcome of a job is known.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
     outcome: ((COUNT, "finished"), (COUNT, outcome)) for outcome in OUTCOMES
 }
 
-#: Looking up a member of an enumeration takes longer than everything else about it.
+#: A global, because looking up a member of an enumeration is slow.
 _GONE = Phase.GONE
 
-#: A memo key of such a name would be taken for a variable of ours, and is left out.
+#: Memo keys with these names are ignored: they are variables that every group has.
 _RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES))
 
-#: Phase of a foreign job before the event by which it is first seen. An event after
-#: `finish` leaves the outcome unknown.
+#: Phase of a foreign job before the first event that is seen of it. After `finish`, its outcome
+#: stays unknown.
 _FIRST_SEEN = {
     **dict.fromkeys(("submit", "validate", "invalidate"), Phase.NEW),
     **dict.fromkeys(("release", "free", "epilog-start", "epilog-finish", "clean"), Phase.NEW),
@@ -59,7 +59,7 @@ class Observer:
         for name, group in core.spec.groups.items():
             sizes = {job_set.nodes for job_set in group.sets}
             self._nodes[name] = sizes.pop() if len(sizes) == 1 else 0
-        #: What is done about events of jobs of ours, given also the outcome that was known.
+        #: Handlers of the events of the ensemble's jobs; the last argument is the outcome before.
         self._takes: dict[str, Callable[[Job, str, JobEvent, str | None], News]] = {
             "validate": self._on_validate,
             "start": self._on_start,
@@ -70,7 +70,7 @@ class Observer:
         }
 
     def await_nodes(self, job: Job) -> None:
-        """A job of ours waits for nodes."""
+        """Count the nodes that a job of the ensemble waits for."""
         job.nodes = self._nodes[job.group or ""] or self._job_set(job).nodes
         self._core.stats.pending_nodes += job.nodes
 
@@ -104,7 +104,7 @@ class Observer:
         return _triggered(job, event, states) if states and core.acting else ()
 
     def _admit(self, event: JobEvent) -> Job | None:
-        """The job of ours that shows by the event, if that is what the event is."""
+        """The job of the ensemble that appears in the queue with this event, or None."""
         if event.name != "submit" or event.tag is None:
             return None
         job = self._core.workload.admit(event.job, event.tag, event.t)
@@ -115,10 +115,10 @@ class Observer:
         return job
 
     def on_interrupted(self, event: Interrupted) -> Sequence[Triggered]:
-        """The instance shut down while jobs of ours were active."""
+        """The instance shut down while jobs of the ensemble were active."""
         for id in event.jobs:
             job = self._core.workload.jobs.get(id)
-            # A job that the ensemble cancels itself ends as it was meant to.
+            # A job that the ensemble cancels itself ends as intended.
             if job is not None and not job.canceling:
                 job.interrupted = True
         return ()
@@ -134,7 +134,7 @@ class Observer:
         job = core.foreign.get(event.job)
         if job is None:
             job = core.foreign[event.job] = Job(event.job, event.job_name, None, 0, event.t)
-            # A job that was in the queue before: what it has been through is not known.
+            # A job from before: its earlier events are not known.
             job.phase = _FIRST_SEEN.get(event.name, Phase.PENDING)
         elif event.name == "submit":
             return ()
@@ -149,7 +149,7 @@ class Observer:
             del core.foreign[event.job]
         return _triggered(job, event, core.rules.foreign(triggers, job.group))
 
-    # -- what is counted and measured of a job of ours ----------------------------
+    # -- counts and streams -------------------------------------------------------
 
     def _on_validate(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         self._core.stats.counts[group]["submitted"] += 1
@@ -205,7 +205,7 @@ class Observer:
         return _UNWANTED
 
     def _conclude(self, job: Job, group: str, changed: tuple[Change, ...]) -> News:
-        """Count the outcome of a job of ours, and try it again if it is to be."""
+        """Count the outcome of a job, and retry the job if it has retries left."""
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
@@ -233,7 +233,7 @@ class Observer:
 
 
 def _triggered(job: Job, event: JobEvent, states: Sequence[RuleState]) -> Sequence[Triggered]:
-    """The rules that an event of a job triggers, with what they get to see of it."""
+    """The rules that a job event triggers."""
     if not states:
         return ()
     seen = {

@@ -1,4 +1,4 @@
-"""What waits: commands for their outcome, actions for a resume, calls for another try."""
+"""What is pending: commands without an outcome, held actions, and calls to be repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action
 
-#: How the keys of the timers begin that `scale_timer` gives.
+#: Prefix of the keys that `scale_timer` returns.
 SCALE_TIMER = "scale:"
 
 
@@ -35,12 +35,12 @@ class Origin:
     request: int | None = None
 
     def dump(self) -> list[Any]:
-        """It as JSON."""
+        """The origin as JSON."""
         return [self.rule, self.number, self.chain, self.request]
 
     @classmethod
     def load(cls, value: Any) -> Origin:
-        """The origin that `dump` gave."""
+        """The origin that `dump` returned."""
         rule, number, chain, request = value
         return cls(rule, number, tuple(chain), request)
 
@@ -57,7 +57,7 @@ class Call:
     attempt: int = 0
 
     def dump(self) -> dict[str, Any]:
-        """It as JSON."""
+        """The call as JSON."""
         return {
             "action": not_default(self.action),
             "event": self.event,
@@ -66,7 +66,7 @@ class Call:
 
     @classmethod
     def load(cls, value: Any) -> Call:
-        """The call that `dump` gave."""
+        """The call that `dump` returned."""
         return cls(Action(**value["action"]), value["event"], value["attempt"])
 
 
@@ -89,7 +89,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What waits for a resume: an action, or what a custom function returned."""
+    """An action, or what a custom function returned, that waits for a resume."""
 
     origin: Origin
     what: Call | Sequence[Mapping[str, Any]]
@@ -97,7 +97,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutcome:
-    """What became of a request to change the member's size, for the rules on `trigger`.
+    """The outcome of a request to change the member's size, for the rules on `trigger`.
 
     Args:
         trigger: one of `SCALE_TRIGGERS`.
@@ -111,14 +111,14 @@ class ScaleOutcome:
 
 
 class PendingTable:
-    """All that one ensemble waits for.
+    """What is pending in one ensemble.
 
     Attributes:
         commands: the commands without an outcome, by id.
         held: what waits for a resume, in order.
         retries: custom functions to call again, by the key of the timer that says when.
-        scales: by member, when its size was last asked to change; the request is outstanding.
-        late_scales: by member, the latest request that was given up without an outcome.
+        scales: by member, the outstanding request to change its size, and its time.
+        late_scales: by member, the latest request that was given up.
     """
 
     def __init__(self) -> None:
@@ -128,12 +128,12 @@ class PendingTable:
         self.scales: dict[str, tuple[float, Pending]] = {}
         self.late_scales: dict[str, Pending] = {}
         self._last_id = 0
-        #: The next number of firings that are not of a rule.
+        #: The next number of firings of each reserved rule id.
         self._numbers = dict.fromkeys((REQUEST_RULE, RETRY_RULE), 0)
 
     @property
     def busy(self) -> bool:
-        """Something is pending, held, or to be tried again."""
+        """Whether anything is pending, held, or to be repeated."""
         return bool(self.commands or self.held or self.retries)
 
     def next_id(self) -> int:
@@ -142,7 +142,7 @@ class PendingTable:
         return self._last_id
 
     def next_number(self, rule: str) -> int:
-        """The number of a new firing of one of the reserved rule ids."""
+        """The number of a new firing of a reserved rule id."""
         number = self._numbers[rule]
         self._numbers[rule] = number + 1
         return number
@@ -150,18 +150,18 @@ class PendingTable:
     # -- commands -------------------------------------------------------------------
 
     def add(self, pending: Pending) -> None:
-        """A command is sent."""
+        """Add a command that was sent."""
         self.commands[pending.command.id] = pending
 
     def take(self, id: int) -> Pending | None:
-        """A command has its outcome; None if the outcome is not waited for."""
+        """Remove a command that has its outcome; None if it is not pending."""
         return self.commands.pop(id, None)
 
     def abandon(self) -> list[str]:
-        """Wait no more for a resume, for user code, or for a change of the member's size.
+        """Drop held actions, calls of custom functions, and requests to change a size.
 
         Returns:
-            Keys of the timers that are to be stopped.
+            Keys of the timers to stop.
         """
         self.held.clear()
         timers = [*self.retries, *(scale_timer(pending) for _, pending in self.scales.values())]
@@ -175,23 +175,23 @@ class PendingTable:
     # -- requests to change a member's size -------------------------------------------
 
     def expect_scale(self, member: str, t: float, pending: Pending) -> None:
-        """A request was sent at time `t`."""
+        """Add a request that was sent at time `t`."""
         self.scales[member] = t, pending
 
     def close_scale(self, member: str) -> Pending:
-        """The outstanding request has its outcome."""
+        """Remove the outstanding request, which has its outcome."""
         _, pending = self.scales.pop(member)
         return pending
 
     def give_up_scale(self, member: str) -> Pending:
-        """The outcome of the outstanding request is not waited for any more."""
+        """Give up the outstanding request; its outcome may still come."""
         pending = self.close_scale(member)
         self.late_scales[member] = pending
         del self.commands[pending.command.id]
         return pending
 
     def take_late_scale(self, id: int) -> tuple[str, Pending] | None:
-        """A request that was given up has its outcome; its member, or None if it is none."""
+        """Remove a given-up request that has its outcome; its member too, or None."""
         for member, pending in self.late_scales.items():
             if pending.command.id == id:
                 return member, self.late_scales.pop(member)
@@ -200,10 +200,10 @@ class PendingTable:
     # -- snapshots ------------------------------------------------------------------
 
     def dump(self, positions: Mapping[Firing, int]) -> dict[str, Any]:
-        """It as JSON, without the requests to change a member's size.
+        """The table as JSON, without the requests to change a member's size.
 
         Args:
-            positions: of the open firings, by which they are referred to.
+            positions: of the open firings; a snapshot refers to firings by them.
         """
         return {
             "last_id": self._last_id,
@@ -230,7 +230,7 @@ class PendingTable:
         }
 
     def load(self, value: Any, firings: Sequence[Firing]) -> None:
-        """Take over what `dump` gave; `firings` are the open ones in the order of positions."""
+        """Set what `dump` returned; `firings` are the open ones in order of position."""
         self._last_id = value["last_id"]
         self._numbers = dict(value["numbers"])
         for origin, command, position, call in value["pending"]:
@@ -265,7 +265,7 @@ class PendingTable:
         }
 
     def load_scales(self, value: Any) -> None:
-        """Take over what `dump_scales` gave; the commands are loaded already."""
+        """Set what `dump_scales` returned; the commands are loaded already."""
         for member, (t, id) in value["outstanding"].items():
             self.scales[member] = t, self.commands[id]
         for member, (origin, command) in value["late"].items():
@@ -273,7 +273,7 @@ class PendingTable:
 
 
 def scale_timer(pending: Pending) -> str:
-    """Key of the timer that says when a request to change a member's size is given up."""
+    """Key of the timer after which a request to change a member's size is given up."""
     return f"{SCALE_TIMER}{pending.command.id}"
 
 

@@ -13,28 +13,33 @@ _DEFAULTS = tuple((field.name, field.default) for field in fields(Action)[1:])
 
 
 def describe(group: Group, action: Action) -> list[dict[str, Any]]:
-    """What a submit action submits: one object for each job set."""
+    """The jobs of a submit action: one object for each job set."""
     submission = group.submission(action.count, action.params)
     return [
-        {"name": one.name, "command": shlex.join(one.command), "count": size, "nodes": one.nodes}
-        for one, size in submission.sizes
+        {
+            "name": job_set.name,
+            "command": shlex.join(job_set.command),
+            "count": size,
+            "nodes": job_set.nodes,
+        }
+        for job_set, size in submission.sizes
     ]
 
 
 def action_json(action: Action) -> dict[str, Any]:
-    """The action as a document has it, without what is default."""
+    """The action as in a document, without default values."""
     value: dict[str, Any] = {"name": action.name}
     for name, default in _DEFAULTS:
-        given = getattr(action, name)
-        if given != default:
-            value[name] = given
+        field = getattr(action, name)
+        if field != default:
+            value[name] = field
     if action.repetitions is None:
         value["repetitions"] = "unlimited"
     return value
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
-    """The rule as a document has it, without what is absent."""
+    """The rule as in a document, without absent keys."""
     value = {
         "id": rule.id,
         "trigger": rule.trigger,
@@ -47,4 +52,4 @@ def rule_json(rule: Rule) -> dict[str, Any]:
         "every": rule.every,
         "action": action_json(rule.action),
     }
-    return {key: given for key, given in value.items() if given is not None}
+    return {key: field for key, field in value.items() if field is not None}

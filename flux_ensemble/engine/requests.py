@@ -30,9 +30,9 @@ class Refused(Exception):
 
 
 class Requests:
-    """Does what users ask one engine for.
+    """Handles the requests to one engine.
 
-    An operation replies itself, after all that it brings about; or it raises `Refused`.
+    Each operation sends its own reply, after its effects, or raises `Refused`.
     """
 
     def __init__(self, core: Core, actions: Actions, scaling: Scaling) -> None:
@@ -63,11 +63,11 @@ class Requests:
         self._core.emit(Reply(request.request, result))
 
     def _reply_state(self, request: Request) -> Iterable[Triggered]:
-        """Reply with the state that the ensemble is in now."""
+        """Reply with the current state of the ensemble."""
         self._reply(request, {"state": self._core.state})
         return ()
 
-    # -- what is refused ------------------------------------------------------------
+    # -- checks ---------------------------------------------------------------------
 
     def _check_running(self) -> None:
         core = self._core
@@ -79,7 +79,7 @@ class Requests:
             raise Refused("EAGAIN", f"ensemble {core.spec.name!r} is starting; try again")
 
     def _check_group(self, group: Any) -> str:
-        """The name of a group that there is."""
+        """The name of an existing group."""
         groups = self._core.spec.groups
         if group not in groups:
             names = ", ".join(sorted(groups))
@@ -87,7 +87,7 @@ class Requests:
         return str(group)
 
     def _check_room(self, action: Action) -> None:
-        """Refuse a submission that would have to wait or go past a cap."""
+        """Refuse a submission that would exceed a limit."""
         spec, workload = self._core.spec, self._core.workload
         try:
             size = len(spec.groups[action.label or ""].submission(action.count, action.params))

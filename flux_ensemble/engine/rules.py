@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.engine.compact import not_default
@@ -28,19 +29,19 @@ BASE_EVENTS = frozenset(
     {"submit", "validate", "invalidate", "start", "finish", "exception", "clean", "memo"}
 )
 
-#: trigger -> the event that it needs. Triggers that name an outcome need no more.
+#: trigger -> the event that it needs. Triggers that name an outcome need only `BASE_EVENTS`.
 _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 
 #: outcome -> the trigger that names it.
 TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
-#: What changes of a group: a counter ("count", counter), or a stream ("", variable); or of
-#: the member, as ("queue", "pending-nodes").
+#: A metric that changed. Of a group: a counter ("count", counter) or a stream ("", variable); of
+#: the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
 
-#: What an event of a job of ours has brought about: the outcome that the job has by it, if
-#: rules are to see it, and the metrics of the group that changed. (Where a job is submitted or
-#: starts, the nodes that jobs wait for change too; the index knows that by the event.)
+#: The effect of an event of the ensemble's own job: the outcome that it gives the job, if rules are
+#: to see it, and the metrics of the group that changed. (When a job is submitted or starts, the
+#: number of nodes that jobs wait for changes too; the index knows that from the event.)
 News = tuple[str | None, tuple[Change, ...]]
 
 
@@ -48,64 +49,46 @@ News = tuple[str | None, tuple[Change, ...]]
 _DUMPED = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
 
 
+@dataclass(slots=True, eq=False)
 class RuleState:
-    """A rule and how often it ran.
+    """A rule and how often it ran."""
 
-    Attributes:
-        position: place in the order in which rules act.
-        path: the metric of a metric rule that names one.
-        left: runs that are left; None is unlimited.
-        skip: matching evaluations to skip before the next run (backoff).
-        t_next: no run before this time (cooldown).
-        fired: how often the action ran.
-        number: number of the next firing; ahead of `fired` where a custom function
-            returned actions.
-        timer: its timer is set.
-        error: why it failed last, or None.
-        causes: ids of the rules whose jobs triggered it.
-    """
+    rule: Rule
+    #: Its place in the order in which rules act.
+    position: int
+    #: The metric of a metric rule that names one.
+    path: MetricPath | None
+    condition: Condition | None
+    enabled: bool = field(init=False)
+    #: Runs that are left; None is unlimited.
+    left: int | None = field(init=False)
+    #: Matching evaluations to skip before the next run (backoff).
+    skip: int = field(init=False, default=0)
+    #: No run before this time (cooldown).
+    t_next: float = field(init=False, default=0.0)
+    #: How often the action ran.
+    fired: int = field(init=False, default=0)
+    #: Number of the next firing; ahead of `fired` where a custom function returned actions.
+    number: int = field(init=False, default=0)
+    #: Its timer is set.
+    timer: bool = field(init=False, default=False)
+    #: Why it failed last, or None.
+    error: str | None = field(init=False, default=None)
+    #: Ids of the rules whose jobs triggered it.
+    causes: set[str] = field(init=False, default_factory=set)
 
-    __slots__ = (
-        "causes",
-        "condition",
-        "enabled",
-        "error",
-        "fired",
-        "left",
-        "number",
-        "path",
-        "position",
-        "rule",
-        "skip",
-        "t_next",
-        "timer",
-    )
-
-    def __init__(
-        self, rule: Rule, position: int, path: MetricPath | None, condition: Condition | None
-    ) -> None:
-        self.rule = rule
-        self.position = position
-        self.path = path
-        self.condition = condition
-        self.enabled = rule.enabled
-        self.left = rule.action.repetitions
-        self.skip = 0
-        self.t_next = 0.0
-        self.fired = 0
-        self.number = 0
-        self.timer = False
-        self.error: str | None = None
-        self.causes: set[str] = set()
+    def __post_init__(self) -> None:
+        self.enabled = self.rule.enabled
+        self.left = self.rule.action.repetitions
 
     @property
     def live(self) -> bool:
-        """It can still run, now or once it is enabled."""
+        """Whether it has runs left."""
         return self.left is None or self.left > 0
 
     @property
     def armed(self) -> bool:
-        """It is enabled and has runs left."""
+        """Whether it is enabled and has runs left."""
         return self.enabled and self.live
 
     def take_turn(self, t: float) -> bool:
@@ -133,10 +116,10 @@ class RuleState:
         return [self.rule.id, *(getattr(self, name) for name in _DUMPED), sorted(self.causes)]
 
     def load(self, value: Sequence[Any]) -> None:
-        """Take over what `dump` gave.
+        """Set what `dump` returned.
 
         Raises:
-            ValueError: it ran more often than it may.
+            ValueError: it ran more often than its repetitions allow.
         """
         for name, attribute in zip(_DUMPED, value[1:-1], strict=True):
             setattr(self, name, attribute)
@@ -148,7 +131,7 @@ class RuleState:
 
 
 def metric_key(path: MetricPath) -> MetricPath:
-    """What changes when the metric does: a counter, or a stream whatever the statistic."""
+    """The key of a metric in the index: a counter, or a stream without the statistic."""
     whole = path.statistic == COUNT or path.statistic in MEMBER_METRICS
     return path if whole else MetricPath("", path.group, path.variable)
 
@@ -163,24 +146,24 @@ class RuleIndex:
         self.wants_nodes: frozenset[str] = frozenset()
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
-        #: the same for jobs of others; a rule with scope queue is in both.
+        #: The same for foreign jobs; a rule with scope queue is in both.
         self._foreign: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         self._metric: defaultdict[MetricPath, dict[int, RuleState]] = defaultdict(dict)
-        #: What `own` was asked for -> the tables that hold the answer, where it is in any.
+        #: Arguments of `own` -> the tables with the rules for them.
         self._tables_of: dict[Hashable, tuple[dict[int, RuleState], ...]] = {}
         #: trigger -> rules, for the triggers that are not about jobs.
         self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
-        #: Names of jobs of others that rules are about, None where one is about all, and how
-        #: many rules.
+        #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
+        #: rules.
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
-        self._statistics = frozenset(one.name for one in spec.statistics)
-        #: What many rules say alike is compiled once.
+        self._statistics = frozenset(statistic.name for statistic in spec.statistics)
+        #: Equal conditions of several rules are compiled once.
         self._conditions: dict[tuple[float | str, Subject], Condition] = {}
         for rule in spec.rules:
             self.add(rule)
 
     def add(self, rule: Rule) -> RuleState:
-        """Add a rule that was checked; it acts after those that are there."""
+        """Add a checked rule; it acts after the existing ones."""
         path = condition = None
         if rule.trigger == "metric" and rule.name is not None:
             path = parse_path(rule.name, self._spec.groups, self._statistics)
@@ -194,13 +177,13 @@ class RuleIndex:
         if state.position in self._plain["foreign"]:
             self._foreign_names[rule.group] += 1
         read = {*([path] if path else ()), *(condition.paths if condition else ())}
-        self.wants_nodes |= {one.variable for one in read if one.statistic == "nodes"}
+        self.wants_nodes |= {metric.variable for metric in read if metric.statistic == "nodes"}
         if (needed := _NEEDED.get(rule.trigger)) is not None:
             self.wants_events |= {needed}
         return state
 
     def retire(self, state: RuleState) -> None:
-        """Take a rule out of the index that will not run again."""
+        """Remove a rule from the index that will not run again."""
         if state.position in self._plain["foreign"]:
             group = state.rule.group
             self._foreign_names[group] -= 1
@@ -235,31 +218,31 @@ class RuleIndex:
                     yield self._metric[metric_key(path)]
 
     def own(self, group: str, event: str, news: News) -> Sequence[RuleState]:
-        """Rules that an event of a job of ours triggers, in order.
+        """Rules that an event of the ensemble's own job triggers, in order.
 
         Args:
             group: the job's group.
             event: the event's name.
-            news: what it has brought about.
+            news: the effect of the event.
         """
         key = group, event, news
         tables = self._tables_of.get(key)
         if tables is None:
             tables = self._own_tables(group, event, *news)
-            # Memos bring about ever new changes, the other events the same ones again.
+            # Memos can change ever new metrics; other events change the same ones again.
             if event != "memo":
                 self._tables_of[key] = tables
         if not tables:
             return ()
-        found: Mapping[int, RuleState] = {}
+        by_position: Mapping[int, RuleState] = {}
         for table in tables:
-            found = {**found, **table} if found else table
-        return [found[position] for position in sorted(found)]
+            by_position = {**by_position, **table} if by_position else table
+        return [by_position[position] for position in sorted(by_position)]
 
     def _own_tables(
         self, group: str, event: str, outcome: str | None, changed: Iterable[Change]
     ) -> tuple[dict[int, RuleState], ...]:
-        """The tables for `own` that have a rule in them."""
+        """The tables with rules for `own`; empty ones are left out."""
         triggers = [f"job-{event}"]
         if outcome is not None:
             triggers.append(TRIGGER_OF[outcome])
@@ -279,39 +262,39 @@ class RuleIndex:
         return tuple(table for table in tables if table)
 
     def idle(self, group: str | None) -> list[RuleState]:
-        """Rules for a group that has no active job left, or for the ensemble (None)."""
+        """Rules for an idle group, or for the idle ensemble (None)."""
         return list(self._own["idle", group].values())
 
     def foreign(self, triggers: Iterable[str], name: str | None) -> list[RuleState]:
-        """Rules with scope queue for triggers of a job that others submitted, in order."""
-        found: dict[int, RuleState] = {}
+        """Rules with scope queue for triggers of a foreign job, in order."""
+        by_position: dict[int, RuleState] = {}
         for trigger in triggers:
             for key in {(trigger, name), (trigger, None)}:
                 if key in self._foreign:
-                    found.update(self._foreign[key])
-        return [found[position] for position in sorted(found)]
+                    by_position.update(self._foreign[key])
+        return [by_position[position] for position in sorted(by_position)]
 
     def metric(self, paths: Iterable[MetricPath]) -> list[RuleState]:
-        """Rules on metrics that are not of a group, and that have changed, in order."""
-        found: dict[int, RuleState] = {}
+        """Rules on metrics of the member that have changed, in order."""
+        by_position: dict[int, RuleState] = {}
         for path in paths:
-            found.update(self._metric.get(path, {}))
-        return [found[position] for position in sorted(found)]
+            by_position.update(self._metric.get(path, {}))
+        return [by_position[position] for position in sorted(by_position)]
 
     def plain(self, *triggers: str) -> list[RuleState]:
         """Rules of triggers that are not about a job, in order."""
-        found: dict[int, RuleState] = {}
+        by_position: dict[int, RuleState] = {}
         for trigger in triggers:
-            found.update(self._plain[trigger])
-        return [found[position] for position in sorted(found)]
+            by_position.update(self._plain[trigger])
+        return [by_position[position] for position in sorted(by_position)]
 
     @property
     def wants_foreign(self) -> bool:
-        """Some rule with scope queue can still run."""
+        """Whether a rule with scope queue can still run."""
         return bool(self._plain["foreign"])
 
     def wants_job(self, name: str | None) -> bool:
-        """Some rule can need the events of a job that others submitted.
+        """Whether a rule can need the events of a foreign job.
 
         Args:
             name: its name in the queue if known.
@@ -324,30 +307,31 @@ class RuleIndex:
         Returns:
             Rule ids in order; [] where `rule` is in no cycle.
         """
-        causes = {one: state.causes for one, state in self.states.items()}
-        before = self._closure(rule, lambda one: causes.get(one, ()))
+        causes = {id: state.causes for id, state in self.states.items()}
+        before = self._closure(rule, lambda id: causes.get(id, ()))
         if rule not in before:
             return []
-        after: defaultdict[str, set[str]] = defaultdict(set)
-        for one, before_it in causes.items():
-            for cause in before_it:
-                after[cause].add(one)
-        cycle = before & self._closure(rule, lambda one: after[one])
-        return [one for one in self.states if one in cycle]
+        effects: defaultdict[str, set[str]] = defaultdict(set)
+        for id, causes_of_id in causes.items():
+            for cause in causes_of_id:
+                effects[cause].add(id)
+        cycle = before & self._closure(rule, lambda id: effects[id])
+        return [id for id in self.states if id in cycle]
 
     @staticmethod
     def _closure(rule: str, step: Callable[[str], Collection[str]]) -> set[str]:
+        """The rules that are reached from a rule by one or more steps."""
         reached: set[str] = set()
         front = {rule}
         while front:
-            front = {found for one in front for found in step(one)} - reached
+            front = {following for id in front for following in step(id)} - reached
             reached |= front
         return reached
 
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """The states of all rules, and the rules that are not the document's, as JSON."""
+        """The counters of all rules, and the rules that the document does not have, as JSON."""
         states = list(self.states.values())
         return {
             "rules": [state.dump() for state in states],
@@ -358,10 +342,10 @@ class RuleIndex:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Take over what `dump` gave.
+        """Set what `dump` returned.
 
         Raises:
-            ValueError: it is of other rules.
+            ValueError: the rules are others.
         """
         for added in value["added"]:
             self.add(Rule(**{**added, "action": Action(**added["action"])}))

@@ -1,4 +1,4 @@
-"""Scaling: what the member says of its size, and the requests to change it.
+"""Scaling: the size of the member, and requests to change it.
 
     grow, shrink ──ask──► Scale ──► done | refused | no answer in time ──► scale-done, scale-denied
 
@@ -32,10 +32,10 @@ from flux_ensemble.spec.model import MEMBER, MEMBER_METRICS, Action
 
 
 class Scaling:
-    """Knows the members of one engine, and changes their size.
+    """Knows the sizes of an engine's members, and asks for changes.
 
     Attributes:
-        members: what each member said of itself last.
+        members: the latest report of each member.
     """
 
     def __init__(self, core: Core) -> None:
@@ -47,18 +47,18 @@ class Scaling:
         #: The latest denial of each member, as JSON.
         self._denied: dict[str, Mapping[str, Any]] = {}
 
-    # -- what the member says -----------------------------------------------------
+    # -- reports of members -------------------------------------------------------
 
     def on_changed(self, event: MemberChanged) -> Iterable[Triggered]:
-        """A member says what it has."""
+        """A member reports its size."""
         changed = self.take(event)
         return () if self._core.t_start is None else self._triggered(event, changed)
 
     def is_news(self, event: MemberChanged) -> bool:
-        """Whether what a member says of itself may matter to the ensemble.
+        """Whether a member's report may matter to the ensemble.
 
-        The size of one that can change it does, as requests go by it; all else does where
-        rules read it.
+        The size and bounds of a member that can change its size always matter, because requests
+        depend on them. Other values matter if rules read them.
         """
         known = self.members.get(event.member)
         read = self._core.rules.wants_nodes
@@ -69,7 +69,7 @@ class Scaling:
         return any(getattr(known, name) != getattr(event, name) for name in read)
 
     def take(self, event: MemberChanged) -> list[MetricPath]:
-        """Note what a member has.
+        """Store a member's report.
 
         Returns:
             The metrics that changed.
@@ -85,7 +85,7 @@ class Scaling:
         return changed
 
     def begin(self) -> Iterator[Triggered]:
-        """The ensemble begins: what was said before is news to its rules."""
+        """The ensemble begins: reports from before are now seen by its rules."""
         for event in self.members.values():
             paths = [
                 MetricPath("nodes", event.member, variable) for variable in MEMBER_METRICS["nodes"]
@@ -105,13 +105,13 @@ class Scaling:
         return [Triggered(state, Cause(seen)) for state in self._core.rules.metric(changed)]
 
     def _resize(self, member: str, nodes: int) -> Iterable[Triggered]:
-        """Take the size that a request has come to."""
+        """Store the size after a request."""
         return self.on_changed(replace(self.members[member], t=self._core.t, size=nodes))
 
     # -- requests -----------------------------------------------------------------
 
     def elastic(self, member: str = MEMBER) -> bool:
-        """The member can change its size, as far as it has said."""
+        """Whether the member can change its size, as far as it has reported."""
         known = self.members.get(member)
         return known is not None and not known.low == known.high == known.size
 
@@ -182,7 +182,7 @@ class Scaling:
         self._count_refusal(pending.origin, event.reason)
 
     def on_late(self, event: CommandDone | CommandFailed) -> Iterable[Triggered]:
-        """An outcome of something that is not pending: perhaps of a request given up."""
+        """An outcome of a command that is not pending: maybe of a request that timed out."""
         late = self._table.take_late_scale(event.command)
         if late is None:
             return ()
@@ -193,7 +193,7 @@ class Scaling:
         return ()
 
     def on_timer(self, key: str) -> bool:
-        """Give up a request that was not answered, if that is what the timer is for."""
+        """Give up a request that was not answered in time, if the timer is for that."""
         if not key.startswith(SCALE_TIMER):
             return False
         for member, (_, pending) in self._table.scales.items():
@@ -238,7 +238,7 @@ class Scaling:
         self._tell("scale-denied", origin, member, reason=reason)
 
     def _count_refusal(self, origin: Origin, reason: str) -> None:
-        """The member did not do what a rule wanted; after some times it is wanted no more."""
+        """Count a refused request of a rule; disable the rule after too many in a row."""
         core = self._core
         state = core.rules.states.get(origin.rule)
         if state is None:
@@ -302,7 +302,7 @@ class Scaling:
         }
 
     def check(self, pending: Iterable[Effect]) -> None:
-        """The requests that are outstanding are those that are pending.
+        """Check that the outstanding requests are the pending ones.
 
         Raises:
             AssertionError: they are not.
@@ -327,7 +327,7 @@ class Scaling:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Take over what `dump` gave; the pending commands are loaded already."""
+        """Set what `dump` returned; the pending commands are loaded already."""
         for event in value["members"]:
             changed = event_from_json(event)
             assert isinstance(changed, MemberChanged)

@@ -1,4 +1,4 @@
-"""Snapshots: the state of an engine as JSON, and the engine made of one again.
+"""Snapshots: the state of an engine as JSON, and back.
 
     dump(engine) ──► JSON ──► restore(spec, JSON, values) ──► an engine that goes on as the first
 
@@ -35,7 +35,7 @@ from flux_ensemble.engine.numbers import finite
 from flux_ensemble.spec.model import Spec
 from flux_ensemble.spec.problems import shortened
 
-#: Version of the form; a change that an older or newer `restore` would get wrong raises it.
+#: Version of the format. Raise it when another version of `restore` would misread a snapshot.
 FORMAT = 1
 
 
@@ -96,7 +96,7 @@ def _digest(state: Any) -> str:
 
 
 def _verified(snapshot: Any) -> Any:
-    """The state in a snapshot, which is as it was dumped."""
+    """The state in a snapshot, after its digest was checked."""
     if not isinstance(snapshot, Mapping) or "format" not in snapshot:
         raise ValueError("expected a snapshot of an engine, a JSON object with a 'format'")
     if snapshot["format"] != FORMAT:
@@ -151,12 +151,12 @@ def _feed(stats: Metrics, chunk: Any) -> None:
         raise ValueError(f"the values beside the snapshot are damaged: {error}") from error
 
 
-def _check_sizes(given: list[list[Any]], expected: list[list[Any]]) -> None:
-    """Whether the streams took in as many values as they had."""
-    found = {(group, variable): size for group, variable, size in given}
+def _check_sizes(sizes: list[list[Any]], expected: list[list[Any]]) -> None:
+    """Check that the streams took in as many values as they had."""
+    actual = {(group, variable): size for group, variable, size in sizes}
     wanted = {(group, variable): size for group, variable, size in expected}
-    for group, variable in sorted(found.keys() | wanted.keys()):
-        size, right = found.get((group, variable), 0), wanted.get((group, variable), 0)
+    for group, variable in sorted(actual.keys() | wanted.keys()):
+        size, right = actual.get((group, variable), 0), wanted.get((group, variable), 0)
         if size != right:
             raise ValueError(
                 f"the stream '{group}-{variable}' of the snapshot had {right} values, and the "

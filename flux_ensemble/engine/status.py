@@ -1,4 +1,4 @@
-"""What `ensemble.status` says of one ensemble."""
+"""The status of one ensemble, as `ensemble.status` reports it."""
 
 from __future__ import annotations
 

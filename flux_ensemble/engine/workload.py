@@ -28,7 +28,7 @@ class Workload:
 
     def __init__(self, groups: Collection[str], limit: int) -> None:
         self._limit = limit
-        #: How many more jobs may be sent; below 0 where more showed than were expected.
+        #: How many more jobs may be sent; negative if more appeared than were expected.
         self.room = limit
         self.firings = Firings()
         self.jobs: dict[int, Job] = {}
@@ -37,7 +37,7 @@ class Workload:
         self._in_flight = dict.fromkeys(groups, 0)
         #: Jobs that are not over.
         self.busy = 0
-        #: Jobs that were ever asked for.
+        #: Jobs that were requested so far.
         self.total = 0
         #: Groups whose busy count has fallen to 0, and None for the ensemble's.
         self.drained: set[str | None] = set()
@@ -49,7 +49,7 @@ class Workload:
         return self._waiting[group] + self._in_flight[group] + len(self._active[group])
 
     def waiting(self, group: str) -> int:
-        """Jobs of the group that have not shown in the queue yet."""
+        """Jobs of the group that have not appeared in the queue yet."""
         return self._waiting[group] + self._in_flight[group]
 
     def active(self, group: str | None = None) -> Collection[Job]:
@@ -57,7 +57,7 @@ class Workload:
         return (self.jobs if group is None else self._active[group]).values()
 
     def add(self, firing: Firing) -> None:
-        """A firing asks for its jobs."""
+        """Add the jobs of a firing."""
         self.firings.open(firing)
         self._waiting[firing.group] += firing.waiting
         self.busy += firing.waiting
@@ -88,7 +88,7 @@ class Workload:
         return firing, first, count
 
     def confirm(self, firing: Firing, lost: int = 0) -> None:
-        """A batch of the firing has its outcome; `lost` jobs of it never got to the queue."""
+        """A batch of the firing has its outcome; `lost` of its jobs did not reach the queue."""
         firing.outstanding -= 1
         lost = min(lost, firing.unseen)
         if lost:
@@ -100,7 +100,7 @@ class Workload:
         self.firings.close_if_over(firing)
 
     def admit(self, id: int, tag: Tag, t: float) -> Job | None:
-        """A job of the ensemble showed in the queue; None if its tag was not expected."""
+        """A job appeared in the queue; None if its tag was not expected."""
         _, rule, number, index = tag
         firing = self.firings.expecting(rule, number, index)
         if firing is None:
@@ -119,7 +119,7 @@ class Workload:
         return job
 
     def leave(self, job: Job) -> None:
-        """A job of the ensemble is clean."""
+        """A job is clean and leaves the queue."""
         firing = job.firing
         assert firing is not None
         del self.jobs[job.id]
@@ -130,7 +130,7 @@ class Workload:
         self.firings.close_if_over(firing)
 
     def withdraw(self, groups: Iterable[str]) -> tuple[list[Job], int]:
-        """Give up all jobs of the groups: what a cancel does.
+        """Withdraw all jobs of the groups, for a cancel.
 
         Jobs that wait are dropped; those in flight are marked, so that `Firing.cancel_unseen`
         tells to cancel each when it shows.
@@ -140,17 +140,17 @@ class Workload:
         """
         dropped = 0
         groups = set(groups)
-        for firing in [one for one in self.firings if one.group in groups]:
+        for firing in [firing for firing in self.firings if firing.group in groups]:
             firing.cancel_unseen = True
             dropped += self._drop(firing)
         jobs = [job for group in groups for job in self._active[group].values()]
-        found = [job for job in jobs if not job.canceling and job.phase < Phase.FINISHED]
-        for job in found:
+        newly = [job for job in jobs if not job.canceling and job.phase < Phase.FINISHED]
+        for job in newly:
             job.canceling = True
-        return sorted(found, key=lambda job: job.id), dropped
+        return sorted(newly, key=lambda job: job.id), dropped
 
     def drop_waiting(self) -> int:
-        """Forget all jobs that have not been sent.
+        """Drop all jobs that have not been sent.
 
         Returns:
             How many they were.
@@ -182,7 +182,7 @@ class Workload:
                 yield max(0.0, t - job.t_submit)
 
     def dump(self) -> dict[str, Any]:
-        """Jobs and firings as JSON. The counts follow from these."""
+        """Jobs and firings as JSON; the counts follow from them."""
         jobs, positions = list(self.jobs.values()), self.firings.positions()
         return {
             "total": self.total,
@@ -196,7 +196,7 @@ class Workload:
         }
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
-        """Take over what `dump` gave; the open firings, in the order of their positions."""
+        """Set what `dump` returned; returns the open firings in the order of their positions."""
         self.total = value["total"]
         self.drained.update(value["drained"])
         firings, jobs = self.firings.load(value), value["jobs"]
@@ -217,10 +217,10 @@ class Workload:
         return firings
 
     def check(self) -> None:
-        """The counts agree with each other.
+        """Check that the counts agree with each other.
 
         Raises:
-            AssertionError: they do not.
+            AssertionError: they do not agree.
         """
         unseen, waiting, live = 0, 0, 0
         for firing in self.firings:
