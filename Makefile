@@ -55,7 +55,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench t/fuzz
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench
 	$(BIN)/lint-imports
 
 format: $(VENV)/installed

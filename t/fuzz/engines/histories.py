@@ -253,6 +253,8 @@ class History:
                 values: list[Any] = [-1, 0, 1, 2.5, True, "text", None, [1]]
                 keys = random.sample(["x", "y", "z", "duration", "waiting"], random.randint(1, 3))
                 context = {key: random.choice(values) for key in keys}
+                if random.random() < 0.1:
+                    context["long" * 100] = 1
         return JobEvent(self._tick(), job, name, context, tag if name == "submit" else None)
 
     def _foreign(self) -> None:

@@ -11,7 +11,8 @@ and comes to a text that says everything about it: commands, state, or an except
 Run as a script it is the other side of a comparison. Its first line of output is the tree that it
 is of: the one that Python imports `flux_ensemble` from. On standard input it takes a line for each
 history, `[source, [[step, text], ...]]`, and answers with a line: `null` where it comes to the same
-texts, else `[position, text]` of its first text that differs.
+texts, else `[position, own, other]` with excerpts of the first texts that differ. The answer is
+short, so that it fits in a pipe while the next history is being written.
 """
 
 from __future__ import annotations
@@ -118,6 +119,14 @@ def _spec(source: str) -> Any:
     return _specs[source]
 
 
+def _differing(own: str, other: str) -> tuple[str, str]:
+    """Excerpts of two texts from where they begin to differ."""
+    pairs = enumerate(zip(own, other, strict=False))
+    at = next((at for at, (a, b) in pairs if a != b), min(len(own), len(other)))
+    begin, end = max(0, at - 200), at + 300
+    return own[begin:end], other[begin:end]
+
+
 def main() -> None:
     """Compare what comes on standard input."""
     print(Path(flux_ensemble.__file__).parent.parent, flush=True)
@@ -127,7 +136,7 @@ def main() -> None:
         for position, (step, text) in enumerate(history):
             own = side.take(step)
             if own != text:
-                difference = [position, own]
+                difference = [position, *_differing(own, text)]
                 break
         print(json.dumps(difference), flush=True)
 
