@@ -63,7 +63,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix
 
 # The protocols are compiled when the package is installed.
-PROTOCOL := $(wildcard flux_ensemble/rpc/protocol/*.proto)
+PROTOCOL := $(wildcard flux_ensemble/gateway/protocol/*.proto)
 
 $(VENV)/installed: pyproject.toml hatch_build.py $(PROTOCOL)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,7 +1,7 @@
 """Builds what is not in the sources; hatchling calls it before it puts a wheel together.
 
 The protocols: `*_pb2.py`, `*_pb2_grpc.py` and their types `*_pb2.pyi` are what protoc generates
-from flux_ensemble/rpc/protocol/*.proto. They lie beside their sources, in a checkout too, and
+from flux_ensemble/gateway/protocol/*.proto. They lie beside their sources, in a checkout too, and
 are not under version control. They come from the release of grpcio-tools that pyproject.toml
 names under [build-system], which sets the oldest grpcio and protobuf that they run with.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROTOCOL = Path("flux_ensemble/rpc/protocol")
+PROTOCOL = Path("flux_ensemble/gateway/protocol")
 
 #: Set to 0 it leaves the compiled modules out.
 SWITCH = "FLUX_ENSEMBLE_COMPILE"

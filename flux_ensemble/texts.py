@@ -8,6 +8,8 @@ encoded, a NUL ends a C string, and control characters steer a terminal.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 #: Most characters of a line.
 MAX_LINE = 4096
@@ -54,3 +56,46 @@ def bounded(text: str) -> str:
             break
         kept.append(line)
     return "\n".join(kept)
+
+
+_LONGEST = 60
+
+
+_LONGEST_NAME = 128
+
+
+_MOST = 60
+
+
+_MAX_BITS = 1024
+
+
+def shown(value: Any) -> str:
+    """A value as a sentence quotes it: as YAML has it, and never long."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        what, part = ("mapping", "key") if isinstance(value, dict) else ("list", "item")
+        return f"a {what} with {len(value)} {part}{'s'[: len(value) != 1]}"
+    if isinstance(value, str):
+        return shortened(repr(value[: _LONGEST + 1]))
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    return shortened(repr(value))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a sentence lists them, the first ones where they are many."""
+    known = list(names)
+    more = len(known) - _MOST
+    # One that is wrong itself, such as with a lone surrogate, is listed too.
+    printable = [name if name.isprintable() else repr(name) for name in known[:_MOST]]
+    first = [shortened(name, _LONGEST_NAME) for name in printable]
+    return ", ".join(first + [f"and {more} more"] * (more > 0)) or "none"
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Text that is quoted in a sentence, without the rest where it is long."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -9,7 +9,7 @@ with_clients() {
 		cat <<-EOD
 		import json, sys
 		import grpc
-		from flux_ensemble.rpc.client import RpcClient, RpcError
+		from flux_ensemble.gateway.client import RpcClient, RpcError
 		first = RpcClient("$(cat target)", member="first", timeout=60)
 		second = RpcClient("$(cat target)", member="second", timeout=60)
 		def failure(call):
@@ -133,8 +133,8 @@ test_expect_success 'a client of the predecessors submits, and reads the status'
 	run_python $(cat target) <<-EOD
 	import json, sys
 	import grpc
-	from flux_ensemble.rpc.protocol import predecessors_pb2 as pb
-	from flux_ensemble.rpc.protocol import predecessors_pb2_grpc as api
+	from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
+	from flux_ensemble.gateway.protocol import predecessors_pb2_grpc as api
 	stub = api.EnsembleOperatorStub(grpc.insecure_channel(sys.argv[1]))
 	payload = json.dumps({"ensemble": "two", "group": "echo", "count": 2})
 	response = stub.RequestAction(pb.ActionRequest(

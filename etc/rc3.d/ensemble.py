@@ -1,7 +1,7 @@
 """Stop the supervision of the ensemble service before the modules are removed.
 
 Run by flux-modprobe(1) as part of rc3, in Flux's Python. Otherwise the module would be
-loaded once more while the instance ends. See `flux_ensemble/supervision.py`; as a copy of
+loaded once more while the instance ends. See `flux_ensemble/deploy/supervision.py`; as a copy of
 this file does not know where that is, the little that is needed of it stands here.
 """
 

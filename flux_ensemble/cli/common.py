@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.cli.words import printable
-from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.cli.display.messages import printable
+from flux_ensemble.client.client import Client, EnsembleError
 
 if TYPE_CHECKING:
-    from flux_ensemble.members.recording import Recorder
-    from flux_ensemble.spec.model import Spec
+    from flux_ensemble.document.model import Spec
+    from flux_ensemble.runtime.recording import Recorder
 
 OK = 0
 FAILED = 1
@@ -75,7 +75,7 @@ class Duration(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        from flux_ensemble.spec.duration import parse_duration
+        from flux_ensemble.document.duration import parse_duration
 
         try:
             return parse_duration(value)
@@ -164,7 +164,7 @@ def check_document(text: str, file: str | None, name: str | None) -> Spec:
     Raises:
         Failure: it has errors; all of them, one a line.
     """
-    from flux_ensemble.spec.loading import DocumentError, load_text
+    from flux_ensemble.document.loading import DocumentError, load_text
 
     try:
         return load_text(text, name=name, file=file, directory=str(Path(file or "-").parent))

@@ -24,7 +24,7 @@ from flux_ensemble.cli.common import (
     Failure,
     complain,
 )
-from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.client import EnsembleError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

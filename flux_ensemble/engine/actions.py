@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
+from flux_ensemble.document.rules import parse_action, parse_rule
 from flux_ensemble.engine.commands import (
     CallCustom,
     Reply,
@@ -26,8 +28,6 @@ from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.rules import RuleState
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action
-from flux_ensemble.spec.rules import parse_action, parse_rule
 
 #: How often `on-error: retry` calls a custom function again, and the first delay in
 #: seconds, which doubles each time.

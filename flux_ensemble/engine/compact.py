@@ -7,7 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from flux_ensemble.spec.model import Action, Rule
+from flux_ensemble.document.model import Action, Rule
 
 
 def columns(items: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from flux_ensemble.document.model import REQUEST_RULE, Rule, Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,
@@ -21,14 +22,13 @@ from flux_ensemble.engine.commands import (
     StartTimer,
     StopTimer,
 )
-from flux_ensemble.engine.conditions import Lookup
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
-from flux_ensemble.engine.metrics import Metrics
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.rules import RuleIndex, RuleState
 from flux_ensemble.engine.workload import Workload
-from flux_ensemble.spec.model import REQUEST_RULE, Rule, Spec
+from flux_ensemble.metrics.conditions import Lookup
+from flux_ensemble.metrics.streams import Metrics
 
 #: How many rules may fire each other with no job or time between them.
 CHAIN_LIMIT = 100

@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from flux_ensemble.document.model import OUTCOME_TRIGGERS, Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
@@ -42,7 +43,6 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.spec.model import OUTCOME_TRIGGERS, Spec
 
 
 class Engine(Core):

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from flux_ensemble.document.model import SCALE_ACTIONS, Action
 from flux_ensemble.engine.actions import Actions
-from flux_ensemble.engine.conditions import Lookup
 from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
-from flux_ensemble.engine.numbers import finite
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.spec.model import SCALE_ACTIONS, Action
+from flux_ensemble.metrics.conditions import Lookup
+from flux_ensemble.metrics.numbers import finite
 
 
 class Evaluation:

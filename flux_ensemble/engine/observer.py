@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from flux_ensemble.document.model import JobSet
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.metrics import MAX_NAME, MAX_VARIABLES
-from flux_ensemble.engine.numbers import finite
-from flux_ensemble.engine.paths import COUNT, PENDING_NODES
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
-from flux_ensemble.spec.model import GAUGES, OUTCOMES, STREAMS, JobSet
-from flux_ensemble.spec.problems import shortened
+from flux_ensemble.metrics.names import GAUGES, OUTCOMES, STREAMS
+from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
+from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
+from flux_ensemble.texts import shortened
 
 _NO_NEWS: News = (None, ())
 _VALIDATED: News = (None, ((COUNT, "submitted"),))

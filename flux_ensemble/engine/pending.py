@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
 from flux_ensemble.engine.codec import command_from_json, to_json
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.spec.model import REQUEST_RULE, RETRY_RULE, Action
 
 #: Prefix of the keys that `scale_timer` returns.
 SCALE_TIMER = "scale:"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble.document.model import REQUEST_RULE, SCALE_ACTIONS, Action
+from flux_ensemble.document.rules import parse_action
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core, Triggered
 from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.spec.model import REQUEST_RULE, SCALE_ACTIONS, Action
-from flux_ensemble.spec.rules import parse_action
 
 
 class Refused(Exception):

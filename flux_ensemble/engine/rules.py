@@ -11,18 +11,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.document.model import JOB_EVENTS, MEMBER, OUTCOME_TRIGGERS, Action, Rule, Spec
 from flux_ensemble.engine.compact import not_default
-from flux_ensemble.engine.conditions import SUBJECTS, Condition, Subject, compile_condition
-from flux_ensemble.engine.paths import COUNT, PENDING_NODES, MetricPath, parse_path
-from flux_ensemble.spec.model import (
-    JOB_EVENTS,
-    MEMBER,
-    MEMBER_METRICS,
-    OUTCOME_TRIGGERS,
-    Action,
-    Rule,
-    Spec,
-)
+from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
+from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath, parse_path
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(

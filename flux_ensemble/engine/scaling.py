@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble.document.model import MEMBER, Action
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import Effect, Scale, StartTimer, StopTimer
 from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import CommandDone, CommandFailed, MemberChanged
-from flux_ensemble.engine.paths import MetricPath
 from flux_ensemble.engine.pending import (
     SCALE_TIMER,
     Origin,
@@ -28,7 +28,8 @@ from flux_ensemble.engine.pending import (
     ScaleOutcome,
     scale_timer,
 )
-from flux_ensemble.spec.model import MEMBER, MEMBER_METRICS, Action
+from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.paths import MetricPath
 
 
 class Scaling:

@@ -28,12 +28,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase, dump_jobs, load_jobs
-from flux_ensemble.engine.metrics import Metrics, Values
-from flux_ensemble.engine.numbers import finite
-from flux_ensemble.spec.model import Spec
-from flux_ensemble.spec.problems import shortened
+from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.streams import Metrics, Values
+from flux_ensemble.texts import shortened
 
 #: Version of the format. Raise it when another version of `restore` would misread a snapshot.
 FORMAT = 1

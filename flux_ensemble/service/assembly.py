@@ -11,17 +11,19 @@ from typing import Any
 
 from flux.core.handle import Flux
 
-from flux_ensemble.members.base import Caller
-from flux_ensemble.members.batches import identity
-from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard
-from flux_ensemble.members.fold import Folded
-from flux_ensemble.members.ledger import Ledger, pace
-from flux_ensemble.members.recording import Recorder
-from flux_ensemble.service.ensembles import Ensemble
-from flux_ensemble.service.kvs import KvsStore
+from flux_ensemble.document.model import Spec
+from flux_ensemble.members.flux.loop import FluxLoop, guard
+from flux_ensemble.members.flux.member import FluxMember
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.custom.worker import Worker
+from flux_ensemble.runtime.durability.batches import identity
+from flux_ensemble.runtime.durability.replay import Folded
+from flux_ensemble.runtime.durability.wal import Ledger, pace
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Caller
+from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.service.marks import Marks
-from flux_ensemble.service.workers import Worker
-from flux_ensemble.spec.model import Spec
+from flux_ensemble.service.store.kvs import KvsStore
 
 
 class Assembly:

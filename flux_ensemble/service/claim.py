@@ -35,10 +35,10 @@ from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.handle import Flux
 from flux.message import Message
 
-from flux_ensemble.members.errors import errno_name, sentence
-from flux_ensemble.members.flux import Guard
-from flux_ensemble.service.kvs_io import Change, Kvs, Watch, parse_object
-from flux_ensemble.service.store_errors import StoreError, damaged
+from flux_ensemble.members.flux.errors import errno_name, sentence
+from flux_ensemble.members.flux.loop import Guard
+from flux_ensemble.service.store.errors import StoreError, damaged
+from flux_ensemble.service.store.transactions import Change, Kvs, Watch, parse_object
 
 KEY = "ensemble-service"
 

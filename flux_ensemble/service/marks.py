@@ -2,7 +2,7 @@
 
     marks = Marks()
     marks.open(path)                 # reads what the service before this one was at
-    mark = marks.of(name, run)       # of one ensemble: a `members.base.Marker`
+    mark = marks.of(name, run)       # of one ensemble: a `runtime.ports.Marker`
     mark.begin(event)                # before an engine handles an event
     mark.end()                       # after it
     marks.fatal(name, run)           # at what services died twice in a row, or None
@@ -120,7 +120,7 @@ class Marks:
 
 
 class Mark:
-    """Notes the events of one ensemble: a `members.base.Marker`."""
+    """Notes the events of one ensemble: a `runtime.ports.Marker`."""
 
     __slots__ = ("_key", "_marks", "_note")
 

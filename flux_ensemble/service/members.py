@@ -1,7 +1,7 @@
 """The members: how many nodes each one has, told to the ensembles, and what changes that.
 
     [ensemble], or a load request ──► a scaler ────────────────┐
-    members.resources, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
+    members.elastic.watcher, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
 
 There is one member as yet, the Flux instance of the service; they are held in a table all the
 same, and go by their names.
@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from flux_ensemble.document.model import MEMBER
 from flux_ensemble.engine.events import MemberChanged
-from flux_ensemble.members.base import Handle
-from flux_ensemble.members.errors import sentence
-from flux_ensemble.members.flux import FluxQueue
-from flux_ensemble.members.ranks import Ranks, nodes
-from flux_ensemble.members.resources import RESPONSE_SECONDS, Resources
-from flux_ensemble.members.scaler_settings import ScalerSettings, read_scaler
-from flux_ensemble.members.scalers import make_scaler
-from flux_ensemble.service.ensembles import Ensemble
-from flux_ensemble.service.latest import Numbers
-from flux_ensemble.service.requests import RequestError
-from flux_ensemble.spec.model import MEMBER
+from flux_ensemble.members.elastic.factory import make_scaler
+from flux_ensemble.members.elastic.ranks import Ranks, nodes
+from flux_ensemble.members.elastic.settings import ScalerSettings, read_scaler
+from flux_ensemble.members.elastic.watcher import RESPONSE_SECONDS, Resources
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.runtime.ports import Handle
+from flux_ensemble.service.status.cache import Numbers
 
 
 class Instance:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from flux.core.handle import Flux
 
-from flux_ensemble.members.flux import FluxLoop, guard
+from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.service.logger import logger
 from flux_ensemble.service.service import Service
 

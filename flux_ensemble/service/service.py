@@ -11,7 +11,7 @@ The same class serves as a broker module (`service.module`) and as a client that
 registered the service (`service.serve`). An exception that escaped a callback would end
 the broker module, and with it the user's whole Flux instance, so every callback that
 Flux is given is wrapped by a guard: what goes wrong inside an ensemble fails that
-ensemble (`members.base.Driver`), what goes wrong elsewhere is logged.
+ensemble (`runtime.driver.Driver`), what goes wrong elsewhere is logged.
 """
 
 from __future__ import annotations
@@ -31,34 +31,37 @@ from flux.job import JobID
 from flux.message import Message
 
 from flux_ensemble import __version__
+from flux_ensemble.document.model import JOB_EVENTS, Spec
 from flux_ensemble.engine.commands import CancelJobs
-from flux_ensemble.engine.faults import ENDINGS
-from flux_ensemble.members.flux import FluxLoop, FluxQueue, guard
-from flux_ensemble.members.fold import Folded
-from flux_ensemble.members.journal import Journal
-from flux_ensemble.members.stream import Stream
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.members.flux.journal import Journal
+from flux_ensemble.members.flux.loop import FluxLoop, guard
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.stream import Stream
+from flux_ensemble.runtime.durability.replay import Folded
+from flux_ensemble.runtime.ensemble import Answer, Ensemble
+from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.service.assembly import Assembly
-from flux_ensemble.service.bounds import check_ensembles
 from flux_ensemble.service.claim import ClaimedError, Claims
 from flux_ensemble.service.collector import Collector
-from flux_ensemble.service.documents import check_context, open_recorder, read_document
-from flux_ensemble.service.ensembles import Answer, Ensemble, Ensembles
-from flux_ensemble.service.kvs import KvsStore, KvsStores
-from flux_ensemble.service.latest import Latest
 from flux_ensemble.service.marks import REPLAY, Marks
 from flux_ensemble.service.members import Members
-from flux_ensemble.service.messages import Responder, Streams, is_owner, listen
-from flux_ensemble.service.perf import Perf
-from flux_ensemble.service.recovery import RETRY_LIMIT, Recovery
-from flux_ensemble.service.reports import Reports
-from flux_ensemble.service.requests import READING, RequestError, parse
-from flux_ensemble.service.resources import query
+from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
+from flux_ensemble.service.recovery.shutdown import Shutdown
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.requests.documents import check_context, open_recorder, read_document
+from flux_ensemble.service.requests.limits import check_ensembles
+from flux_ensemble.service.requests.messages import Responder, Streams, is_owner, listen
+from flux_ensemble.service.requests.protocol import READING, parse
 from flux_ensemble.service.settings import kept_directory, read_settings
-from flux_ensemble.service.shutdown import Shutdown
-from flux_ensemble.service.store_errors import StoreError
-from flux_ensemble.service.stored import check_load, check_name
+from flux_ensemble.service.status.cache import Latest
+from flux_ensemble.service.status.instance import query
+from flux_ensemble.service.status.perf import Perf
+from flux_ensemble.service.status.reports import Reports
+from flux_ensemble.service.store.errors import StoreError
+from flux_ensemble.service.store.kvs import KvsStore, KvsStores
+from flux_ensemble.service.store.stored import check_load, check_name
 from flux_ensemble.service.tracker import Tracker
-from flux_ensemble.spec.model import JOB_EVENTS, Spec
 
 Payload = Mapping[str, Any]
 

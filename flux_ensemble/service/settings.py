@@ -4,7 +4,7 @@
 allow-guest-status = true    # guests may ask for list and status
 supervise = true             # etc/rc1.d starts the service again after a crash
 
-What the instance grows and shrinks by is there, too: see `members.scaler_settings`.
+What the instance grows and shrinks by is there, too: see `members.elastic.settings`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flux_ensemble.members.scaler_settings import KEYS as SCALER_KEYS
+from flux_ensemble.members.elastic.settings import KEYS as SCALER_KEYS
 
 #: The keys of [ensemble] that are read here.
 KEYS = ("allow-guest-status", "supervise")

@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flux_ensemble.document.model import TAG_KEY
 from flux_ensemble.engine.events import JobEvent, Tag
-from flux_ensemble.service.ensembles import Ensemble
-from flux_ensemble.spec.model import TAG_KEY
+from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.texts import clip
 
 Find = Callable[[str, int], Ensemble | None]
@@ -150,7 +150,7 @@ class Tracker:
 
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:
-    """The job is a fence (`members.fence`): it is refused, and nobody's business."""
+    """The job is a fence (`members.flux.fence`): it is refused, and nobody's business."""
     tag = _part(jobspec, "attributes", "user", TAG_KEY)
     return isinstance(tag, dict) and "fence" in tag
 

@@ -15,7 +15,7 @@ import plots
 from benchmark import Benchmark, Numbers, Row, middle
 from engine import Load, document, held
 
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.document.loading import load_mapping
 
 if TYPE_CHECKING:
     from live import Stage

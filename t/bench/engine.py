@@ -22,11 +22,11 @@ from typing import Any
 import plots
 from benchmark import Benchmark, Numbers, Row
 
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Command, SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, Event, JobEvent, Request, Started, Tag
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import Spec
 
 #: How many jobs are active at once, and how many a request asks for.
 ACTIVE, EACH = 1000, 10

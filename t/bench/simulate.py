@@ -10,9 +10,9 @@ from typing import Any
 import plots
 from benchmark import Benchmark, Numbers, Row
 
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.simulation import Simulation
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.members.simulation.simulation import Simulation
+from flux_ensemble.members.virtual.cluster import Cluster
 
 SIZES, ROUNDS = (10_000, 100_000, 1_000_000), 3
 GROUPS, RULES = 100, 50

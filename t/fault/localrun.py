@@ -21,7 +21,7 @@ from witness import Job
 from workloads import Expected, Submits, Workload
 
 from flux_ensemble.engine.codec import to_json
-from flux_ensemble.members.batches import expand
+from flux_ensemble.runtime.durability.batches import expand
 
 _JOBS = 60
 

@@ -25,8 +25,8 @@ require_flux()
 import flux  # noqa: E402
 from river import stats  # noqa: E402
 
-from flux_ensemble.members import flux as member  # noqa: E402
-from flux_ensemble.members import ledger  # noqa: E402
+from flux_ensemble.members.flux import queue as member  # noqa: E402
+from flux_ensemble.runtime.durability import wal as ledger  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 
 #: At which value the statistic of --raise panics: later than it is tried when a document is read.

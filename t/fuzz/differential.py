@@ -38,9 +38,9 @@ from engines.documents import document  # noqa: E402
 from engines.histories import History  # noqa: E402
 from engines.side import Side  # noqa: E402
 
+from flux_ensemble.document.model import ACTIONS, TRIGGER_ALIASES, TRIGGERS  # noqa: E402
 from flux_ensemble.engine.commands import Command, Record, Reply  # noqa: E402
-from flux_ensemble.members.recording import read_lines  # noqa: E402
-from flux_ensemble.spec.model import ACTIONS, TRIGGER_ALIASES, TRIGGERS  # noqa: E402
+from flux_ensemble.runtime.recording import read_lines  # noqa: E402
 
 #: Histories of one document, and events of one history.
 OF_A_DOCUMENT, LENGTH = 10, 40

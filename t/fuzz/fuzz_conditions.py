@@ -14,10 +14,10 @@ from typing import Any
 
 from trials import main
 
+from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, JobEvent, Started, Tag, TimerFired
 from flux_ensemble.engine.snapshot import dump
-from flux_ensemble.spec.loading import DocumentError, load_text
 
 _NAMES = (
     "x", "y", "digits", "memo['x']", "count.a.success", "count.a.submitted", "nodes.free",

@@ -41,10 +41,10 @@ sys.path[:] = [*(entry for entry in sys.path if entry != str(HERE)), str(ROOT / 
 import yaml
 from test_spec_fuzz import KEYS, VALID
 
+from flux_ensemble.document.jobspec import anchored, build
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.spec.jobspec import anchored, build
-from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.spec.model import Spec
 
 #: Seconds of processor time that a document may take: a small one, and any.
 SMALL = 64 * 1024

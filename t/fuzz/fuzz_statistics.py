@@ -17,10 +17,10 @@ from typing import Any
 from river import stats
 from trials import main
 
+from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, JobEvent, Started, Tag, TimerFired
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.spec.loading import DocumentError, load_text
 
 #: The arguments of each of River's classes.
 _CLASSES = {

@@ -26,14 +26,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 
 from rpc_servers import serving  # noqa: E402
 
-from flux_ensemble.members.elastic import ElasticInstance  # noqa: E402
-from flux_ensemble.members.flux import FluxQueue  # noqa: E402
-from flux_ensemble.members.minicluster import MiniClusterScaler, connect  # noqa: E402
-from flux_ensemble.members.ranks import REASON  # noqa: E402
-from flux_ensemble.members.scaler import InstanceScaler  # noqa: E402
-from flux_ensemble.members.scaler_settings import read_scaler  # noqa: E402
-from flux_ensemble.members.scalers import make_scaler  # noqa: E402
-from flux_ensemble.rpc.backends.base import Grant, Size, target  # noqa: E402
+from flux_ensemble.gateway.backend import Grant, Size, target  # noqa: E402
+from flux_ensemble.members.elastic.factory import make_scaler  # noqa: E402
+from flux_ensemble.members.elastic.minicluster import MiniClusterScaler, connect  # noqa: E402
+from flux_ensemble.members.elastic.ranks import REASON  # noqa: E402
+from flux_ensemble.members.elastic.scaler import ElasticInstance  # noqa: E402
+from flux_ensemble.members.elastic.settings import read_scaler  # noqa: E402
+from flux_ensemble.members.elastic.site_command import InstanceScaler  # noqa: E402
+from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
 
 START = f"flux python {Path(__file__).with_name('start_broker.py')} {{rank}}"
 

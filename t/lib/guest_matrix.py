@@ -22,7 +22,7 @@ require_flux()
 import flux  # noqa: E402
 from flux.constants import FLUX_RPC_STREAMING  # noqa: E402
 
-from flux_ensemble.service.requests import TOPICS  # noqa: E402
+from flux_ensemble.service.requests.protocol import TOPICS  # noqa: E402
 
 DOCUMENT = "name: from-a-guest\nfinish: never\njobs: [{name: a, command: a}]\n"
 

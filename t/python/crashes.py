@@ -22,22 +22,23 @@ from typing import Any
 
 from fakes import Result
 
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.model import TAG_KEY, Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
-from flux_ensemble.members.base import Done
-from flux_ensemble.members.batches import Batch, identity
-from flux_ensemble.members.fold import Folded
-from flux_ensemble.members.journal import Journal
-from flux_ensemble.members.ledger import Ledger
-from flux_ensemble.members.outcomes import Answer, Fences, Outcomes, Report
-from flux_ensemble.members.pipeline import Pipeline, Window
-from flux_ensemble.members.submission import Submitter
-from flux_ensemble.service.ensembles import Ensemble, Ensembles
+from flux_ensemble.members.flux.delivery import Answer, Fences, Outcomes, Report
+from flux_ensemble.members.flux.journal import Journal
+from flux_ensemble.members.flux.pipeline import Pipeline, Window
+from flux_ensemble.members.flux.submission import Submitter
+from flux_ensemble.runtime.durability.batches import Batch, identity
+from flux_ensemble.runtime.durability.replay import Folded
+from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Done
 from flux_ensemble.service.marks import Marks
-from flux_ensemble.service.recovery import Recovery
+from flux_ensemble.service.recovery.recovery import Recovery
+from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.tracker import Tracker
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import TAG_KEY, Spec
 
 OWNER = 1000
 
@@ -379,7 +380,7 @@ class Loop:
 
 
 class Queue:
-    """The queue as a service sees it: the counterpart of `members.flux.FluxQueue`."""
+    """The queue as a service sees it: the counterpart of `members.flux.queue.FluxQueue`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

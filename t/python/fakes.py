@@ -17,8 +17,8 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.base import Done
-from flux_ensemble.members.batches import Batch
+from flux_ensemble.runtime.durability.batches import Batch
+from flux_ensemble.runtime.ports import Done
 
 
 @dataclass

@@ -20,14 +20,16 @@ from flux.constants import FLUX_MSGTYPE_REQUEST  # noqa: E402
 from flux.core.inner import ffi, lib  # noqa: E402
 from flux.message import Message  # noqa: E402
 
+from flux_ensemble.document.loading import load_mapping  # noqa: E402
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
-from flux_ensemble.members.flux import FluxLoop, FluxMember, FluxQueue, guard  # noqa: E402
-from flux_ensemble.members.futures import Futures  # noqa: E402
-from flux_ensemble.members.inbox import Inbox  # noqa: E402
-from flux_ensemble.members.journal import Journal  # noqa: E402
-from flux_ensemble.members.stream import Stream  # noqa: E402
-from flux_ensemble.spec.loading import load_mapping  # noqa: E402
+from flux_ensemble.members.flux.futures import Futures  # noqa: E402
+from flux_ensemble.members.flux.inbox import Inbox  # noqa: E402
+from flux_ensemble.members.flux.journal import Journal  # noqa: E402
+from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
+from flux_ensemble.members.flux.member import FluxMember  # noqa: E402
+from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
+from flux_ensemble.members.flux.stream import Stream  # noqa: E402
 
 EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release", "free")
 

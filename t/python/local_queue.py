@@ -14,15 +14,15 @@ from typing import IO, Any
 import pytest
 import yaml
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import Event, JobEvent
-from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.directory import open_directory
-from flux_ensemble.members.local import LocalQueue
-from flux_ensemble.members.loop import LocalLoop
-from flux_ensemble.members.recovery import EventFile
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.members.local.directory import open_directory
+from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.queue import LocalQueue
+from flux_ensemble.members.local.recovery import EventFile
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.durability.timers import Agenda
 
 
 class Bench:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from flux_ensemble.members.loop import LocalLoop
+from flux_ensemble.members.local.loop import LocalLoop
 
 
 class SelectorLoop(LocalLoop):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import (
     CallCustom,
     CancelJobs,
@@ -35,7 +36,6 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.status import status
-from flux_ensemble.spec.loading import load_mapping
 
 
 def document(**given: Any) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flux_ensemble.client import EnsembleError
-from flux_ensemble.rpc.backends.base import Backend, Grant, Size
-from flux_ensemble.rpc.gate import Limits
-from flux_ensemble.rpc.members import Member, Members
-from flux_ensemble.rpc.server import serve
+from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.gateway.admission import Limits
+from flux_ensemble.gateway.backend import Backend, Grant, Size
+from flux_ensemble.gateway.members import Member, Members
+from flux_ensemble.gateway.server import serve
 
 #: Nothing in these tests takes nearly as long, in seconds.
 PATIENCE = 60

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.members.base import Tap
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.simulation import Prediction, Simulation, resolve
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import Spec
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.model import Spec
+from flux_ensemble.members.simulation.simulation import Prediction, Simulation, resolve
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.ports import Tap
 
 
 def predict(

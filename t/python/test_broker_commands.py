@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loops import SelectorLoop
 
-from flux_ensemble.members.starter import COMMANDS, Commands, check_template
+from flux_ensemble.members.elastic.commands import COMMANDS, Commands, check_template
 
 
 def outcomes(template: str, ranks: int = 1, limit: float = 60.0) -> dict[int, str | None]:

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble import client as client_module
-from flux_ensemble import outage
-from flux_ensemble.answers import Entry
-from flux_ensemble.cli import follow, logs
+from flux_ensemble.cli.commands import logs
+from flux_ensemble.cli.commands.logs import stream_logs
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.cli.follow import Follower
-from flux_ensemble.cli.logs import stream_logs
-from flux_ensemble.cli.words import Line, plain
-from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.outage import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
+from flux_ensemble.cli.display.messages import Line, plain
+from flux_ensemble.cli.session import follow
+from flux_ensemble.cli.session.follow import Follower
+from flux_ensemble.client import client as client_module
+from flux_ensemble.client import reconnect as outage
+from flux_ensemble.client.client import Client, EnsembleError
+from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
+from flux_ensemble.client.responses import Entry
 
 COUNTS = dict.fromkeys(
     ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled"), 0

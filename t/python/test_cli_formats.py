@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.formats import fsd, print_rows
+from flux_ensemble.cli.display.plain_tables import fsd, print_rows
 
 HEADINGS = {"name": "NAME", "t": "TIME", "why": "WHY"}
 

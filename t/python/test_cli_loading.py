@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli import loading
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.cli.loading import ensure_service
-from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.deploy import loading
+from flux_ensemble.deploy.loading import ensure_service
 
 APPEND = "FLUX_MODPROBE_PATH_APPEND"
 NOT_LOADED = EnsembleError(errno.ENOSYS, "the ensemble service is not loaded")

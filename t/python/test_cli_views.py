@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.tables import (
+from flux_ensemble.cli.display.messages import Span, plain
+from flux_ensemble.cli.display.tables import (
     ensemble_row,
     metrics_rows,
     metrics_table,
@@ -19,8 +20,7 @@ from flux_ensemble.cli.tables import (
     summary_table,
     use_colour,
 )
-from flux_ensemble.cli.views import Plain, Terminal, describe, make_view, total
-from flux_ensemble.cli.words import Span, plain
+from flux_ensemble.cli.display.views import Plain, Terminal, describe, make_view, total
 
 COUNTS = {
     "waiting": 0,
@@ -230,7 +230,7 @@ def test_a_table_takes_formats_and_refuses_unknown_columns(
     import click
 
     from flux_ensemble.bindings import require_flux
-    from flux_ensemble.cli.tables import GROUPS, group_rows
+    from flux_ensemble.cli.display.tables import GROUPS, group_rows
 
     require_flux()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

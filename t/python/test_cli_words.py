@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.answers import Entry
-from flux_ensemble.cli.words import announce, explain, job_event, plain
+from flux_ensemble.cli.display.messages import announce, explain, job_event, plain
+from flux_ensemble.client.responses import Entry
 
 
 def entry(name: str, /, **context: Any) -> Entry:

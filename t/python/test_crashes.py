@@ -17,11 +17,12 @@ import crashes
 import pytest
 from crashes import IDENTITY, Luck, Service, World
 
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.model import RETRY_RULE, Spec
 from flux_ensemble.engine.snapshot import dump
-from flux_ensemble.members import ledger
-from flux_ensemble.members.fold import fold
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import OUTCOMES, RETRY_RULE, Spec, Statistic
+from flux_ensemble.metrics.names import OUTCOMES, Statistic
+from flux_ensemble.runtime.durability import wal as ledger
+from flux_ensemble.runtime.durability.replay import fold
 
 UNLIMITED = {"repetitions": "unlimited"}
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 from play import CallCustom, Play, document, on_start, submit
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.core import CHAIN_LIMIT
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, Started
-from flux_ensemble.spec.loading import load_mapping
 
 T = TypeVar("T")
 

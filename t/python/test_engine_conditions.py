@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.engine.conditions import compile_condition
-from flux_ensemble.engine.expressions import MAX_DEPTH, MAX_LENGTH, Expression, compile_expression
-from flux_ensemble.engine.paths import MetricPath, parse_path
+from flux_ensemble.metrics.conditions import compile_condition
+from flux_ensemble.metrics.expressions import MAX_DEPTH, MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.paths import MetricPath, parse_path
 
 GROUPS = ("a", "a-b", "x.y")
 STATISTICS = ("mean", "max")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from play import Play, document, on_start
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.lifecycle import ACTING_STATES, FINAL_STATES, TRANSITIONS
-from flux_ensemble.spec.loading import load_mapping
 
 
 def test_every_state_of_the_table_can_be_reached_from_running() -> None:

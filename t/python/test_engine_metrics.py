@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from play import Play, document, on_start
 
 from flux_ensemble.engine.intervals import IntervalSet
-from flux_ensemble.engine.metrics import MAX_NAME, MAX_VARIABLES, Metrics, check_statistic
-from flux_ensemble.engine.numbers import finite
-from flux_ensemble.engine.paths import MetricPath
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.spec.model import DEFAULT_STATISTICS, Statistic
+from flux_ensemble.metrics.names import DEFAULT_STATISTICS, Statistic
+from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.paths import MetricPath
+from flux_ensemble.metrics.statistics import check_statistic
+from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES, Metrics
 
 DEFAULT = [Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()]
 

@@ -32,13 +32,13 @@ from play import (
     submit,
 )
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.codec import command_from_json, encode, event_from_json, to_json
 from flux_ensemble.engine.commands import Finish, Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Interrupted, MemberChanged
 from flux_ensemble.engine.status import status
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import OUTCOMES
+from flux_ensemble.metrics.names import OUTCOMES
 
 #: event -> the events that may follow it in a job's life.
 LIFE = {

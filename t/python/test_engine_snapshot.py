@@ -26,16 +26,16 @@ from play import (
 )
 from test_engine_properties import Histories
 
+from flux_ensemble.document.loading import load_mapping, load_text
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.codec import encode, event_from_json, to_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
-from flux_ensemble.engine.metrics import Values
-from flux_ensemble.engine.paths import MetricPath
 from flux_ensemble.engine.snapshot import FORMAT, dump, restore
 from flux_ensemble.engine.status import status
-from flux_ensemble.members.recording import read_lines
-from flux_ensemble.spec.loading import load_mapping, load_text
-from flux_ensemble.spec.model import Spec
+from flux_ensemble.metrics.paths import MetricPath
+from flux_ensemble.metrics.streams import Values
+from flux_ensemble.runtime.recording import read_lines
 
 TRACES = sorted((Path(__file__).parent.parent / "traces").glob("*.jsonl"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_ensemble.spec.loading import load_text
+from flux_ensemble.document.loading import load_text
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").iterdir())

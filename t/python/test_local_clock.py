@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from local_queue import bench, shell
 
-from flux_ensemble.cli.local import run_locally
-from flux_ensemble.cli.views import Plain
+from flux_ensemble.cli.display.views import Plain
+from flux_ensemble.cli.session.local_run import run_locally
+from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.events import Started, TimerFired
-from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.loop import LocalLoop
-from flux_ensemble.members.statelog import States
-from flux_ensemble.spec.loading import load_text
+from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.state_dir import States
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.durability.timers import Agenda
 
 HOUR = 3600.0
 

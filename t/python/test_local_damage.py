@@ -15,13 +15,13 @@ import yaml
 from local_queue import Run, events_in
 
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.directory import StateError
-from flux_ensemble.members.recovery import EventFile, recover
-from flux_ensemble.members.statelog import StateLog
-from flux_ensemble.spec.loading import load_text
+from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.recovery import EventFile, recover
+from flux_ensemble.members.local.state_dir import StateLog
+from flux_ensemble.runtime.durability.timers import Agenda
 
 DOCUMENT: dict[str, Any] = {
     "name": "test",

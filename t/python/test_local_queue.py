@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from local_queue import await_end, await_pid, bench, shell
 
-from flux_ensemble.members import processes
-from flux_ensemble.members.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.members.local import processes
+from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 
 WHOLE_LIFE = [
     "submit", "validate", "depend", "priority", "alloc",

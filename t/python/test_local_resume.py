@@ -12,14 +12,14 @@ import pytest
 from local_queue import Run, await_pid, events_in
 
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.cli.local import run_locally
-from flux_ensemble.cli.views import Plain
+from flux_ensemble.cli.display.views import Plain
+from flux_ensemble.cli.session.local_run import run_locally
+from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.recovery import recover
-from flux_ensemble.members.statelog import States
-from flux_ensemble.spec.loading import load_text
+from flux_ensemble.members.local.recovery import recover
+from flux_ensemble.members.local.state_dir import States
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.durability.timers import Agenda
 
 #: A retry, a timer, a custom function, counts and a sweep: what is to be remembered.
 DOCUMENT = json.dumps(
@@ -165,7 +165,7 @@ def test_the_log_of_a_long_run_is_whole_after_it_went_on(
     lines = (directory / "state/test/events").read_bytes().splitlines(keepends=True)
     killed_after(directory, lines[:-1])
     # More entries than are held in memory.
-    monkeypatch.setattr("flux_ensemble.service.log.KEPT", 3)
+    monkeypatch.setattr("flux_ensemble.runtime.eventlog.KEPT", 3)
     assert run(directory, resume=True) == 0
     after = (directory / "state/test/eventlog").read_text()
     names = [json.loads(line)["name"] for line in before.splitlines()]

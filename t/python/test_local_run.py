@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from local_queue import Run, await_end, await_pid, command, descendants
 
-from flux_ensemble.cli.local import run_locally
+from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.views import Plain
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.statelog import StateError, StateLog, States, default_root
-from flux_ensemble.spec.loading import load_text
-from flux_ensemble.spec.model import Statistic
+from flux_ensemble.cli.session.local_run import run_locally
+from flux_ensemble.document.loading import load_text
+from flux_ensemble.members.local.state_dir import StateError, StateLog, States, default_root
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.metrics.names import Statistic
 
 #: Ends when its job does, which says its process id through a FIFO first.
 WAITING = {
@@ -177,8 +177,8 @@ def test_two_runs_of_one_name_do_not_share_their_files(tmp_path: Path) -> None:
 def test_the_options_of_the_local_queue_are_refused_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("flux_ensemble.cli.run.Client", lambda: None)
-    monkeypatch.setattr("flux_ensemble.cli.run._connect", lambda member: object())
+    monkeypatch.setattr("flux_ensemble.cli.commands.run.Client", lambda: None)
+    monkeypatch.setattr("flux_ensemble.cli.commands.run._connect", lambda member: object())
     file = tmp_path / "test.yaml"
     file.write_text(json.dumps(document("true")))
     assert run_command(["run", str(file), "--nodes", "2"]) == 2

@@ -8,6 +8,7 @@ import pytest
 from fakes import FakeCaller, FakeHost, FakeLoop, FakeMember, Result
 from play import document, on_start
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
@@ -19,8 +20,8 @@ from flux_ensemble.engine.events import (
     Request,
     Started,
 )
-from flux_ensemble.members.base import Done, Driver, Tap
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.runtime.driver import Driver
+from flux_ensemble.runtime.ports import Done, Tap
 
 
 class Faulty:

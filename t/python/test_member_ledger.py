@@ -11,18 +11,18 @@ import pytest
 from fakes import FakeGate, FakeLoop, MemoryStore
 from play import document, on_start
 
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.commands import Record, StartTimer
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFired
 from flux_ensemble.engine.snapshot import dump
-from flux_ensemble.members import ledger as module
-from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.batches import Batches, compact, expand, line
-from flux_ensemble.members.fold import Facts, Folded, fold
-from flux_ensemble.members.ledger import Ledger
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import Spec
+from flux_ensemble.runtime.durability import wal as module
+from flux_ensemble.runtime.durability.batches import Batches, compact, expand, line
+from flux_ensemble.runtime.durability.replay import Facts, Folded, fold
+from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.wal import Ledger
 
 IDENTITY = "'test', run 1"
 

@@ -1,4 +1,4 @@
-"""Jobspecs made from halves are the jobspecs that `spec.jobspec.build` makes."""
+"""Jobspecs made from halves are the jobspecs that `document.jobspec.build` makes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.members.template import KEPT, TagTemplates
-from flux_ensemble.spec import jobspec
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.document import jobspec
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.members.flux.jobspecs import KEPT, TagTemplates
 
 SPEC = load_mapping(
     {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from simulations import fired, outcomes, predict
 
-from flux_ensemble.members.recording import read_lines
-from flux_ensemble.spec.loading import load_text
-from flux_ensemble.spec.model import Spec
+from flux_ensemble.document.loading import load_text
+from flux_ensemble.document.model import Spec
+from flux_ensemble.runtime.recording import read_lines
 
 ROOT = Path(__file__).parents[2]
 FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flux_ensemble.members.ranks import (
+from flux_ensemble.members.elastic.ranks import (
     REASON,
     Ranks,
     check_bounds,

@@ -15,11 +15,11 @@ import pytest
 from play import Play, document, on_start, submit
 
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.events import Event, Started
-from flux_ensemble.members import recording
-from flux_ensemble.members.earlier import durations
-from flux_ensemble.members.recording import Recorder, RecordingError, replay
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.members.simulation.durations import durations
+from flux_ensemble.runtime import recording
+from flux_ensemble.runtime.recording import Recorder, RecordingError, replay
 
 TRACES = sorted((Path(__file__).parent.parent / "traces").glob("*.jsonl"))
 

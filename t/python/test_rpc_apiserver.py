@@ -29,8 +29,8 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 from lightkube.types import PatchType
 
-from flux_ensemble.rpc.backends.base import Contended, Grant, Refused, Size, UnknownMember
-from flux_ensemble.rpc.backends.kubernetes import Kubernetes, MiniCluster
+from flux_ensemble.gateway.backend import Contended, Grant, Refused, Size, UnknownMember
+from flux_ensemble.gateway.backends.kubernetes import Kubernetes, MiniCluster
 
 BINARIES = [os.environ.get(name) for name in ("KUBE_APISERVER", "ETCD")]
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kubernetes_api import Api, failure
 
-from flux_ensemble.rpc.backends.base import (
+from flux_ensemble.gateway.backend import (
     BackendError,
     BadSize,
     Contended,
@@ -23,8 +23,8 @@ from flux_ensemble.rpc.backends.base import (
     UnknownMember,
     target,
 )
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.backends.kubernetes import Kubernetes
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.backends.kubernetes import Kubernetes
 
 NAME = "default/mini"
 
@@ -205,7 +205,7 @@ def test_a_change_of_anything_is_a_conflict(api: Api, backend: Kubernetes) -> No
 def test_conflicts_without_an_end_are_given_up(
     api: Api, backend: Kubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flux_ensemble.rpc.backends.kubernetes._BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr("flux_ensemble.gateway.backends.kubernetes._BACKOFF_SECONDS", 0.001)
     api.before_write = lambda name: api.change(name)
     with pytest.raises(Contended, match="others changed it at the same time"):
         backend.scale(NAME, deadline=soon(), by=1)

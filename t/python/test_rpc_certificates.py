@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from rpc_servers import PATIENCE, Log, serving, table
 
-from flux_ensemble.rpc import instances
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
-from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
-from flux_ensemble.rpc.tls import MEMBER_URI, TlsError, TlsFiles
+from flux_ensemble.gateway import instances
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.gateway.tls import MEMBER_URI, TlsError, TlsFiles
 
 ALPHA = f"{MEMBER_URI}alpha"
 

@@ -10,7 +10,8 @@ import grpc
 import pytest
 from rpc_servers import PATIENCE, Failing, Held, serving
 
-from flux_ensemble.rpc.backends.base import (
+from flux_ensemble.gateway.admission import Bound, Limits
+from flux_ensemble.gateway.backend import (
     Contended,
     Grant,
     Refused,
@@ -18,9 +19,8 @@ from flux_ensemble.rpc.backends.base import (
     Unavailable,
     UnknownMember,
 )
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.gate import Bound, Limits
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.client import RpcClient, RpcError
 
 
 def free_port() -> int:

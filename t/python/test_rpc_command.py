@@ -13,9 +13,9 @@ import yaml
 from certificates import DAY, Authority
 from rpc_servers import serving
 
-from flux_ensemble.cli.grpc import start
+from flux_ensemble.cli.commands.grpc import start
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.rpc.backends.dry_run import DryRun
+from flux_ensemble.gateway.backends.dry_run import DryRun
 
 REFUSED = {
     "plaintext for others": (["--host", "0.0.0.0"], "can be reached from other machines"),

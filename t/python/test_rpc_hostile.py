@@ -22,15 +22,15 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http2 import END_STREAM, GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, Http2
 from rpc_servers import PATIENCE, Failing, Log, serving, table
 
-from flux_ensemble.rpc import instances
-from flux_ensemble.rpc.backends.base import Refused
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.gate import Bound, Limits
-from flux_ensemble.rpc.problems import Problem
-from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
-from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
-from flux_ensemble.rpc.protocol import predecessors_pb2
+from flux_ensemble.gateway import instances
+from flux_ensemble.gateway.admission import Bound, Limits
+from flux_ensemble.gateway.backend import Refused
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.gateway.protocol import predecessors_pb2
 
 SERVICE = "/flux_ensemble.v1.EnsembleService"
 STATUS = f"{SERVICE}/Status"
@@ -131,8 +131,8 @@ def test_a_stream_of_reflection_ends_when_its_time_is_up() -> None:
 CLIENT = """
 import sys, time
 import grpc
-from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
-from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 stub = api.EnsembleServiceStub(grpc.insecure_channel(sys.argv[1]))
 request = pb.LogRequest(member="alpha", ensemble="quiet", follow=True)
 streams = [stub.Log(request) for _ in range(int(sys.argv[2]))]

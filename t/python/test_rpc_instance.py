@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rpc_servers import PATIENCE, serving
 
-from flux_ensemble.client import EnsembleError
-from flux_ensemble.rpc import instances
-from flux_ensemble.rpc.backends.base import (
+from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.gateway import instances
+from flux_ensemble.gateway.backend import (
     BackendError,
     BadSize,
     Contended,
@@ -24,9 +24,9 @@ from flux_ensemble.rpc.backends.base import (
     Unavailable,
     UnknownMember,
 )
-from flux_ensemble.rpc.backends.instance import FluxInstances
-from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.members import Member, Members
+from flux_ensemble.gateway.backends.instance import FluxInstances
+from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.members import Member, Members
 
 MEMBERS = (Member("alpha", uri="local://alpha"), Member("beta", uri="local://beta"))
 

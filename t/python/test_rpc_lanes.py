@@ -8,9 +8,9 @@ import threading
 import grpc
 import pytest
 
-from flux_ensemble.rpc.lanes import Lane, LaneFull
-from flux_ensemble.rpc.members import Member, Members, parse_member
-from flux_ensemble.rpc.problems import Problem
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.members import Member, Members, parse_member
+from flux_ensemble.gateway.threads import Lane, LaneFull
 
 #: Nothing here takes nearly as long, in seconds.
 PATIENCE = 60

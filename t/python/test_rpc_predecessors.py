@@ -15,8 +15,8 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from rpc_servers import Failing, serving
 
-from flux_ensemble.rpc.backends.base import Contended, Unavailable
-from flux_ensemble.rpc.backends.dry_run import DryRun
+from flux_ensemble.gateway.backend import Contended, Unavailable
+from flux_ensemble.gateway.backends.dry_run import DryRun
 
 PACKAGE = "convergedcomputing.org.grpc.v1"
 UNSPECIFIED, SUCCESS, ERROR, DENIED, EXISTS = range(5)

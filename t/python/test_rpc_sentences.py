@@ -13,15 +13,15 @@ import grpc
 import pytest
 from rpc_servers import PATIENCE, Log, serving, table
 
-from flux_ensemble.rpc import instances, sparing
-from flux_ensemble.rpc.answers import check_plain, json_object
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.peers import client_of, endpoint
-from flux_ensemble.rpc.problems import SENTENCE_BYTES, Problem
-from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
-from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
-from flux_ensemble.rpc.protocol import predecessors_pb2, predecessors_pb2_grpc
+from flux_ensemble.gateway import instances, sparing
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.errors import SENTENCE_BYTES, Problem
+from flux_ensemble.gateway.peers import client_of, endpoint
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.gateway.protocol import predecessors_pb2, predecessors_pb2_grpc
+from flux_ensemble.gateway.requests import check_plain, json_object
 
 #: Texts that a sentence may quote, and which are long as they are sent, or cannot be.
 LONG = {

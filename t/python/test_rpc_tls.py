@@ -12,10 +12,10 @@ import pytest
 from certificates import DAY, Authority
 from rpc_servers import serving
 
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.client import RpcClient, RpcError
-from flux_ensemble.rpc.protocol import predecessors_pb2, predecessors_pb2_grpc
-from flux_ensemble.rpc.tls import TlsError, TlsFiles
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.protocol import predecessors_pb2, predecessors_pb2_grpc
+from flux_ensemble.gateway.tls import TlsError, TlsFiles
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from rpc_servers import PATIENCE, Failing, Held, serving, table
 
-from flux_ensemble.rpc.backends.base import Backend, Refused, Unavailable
-from flux_ensemble.rpc.backends.dry_run import DryRun
-from flux_ensemble.rpc.gate import Bound, Call, Limits
-from flux_ensemble.rpc.operations import Operations
-from flux_ensemble.rpc.problems import Problem
-from flux_ensemble.rpc.protocol import ensemble_pb2 as pb
-from flux_ensemble.rpc.protocol import ensemble_pb2_grpc as api
-from flux_ensemble.rpc.server import SERVICES, ServerError, is_loopback
+from flux_ensemble.gateway.admission import Bound, Call, Limits
+from flux_ensemble.gateway.backend import Backend, Refused, Unavailable
+from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.operations import Operations
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.gateway.server import SERVICES, ServerError, is_loopback
 
 
 @pytest.fixture

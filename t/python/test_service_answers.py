@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from play import document, on_start
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.members.base import Done
-from flux_ensemble.members.ledger import Ledger
-from flux_ensemble.service.ensembles import Ensemble
-from flux_ensemble.service.requests import RequestError
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.runtime.ports import Done
 
 
 class Queue(FakeMember):

@@ -8,11 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from flux_ensemble.service import bounds
-from flux_ensemble.service.bounds import Bounds, Bucket, check_ensembles, check_followers
-from flux_ensemble.service.requests import RequestError, parse
+from flux_ensemble.document.loading import DocumentError, load_text
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.service.requests import limits as bounds
+from flux_ensemble.service.requests.limits import Bounds, Bucket, check_ensembles, check_followers
+from flux_ensemble.service.requests.protocol import parse
 from flux_ensemble.service.settings import kept_directory, read_settings
-from flux_ensemble.spec.loading import DocumentError, load_text
 
 
 class Door:

@@ -12,10 +12,10 @@ from play import on_start
 from test_service_ensembles import Bench, jobspec, tag
 
 from flux_ensemble.engine.snapshot import FORMAT, dump, restore
-from flux_ensemble.members.agenda import Agenda
-from flux_ensemble.members.fold import Facts, Folded
-from flux_ensemble.service.catchup import CatchUp
-from flux_ensemble.service.ensembles import Ensemble
+from flux_ensemble.runtime.durability.replay import Facts, Folded
+from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.recovery.catchup import CatchUp
 
 OWNER = 1000
 FOREIGN = {

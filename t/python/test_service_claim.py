@@ -124,7 +124,7 @@ def test_a_key_that_is_not_known_is_left_out(bench: Bench) -> None:
     ],
 )
 def test_a_damaged_claim_is_named_with_what_to_do(text: str, reason: str) -> None:
-    from flux_ensemble.service.store_errors import StoreError
+    from flux_ensemble.service.store.errors import StoreError
 
     with instance() as bench:
         put(bench, text)
@@ -173,7 +173,7 @@ def test_a_service_whose_claim_is_followed_by_another_is_told(bench: Bench) -> N
 def test_a_watch_outlives_the_module_that_serves_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flux_ensemble.service import kvs_io
+    from flux_ensemble.service.store import transactions as kvs_io
 
     monkeypatch.setattr(kvs_io, "RENEW_SECONDS", 0.5)
     service = Service(bench.uri)

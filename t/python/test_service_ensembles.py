@@ -10,15 +10,16 @@ import pytest
 from fakes import FakeCaller, FakeGate, FakeLoop, FakeMember, MemoryStore, Reader
 from play import document, on_start
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
-from flux_ensemble.members.base import Done
-from flux_ensemble.members.fold import KEPT_ERRORS, Folded
-from flux_ensemble.members.ledger import Ledger
-from flux_ensemble.service.ensembles import KEPT_ENDED, Ensemble, Ensembles
-from flux_ensemble.service.requests import RequestError
+from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Folded
+from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.runtime.ports import Done
+from flux_ensemble.service.registry import KEPT_ENDED, Ensembles
 from flux_ensemble.service.tracker import Tracker, job_name
-from flux_ensemble.spec.loading import load_mapping
 
 OWNER = 1000
 

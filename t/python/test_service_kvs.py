@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.members.batches import BATCH, Batch, Batches, line
+from flux_ensemble.runtime.durability.batches import BATCH, Batch, Batches, line
 
 if TYPE_CHECKING:
     from flux_ensemble.service.claim import Claims
-    from flux_ensemble.service.kvs import KvsStore, KvsStores
+    from flux_ensemble.service.store.kvs import KvsStore, KvsStores
 
 pytestmark = pytest.mark.flux
 
@@ -30,7 +30,7 @@ import os, signal, sys
 from flux_ensemble.bindings import require_flux
 require_flux()
 import flux
-from flux_ensemble.service.kvs import KvsStores
+from flux_ensemble.service.store.kvs import KvsStores
 from test_service_kvs import batch
 handle = flux.Flux(sys.argv[1])
 handle.service_register("killed").get()
@@ -60,7 +60,7 @@ class Bench:
 
     def stores(self) -> KvsStores:
         """As a service that begins has them."""
-        from flux_ensemble.service.kvs import KvsStores
+        from flux_ensemble.service.store.kvs import KvsStores
 
         return KvsStores(self.handle, lambda callback: callback)
 
@@ -172,7 +172,7 @@ def test_every_key_shows_what_it_has_to_flux_kvs_get(flux: Bench) -> None:
 
 
 def test_a_segment_is_full_after_a_number_of_appends_and_becomes_one_value(flux: Bench) -> None:
-    from flux_ensemble.service.kvs import APPENDS
+    from flux_ensemble.service.store.kvs import APPENDS
 
     store = flux.stores().create("appends", {})
     flux.commit(store, *map(batch, range(1, APPENDS + 1)))
@@ -186,7 +186,7 @@ def test_a_segment_is_full_after_a_number_of_appends_and_becomes_one_value(flux:
 
 
 def test_a_segment_is_full_when_it_is_long(flux: Bench) -> None:
-    from flux_ensemble.service.kvs import SEGMENT_BYTES
+    from flux_ensemble.service.store.kvs import SEGMENT_BYTES
 
     long = batch(1, entries=SEGMENT_BYTES // 50)
     flux.commit(flux.stores().create("long", {}), long, batch(2))
@@ -197,7 +197,7 @@ def test_a_segment_is_full_when_it_is_long(flux: Bench) -> None:
 def test_a_snapshot_drops_old_segments_as_long_as_the_rest_have_entries_to_read(
     flux: Bench,
 ) -> None:
-    from flux_ensemble.service.log import KEPT
+    from flux_ensemble.runtime.eventlog import KEPT
 
     store = flux.stores().create("pruned", {})
     third = KEPT // 3 + 1
@@ -211,7 +211,7 @@ def test_a_snapshot_drops_old_segments_as_long_as_the_rest_have_entries_to_read(
 
 
 def test_segments_after_the_last_snapshot_are_not_dropped(flux: Bench) -> None:
-    from flux_ensemble.service.log import KEPT
+    from flux_ensemble.runtime.eventlog import KEPT
 
     store = flux.stores().create("unsaved", {})
     flux.commit(store, batch(1, snapshot="{}"), *(batch(n, KEPT) for n in (2, 3, 4)))
@@ -219,7 +219,7 @@ def test_segments_after_the_last_snapshot_are_not_dropped(flux: Bench) -> None:
 
 
 def test_entries_of_before_a_restart_count_once(flux: Bench) -> None:
-    from flux_ensemble.service.log import KEPT
+    from flux_ensemble.runtime.eventlog import KEPT
 
     flux.commit(flux.stores().create("counted", {}), batch(1, 2), batch(2, KEPT - 2))
     flux.flux(
@@ -236,8 +236,8 @@ def test_entries_of_before_a_restart_count_once(flux: Bench) -> None:
 def test_a_commit_without_an_answer_is_repeated(
     flux: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flux_ensemble.service import kvs_io
-    from flux_ensemble.service.kvs import APPENDS
+    from flux_ensemble.service.store import transactions as kvs_io
+    from flux_ensemble.service.store.kvs import APPENDS
 
     monkeypatch.setattr(kvs_io, "PATIENCE", 5.0)
     store = flux.stores().create("repeated", {})
@@ -332,7 +332,7 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
 
 
 def test_commits_leave_nothing_to_the_collector(flux: Bench) -> None:
-    from flux_ensemble.members.futures import _Open
+    from flux_ensemble.members.flux.futures import _Open
 
     store = flux.stores().create("clean", {})
     gc.collect()
@@ -378,7 +378,7 @@ def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench
 def test_what_is_damaged_is_named_with_what_to_do(
     flux: Bench, key: str, value: str, reason: str
 ) -> None:
-    from flux_ensemble.service.store_errors import StoreError
+    from flux_ensemble.service.store.errors import StoreError
 
     flux.commit(flux.stores().create("bad", {}), batch(1, snapshot="{}", values="[]"))
     flux.flux("kvs", "put", "--raw", f"ensemble.bad.{key}={value}")

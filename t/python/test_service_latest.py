@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from fakes import FakeLoop
 
-from flux_ensemble.service.latest import LOST_SECONDS, OLD_SECONDS, RENEW_SECONDS, Latest, Take
+from flux_ensemble.service.status.cache import (
+    LOST_SECONDS,
+    OLD_SECONDS,
+    RENEW_SECONDS,
+    Latest,
+    Take,
+)
 
 
 class Bench(FakeLoop):

@@ -6,7 +6,7 @@ from typing import Any
 
 from fakes import Reader
 
-from flux_ensemble.service.log import KEPT, Entry, Log
+from flux_ensemble.runtime.eventlog import KEPT, Entry, Log
 
 
 def entry(t: float, name: str, context: dict[str, Any]) -> Entry:

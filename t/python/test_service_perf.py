@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fakes import FakeLoop
 
-from flux_ensemble.members.pipeline import Batch, Pipeline, Window
-from flux_ensemble.service.perf import INTERVAL, LOOKS, Perf
+from flux_ensemble.members.flux.pipeline import Batch, Pipeline, Window
+from flux_ensemble.service.status.perf import INTERVAL, LOOKS, Perf
 
 
 def test_the_reactor_is_as_late_as_it_calls_back() -> None:

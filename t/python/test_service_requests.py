@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.service.documents import check_context, read_document
-from flux_ensemble.service.requests import TOPICS, RequestError, parse
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.service.requests.documents import check_context, read_document
+from flux_ensemble.service.requests.protocol import TOPICS, parse
 
 REQUIRED: dict[str, dict[str, Any]] = {
     "load": {"cwd": "/", "environment": {}},

@@ -10,9 +10,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from flux_ensemble.engine.events import Tag
-from flux_ensemble.members.uniforms import Uniforms, uniform
-from flux_ensemble.spec.distributions import (
+from flux_ensemble.document.distributions import (
     Constant,
     Drawable,
     Empirical,
@@ -22,6 +20,8 @@ from flux_ensemble.spec.distributions import (
     Param,
     Uniform,
 )
+from flux_ensemble.engine.events import Tag
+from flux_ensemble.members.simulation.uniforms import Uniforms, uniform
 
 TAG = Tag("a", "rule-0", 3, 4)
 

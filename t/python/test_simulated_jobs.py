@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulations import fired, outcomes, predict
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.events import Event
-from flux_ensemble.members.cluster import Cluster
-from flux_ensemble.members.recording import Recorder, RecordingError, replay
-from flux_ensemble.members.simulation import Simulation, SimulationError, resolve
-from flux_ensemble.spec.loading import load_mapping
+from flux_ensemble.members.simulation.simulation import Simulation, SimulationError, resolve
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.recording import Recorder, RecordingError, replay
 
 START = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.spec import documents
-from flux_ensemble.spec.documents import read_yaml
-from flux_ensemble.spec.problems import DocumentError
+from flux_ensemble.document import yaml_reader as documents
+from flux_ensemble.document.problems import DocumentError
+from flux_ensemble.document.yaml_reader import read_yaml
 
 
 def value(text: str) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.spec.problems import Problem
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.problems import Problem
 
 GROUPS = "jobs: [{name: echo, command: echo}, {name: sleep, command: sleep 1}]\n"
 

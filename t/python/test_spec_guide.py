@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flux_ensemble.spec.loading import DocumentError, load_text
-from flux_ensemble.spec.model import (
-    ACTIONS,
-    COUNTERS,
-    DEFAULT_STATISTICS,
-    GAUGES,
-    STREAMS,
-    TRIGGERS,
-)
-from flux_ensemble.spec.schema import ACTION, DOCUMENT, JOB, RULE
+from flux_ensemble.document.loading import DocumentError, load_text
+from flux_ensemble.document.model import ACTIONS, TRIGGERS
+from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
+from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "document.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.spec.duration import parse_duration
-from flux_ensemble.spec.functions import ENTRY_POINTS, defined_names
-from flux_ensemble.spec.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.spec.model import (
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.functions import ENTRY_POINTS, defined_names
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.model import (
     TRIGGER_ALIASES,
     TRIGGERS,
     Action,
@@ -21,9 +21,9 @@ from flux_ensemble.spec.model import (
     Rule,
     Scaling,
     Spec,
-    Statistic,
 )
-from flux_ensemble.spec.rules import parse_action, parse_rule
+from flux_ensemble.document.rules import parse_action, parse_rule
+from flux_ensemble.metrics.names import Statistic
 
 JOBS: list[dict[str, Any]] = [
     {"name": "echo", "command": "echo {x}", "params": {"x": [1, 2]}},
@@ -340,7 +340,7 @@ def test_entry_points_are_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_valid_document_costs_no_import_of_river() -> None:
     code = (
-        "import sys; from flux_ensemble.spec.loading import load_text\n"
+        "import sys; from flux_ensemble.document.loading import load_text\n"
         "load_text('jobs: [{name: a, command: b}]', name='test')\n"
         "assert 'river' not in sys.modules and 'jobspec' not in sys.modules"
     )

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from play import Play, document, on_start
 from river import stats
 
-from flux_ensemble.engine.metrics import MAX_DIFFERENT, Metrics, StatisticError, check_statistic
-from flux_ensemble.engine.paths import MetricPath
-from flux_ensemble.spec.loading import DocumentError, load_mapping
-from flux_ensemble.spec.model import Spec, Statistic
+from flux_ensemble.document.loading import DocumentError, load_mapping
+from flux_ensemble.document.model import Spec
+from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.metrics.paths import MetricPath
+from flux_ensemble.metrics.statistics import check_statistic
+from flux_ensemble.metrics.streams import MAX_DIFFERENT, Metrics, StatisticError
 
 CLASSES = {
     name: cls

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.spec.loading import load_mapping
-from flux_ensemble.spec.model import Group
-from flux_ensemble.spec.sweep import Sweep, parse_values
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.model import Group
+from flux_ensemble.document.sweep import Sweep, parse_values
 
 
 def group(*entries: dict[str, Any], seed: int = 0) -> Group:

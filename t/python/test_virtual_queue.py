@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from flux_ensemble.document.loading import load_text
+from flux_ensemble.document.model import JobSet
 from flux_ensemble.engine.commands import Scale
 from flux_ensemble.engine.events import CommandFailed, JobEvent, Tag
-from flux_ensemble.members.base import Outcome
-from flux_ensemble.members.cluster import Cluster, Shape
-from flux_ensemble.members.scheduler import Scheduler
-from flux_ensemble.members.virtual import VirtualJob, VirtualMember, VirtualQueue
-from flux_ensemble.spec.loading import load_text
-from flux_ensemble.spec.model import JobSet
+from flux_ensemble.members.virtual.cluster import Cluster, Shape
+from flux_ensemble.members.virtual.queue import VirtualJob, VirtualMember, VirtualQueue
+from flux_ensemble.members.virtual.scheduler import Scheduler
+from flux_ensemble.runtime.ports import Outcome
 
 
 class Queue:

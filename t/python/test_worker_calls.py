@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from worker_bench import KWARGS, Make, benches
 
-from flux_ensemble.service.worker_main import MAX_DETAIL
-from flux_ensemble.service.workers import WorkerResult
+from flux_ensemble.runtime.custom.child import MAX_DETAIL
+from flux_ensemble.runtime.custom.worker import WorkerResult
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from worker_bench import KWARGS, Bench, Make, benches
 
-from flux_ensemble.service.worker_process import MAX_OUTPUT
-from flux_ensemble.service.workers import MAX_LINES, WorkerResult
+from flux_ensemble.runtime.custom.process import MAX_OUTPUT
+from flux_ensemble.runtime.custom.worker import MAX_LINES, WorkerResult
 
 #: A function that tells the worker's process, in every source below.
 PID = "import os\ndef pid(**kwargs): return Action(pid=os.getpid())\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 from loops import SelectorLoop
 
-from flux_ensemble.service.workers import Worker, WorkerResult
+from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 
 #: What the engine gives each custom function.
 KWARGS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from flux_ensemble.spec.model import (
+from flux_ensemble.document.model import (
     JOB_EVENTS,
     OUTCOME_TRIGGERS,
     SCALE_TRIGGERS,

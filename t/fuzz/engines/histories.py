@@ -14,6 +14,7 @@ from test_engine_properties import LIFE
 
 from engines.documents import GROUPS, action, trigger
 from engines.side import Side
+from flux_ensemble.document.model import JOB_EVENTS
 from flux_ensemble.engine.codec import to_json
 from flux_ensemble.engine.commands import (
     CallCustom,
@@ -36,7 +37,6 @@ from flux_ensemble.engine.events import (
     Tag,
     TimerFired,
 )
-from flux_ensemble.spec.model import JOB_EVENTS
 
 
 class History:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from flux_ensemble.service.requests import TOPICS
+from flux_ensemble.service.requests.protocol import TOPICS
 from hostile import documents
 from hostile.values import GARBAGE, LONG, encode, garbled, mutated, odd, odd_text
 

@@ -1,0 +1,77 @@
+"""`doctor`: check a Flux instance, and say what to do about what is found."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+
+import click
+
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.cli.common import FAILED, OK
+from flux_ensemble.cli.display.tables import ANSI, ANSI_OFF, print_json, use_colour
+from flux_ensemble.client.client import Client, EnsembleError
+from flux_ensemble.deploy.checks import Finding, examine
+
+#: The style of a state.
+STYLES = {"ok": "good", "warning": "warn", "problem": "bad"}
+
+#: Columns of the check's name and of its state, with a blank.
+INDENT = 12 + 9
+
+
+@click.command
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
+def doctor(as_json: bool) -> int:
+    """Check whether this Flux instance is fit for ensembles that survive crashes.
+
+    Prints a line for each thing that was looked at, and below it what to do about it where
+    something is not as it should be. Exits 1 if there is a problem; warnings are none.
+    """
+    findings = _examine()
+    if as_json:
+        print_json({"checks": [one.to_json() for one in findings]})
+    else:
+        _print(findings)
+    return FAILED if any(one.state == "problem" for one in findings) else OK
+
+
+def _examine() -> list[Finding]:
+    try:
+        handle = Client().handle
+    except BindingsError as exc:
+        return [Finding("flux", "problem", "Flux cannot be used from Python", str(exc))]
+    except EnsembleError as exc:
+        return [Finding("instance", "problem", "no Flux instance can be reached", str(exc))]
+    return examine(handle)
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    width = max(60, min(shutil.get_terminal_size().columns, 110))
+    colour = use_colour()
+    for one in findings:
+        state = f"{one.state:<9}"
+        if colour:
+            state = f"{ANSI[STYLES[one.state]]}{state}{ANSI_OFF}"
+        lines = textwrap.wrap(one.found, width - INDENT, break_on_hyphens=False)
+        click.echo(f"{one.check:<12}{state}{lines[0]}")
+        for line in lines[1:]:
+            click.echo(" " * INDENT + line)
+        advice = textwrap.wrap(one.advice, width - INDENT - 3, break_on_hyphens=False)
+        for number, line in enumerate(advice):
+            click.echo(" " * INDENT + ("   " if number else "-> ") + line)
+    click.echo()
+    click.echo(_summary(findings))
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    counts = [
+        f"{count} {what}{'s' if count > 1 else ''}"
+        for what in ("problem", "warning")
+        if (count := sum(one.state == what for one in findings))
+    ]
+    return " and ".join(counts) if counts else "all is well"
+
+
+COMMANDS = (doctor,)

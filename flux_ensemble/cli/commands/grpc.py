@@ -1,0 +1,199 @@
+"""`grpc start`: the gRPC service in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flux_ensemble.cli.common import USAGE, Failure
+
+if TYPE_CHECKING:
+    from flux_ensemble.gateway.backend import Backend
+    from flux_ensemble.gateway.members import Member, Members
+    from flux_ensemble.gateway.tls import TlsFiles
+
+#: The name of the one member where none is given: the instance that this runs in.
+DEFAULT_MEMBER = "flux"
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def grpc() -> None:
+    """The gRPC service: it changes the size of members, and gives remote access to ensembles."""
+
+
+@grpc.command(short_help="Run the gRPC service in the foreground.")
+@click.option("--host", default="localhost", show_default=True, help="Where to listen.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=50051,
+    show_default=True,
+    help="The port; 0 chooses a free one, which is printed.",
+)
+@click.option(
+    "--member",
+    "members",
+    metavar="NAME[=URI]",
+    multiple=True,
+    help="A member, and the URI of its Flux instance; without a URI, the enclosing one. "
+    f"Can be repeated. Default: {DEFAULT_MEMBER!r}, the enclosing instance.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["dry-run", "kubernetes", "instance"]),
+    help="What changes the size of members; without it their size is fixed.",
+)
+@click.option(
+    "--min-size", type=int, help="The least nodes of a member of the dry run.  [default: 1]"
+)
+@click.option(
+    "--max-size", type=int, help="The most nodes of a member of the dry run.  [default: 16]"
+)
+@click.option("--tls-cert", type=FILE, help="The server's certificate, in PEM.")
+@click.option("--tls-key", type=FILE, help="The key of the certificate, in PEM.")
+@click.option("--tls-ca", type=FILE, help="The authority that signs clients' certificates, in PEM.")
+@click.option(
+    "--insecure", is_flag=True, help="Serve plaintext on a host that other machines can reach."
+)
+def start(
+    host: str,
+    port: int,
+    members: tuple[str, ...],
+    backend: str | None,
+    min_size: int | None,
+    max_size: int | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    insecure: bool,
+) -> None:
+    """Run the gRPC service in the foreground until Ctrl-C.
+
+    It speaks the protocol of ensemble-python and one of its own (docs/grpc.md). Without
+    certificates it listens on this machine only, unless --insecure is given.
+    """
+    # gRPC says something of each connection that is not one of a client, however many come.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        from flux_ensemble.gateway import server
+        from flux_ensemble.gateway.tls import TlsError
+    except ImportError as exc:
+        raise _missing(exc, "grpc") from exc
+
+    tls = _tls(tls_cert, tls_key, tls_ca)
+    if tls is not None and insecure:
+        raise click.UsageError("--insecure is plaintext: it cannot be had with certificates")
+    given = _given(members)
+    scaler = _backend(backend, given, min_size, max_size)
+    table = _members(given, scaler)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+    def ready(bound: int) -> None:
+        names = ", ".join(sorted(table.listed)) or "those that the back end knows"
+        how = "plaintext" if tls is None else "TLS"
+        click.echo(
+            f"the gRPC service: {host}:{bound}, {how}, back end {backend or 'none'}, "
+            f"members: {names}; Ctrl-C ends it",
+            err=True,
+        )
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        await server.serve(
+            table, scaler, host=host, port=port, ready=ready, stop=stop, tls=tls, insecure=insecure
+        )
+
+    try:
+        asyncio.run(main())
+    except (server.ServerError, TlsError) as exc:
+        raise Failure(str(exc), USAGE) from exc
+
+
+def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
+    from flux_ensemble.gateway.tls import TlsFiles
+
+    if cert is None and key is None and ca is None:
+        return None
+    if cert is None or key is None or ca is None:
+        raise click.UsageError("TLS needs all three of --tls-cert, --tls-key and --tls-ca")
+    return TlsFiles(cert, key, ca)
+
+
+def _given(texts: tuple[str, ...]) -> list[Member]:
+    from flux_ensemble.gateway.members import parse_member
+
+    try:
+        return [parse_member(text) for text in texts]
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
+def _default() -> list[Member]:
+    """The members where none are given."""
+    from flux_ensemble.gateway.members import Member
+
+    return [Member(DEFAULT_MEMBER)]
+
+
+def _backend(
+    name: str | None, given: list[Member], minimum: int | None, maximum: int | None
+) -> Backend | None:
+    from flux_ensemble.gateway.backend import BackendError
+
+    if name != "dry-run" and (minimum, maximum) != (None, None):
+        raise click.UsageError("--min-size and --max-size are bounds of --backend dry-run only")
+    try:
+        match name:
+            case "dry-run":
+                from flux_ensemble.gateway.backends.dry_run import DryRun
+
+                bounds = {"minimum": minimum, "maximum": maximum}
+                return DryRun(**{key: size for key, size in bounds.items() if size is not None})
+            case "kubernetes":
+                try:
+                    from flux_ensemble.gateway.backends.kubernetes import Kubernetes
+                except ImportError as exc:
+                    raise _missing(exc, "kubernetes") from exc
+                return Kubernetes()
+            case "instance":
+                from flux_ensemble.gateway.backends.instance import FluxInstances
+
+                return FluxInstances(given or _default())
+    except BackendError as exc:
+        raise Failure(str(exc), USAGE) from exc
+    return None
+
+
+def _members(given: list[Member], backend: Backend | None) -> Members:
+    from flux_ensemble.gateway.members import Members
+
+    # Those that are given are all that the service acts for.
+    discovered = backend is not None and backend.discovers and not given
+    try:
+        return Members(
+            [] if discovered else given or _default(),
+            backend.canonical if backend else str,
+            discovered=discovered,
+        )
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
+def _missing(exc: ImportError, extra: str) -> Failure:
+    return Failure(
+        f"a package is missing ({exc}): `pip install 'flux-ensemble[{extra}]'` brings it"
+    )
+
+
+COMMANDS = (grpc,)

@@ -1,0 +1,68 @@
+"""`run --member minicluster`: a Flux instance whose size a gRPC service changes.
+
+The options say which service, and which MiniCluster; the ensemble service is given them with
+the document, as it would read them in the table [ensemble] (docs/elastic.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from flux_ensemble.cli.common import USAGE, Failure
+from flux_ensemble.cli.session.target import member_options
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Where the gRPC service is unless it is said.
+HOST = "localhost"
+PORT = 50051
+
+_FILE = click.Path(path_type=Path, dir_okay=False, resolve_path=True)
+
+
+def run_member_options(command: _Command) -> _Command:
+    """The options that say what an ensemble runs on."""
+    for option in (
+        click.option("--tls-ca", type=_FILE, help="The authority of the service, in PEM."),
+        click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM."),
+        click.option("--tls-cert", type=_FILE, help="The certificate to show it, in PEM."),
+        click.option("--port", type=click.IntRange(1, 65535), help=f"Its port (default {PORT})."),
+        click.option(
+            "--host",
+            help="Where the gRPC service is that changes the size of the MiniCluster "
+            f"(default {HOST}).",
+        ),
+    ):
+        command = option(command)
+    return member_options(command, ("flux", "local", "minicluster"))
+
+
+def read_minicluster(
+    member: str | None, name: str | None, options: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The scaler of a MiniCluster; None for another member.
+
+    Args:
+        member: as `--member`.
+        name: as `--name`: the MiniCluster, as NAMESPACE/NAME.
+        options: `host`, `port`, `tls_cert`, `tls_key` and `tls_ca`.
+
+    Raises:
+        Failure: an option is for a MiniCluster, and the member is none.
+    """
+    if member != "minicluster":
+        for key, value in options.items():
+            if value is not None:
+                option = "--" + key.replace("_", "-")
+                raise Failure(f"{option} is for a MiniCluster: add --member minicluster", USAGE)
+        return None
+    host, port = options.pop("host") or HOST, options.pop("port") or PORT
+    scaler = {"scaler": "minicluster", "grpc-target": f"{host}:{port}"}
+    if name is not None:
+        scaler["grpc-member"] = name
+    files = {key.replace("_", "-"): value for key, value in options.items()}
+    return {**scaler, **{key: str(value) for key, value in files.items() if value is not None}}

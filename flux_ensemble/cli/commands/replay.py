@@ -1,0 +1,44 @@
+"""The command that explains a run afterwards: replay."""
+
+from __future__ import annotations
+
+import click
+
+from flux_ensemble.cli.common import FAILED, USAGE, Failure
+
+
+@click.command
+@click.argument("file")
+def replay(file: str) -> int:
+    """Feed recording FILE to a fresh engine, and compare what it does.
+
+    "flux ensemble run --record FILE" makes a recording. Exits 0 if all commands are the
+    same, 1 at the first difference, 2 if FILE is no whole recording.
+    """
+    from flux_ensemble.document.loading import DocumentError
+    from flux_ensemble.runtime.recording import RecordingError
+    from flux_ensemble.runtime.recording import replay as run_replay
+
+    try:
+        found = run_replay(file)
+    except (RecordingError, DocumentError) as error:
+        raise Failure(str(error), USAGE) from None
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror}", USAGE) from None
+    difference = found.difference
+    if difference is None:
+        click.echo(f"{found.name}: {found.events} events, the same commands; {found.state}")
+        return 0
+    click.echo(f"{file}:{difference.line}: the commands differ at this event:")
+    click.echo(f"  event     {difference.event}")
+    for mark, commands, others in (
+        ("recorded", difference.recorded, difference.replayed),
+        ("replayed", difference.replayed, difference.recorded),
+    ):
+        for command in commands:
+            if command not in others:
+                click.echo(f"  {mark}  {command}")
+    return FAILED
+
+
+COMMANDS = (replay,)

@@ -1,0 +1,206 @@
+"""The commands that begin and follow an ensemble: run, load, watch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_member_options
+from flux_ensemble.cli.common import (
+    MOST,
+    USAGE,
+    Duration,
+    Failure,
+    check_document,
+    naming,
+    read_document,
+)
+from flux_ensemble.client.client import Client, EnsembleError, user_context
+from flux_ensemble.deploy.loading import ensure_service
+
+if TYPE_CHECKING:
+    from flux_ensemble.members.virtual.cluster import Cluster
+
+NAME_OPTION = click.option(
+    "--name", metavar="NAME", help="The ensemble's name, instead of the document's."
+)
+DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
+
+
+@click.command
+@click.argument("file")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="The ensemble's name, instead of the document's; with --member minicluster the "
+    "MiniCluster, as NAMESPACE/NAME.",
+)
+@DEBUG_OPTION
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default=0.0,
+    metavar="DURATION",
+    help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    help='Record every event and command in FILE, for "replay".',
+)
+@run_member_options
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="Nodes that the local queue offers (default 4).",
+)
+@click.option(
+    "--cores",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="Cores of each of its nodes (default: those of this machine).",
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(0, MOST),
+    metavar="N",
+    help="GPUs of each of its nodes (default 0).",
+)
+@click.option(
+    "--resume/--no-resume",
+    default=None,
+    help="Go on with a local run that was killed, or begin anew.",
+)
+def run(
+    file: str,
+    name: str | None,
+    debug: bool,
+    timeout: float,
+    record: str | None,
+    member: str | None,
+    state_dir: Path | None,
+    nodes: int | None,
+    cores: int | None,
+    gpus: int | None,
+    resume: bool | None,
+    **minicluster: Any,
+) -> int:
+    """Load document FILE ("-": standard input), follow the ensemble, and exit with it.
+
+    In a Flux instance the jobs go to its queue, by the service, which is loaded where it is
+    not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
+    cancels its jobs; a second Ctrl-C leaves at once.
+    """
+    scaler = read_minicluster(member, name, minicluster)
+    if scaler is not None:
+        name, member = None, "flux"
+    text, label = read_document(file)
+    spec = check_document(text, label, name)
+    events = debug or spec.debug
+    if resume and record is not None:
+        raise Failure("--record cannot be given with --resume: it would miss the beginning", USAGE)
+    cluster = _cluster(nodes, cores, gpus)
+    client = None if member == "local" else _connect(member)
+
+    from flux_ensemble.cli.display.views import make_view
+
+    if client is None:
+        from flux_ensemble.cli.session.local_run import run_locally
+
+        if member is None:
+            click.echo(
+                "flux-ensemble: no Flux instance can be reached: running on this machine as "
+                f"{cluster.nodes} nodes of {cluster.cores} cores",
+                err=True,
+            )
+        return run_locally(
+            spec,
+            text,
+            cluster,
+            make_view(),
+            events=events,
+            timeout=timeout,
+            state_dir=state_dir,
+            record=record,
+            resume=resume,
+        )
+    given = {
+        "--nodes": nodes,
+        "--cores": cores,
+        "--gpus": gpus,
+        "--state-dir": state_dir,
+        "--resume": resume,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise Failure(f"{option} is for the local queue: add --member local", USAGE)
+    ensure_service(client)
+
+    from flux_ensemble.cli.session.follow import Follower
+
+    follower = Follower(client, make_view(), owner=True, events=events, timeout=timeout)
+    request = {"text": text, "name": name, "file": label, **user_context()}
+    if scaler is not None:
+        request["scaler"] = scaler
+    if record is not None:
+        request["record"] = os.path.abspath(record)
+    return follower.load(request)
+
+
+def _connect(member: str | None) -> Client | None:
+    """A client of the Flux instance there is; None to do without."""
+    try:
+        return Client()
+    except (BindingsError, EnsembleError):
+        if member == "flux":
+            raise
+        return None
+
+
+def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> Cluster:
+    """The virtual cluster of the local queue: by default what `flux start -s4` offers here."""
+    from flux_ensemble.members.virtual.cluster import Cluster
+
+    return Cluster(nodes or 4, cores or len(os.sched_getaffinity(0)), gpus or 0)
+
+
+@click.command
+@click.argument("file")
+@NAME_OPTION
+def load(file: str, name: str | None) -> None:
+    """Load document FILE ("-": standard input), and print the ensemble's name.
+
+    Loads the service first where that is not loaded. The ensemble belongs to the service:
+    "watch" follows it, and "terminate" or "cancel" ends it.
+    """
+    text, label = read_document(file)
+    check_document(text, label, name)
+    client = Client()
+    ensure_service(client)
+    click.echo(client.load(text, name=name, file=label)["name"])
+
+
+@click.command
+@click.argument("name")
+@DEBUG_OPTION
+def watch(name: str, debug: bool) -> int:
+    """Follow ensemble NAME as "run" does, from its beginning to its end, and exit with it.
+
+    Ctrl-C leaves it to the service.
+    """
+    client = Client()
+
+    from flux_ensemble.cli.display.views import make_view
+    from flux_ensemble.cli.session.follow import Follower
+
+    with naming(client, name):
+        client.status(name)
+        return Follower(client, make_view(), owner=False, events=debug).follow(name)
+
+
+COMMANDS = (run, load, watch)

@@ -1,0 +1,172 @@
+"""The commands that print tables: list, status, metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flux_ensemble.cli.common import naming
+from flux_ensemble.cli.display.messages import printable
+from flux_ensemble.cli.display.tables import (
+    ENSEMBLES,
+    GROUPS,
+    RULES,
+    ensemble_row,
+    group_rows,
+    metrics_rows,
+    metrics_table,
+    print_json,
+    rule_row,
+    table_options,
+)
+from flux_ensemble.cli.session.target import LocalStates, member_options, reach, summary_of
+from flux_ensemble.client.client import Client
+from flux_ensemble.client.responses import EnsembleStatus, Status
+
+
+@click.command("list")
+@table_options
+@member_options
+def list_ensembles(
+    fmt: str, no_header: bool, as_json: bool, member: str | None, state_dir: Path | None
+) -> None:
+    """List the ensembles that the service holds, ended ones included."""
+    ensembles = reach(Client, member, state_dir).list()
+    if as_json:
+        print_json({"ensembles": ensembles})
+    else:
+        now = time.time()
+        ENSEMBLES.show([ensemble_row(one, now) for one in ensembles], fmt, no_header)
+
+
+@click.command
+@click.argument("name", required=False)
+@table_options
+@member_options
+def status(
+    name: str | None,
+    fmt: str,
+    no_header: bool,
+    as_json: bool,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
+    """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
+
+    With NAME also its job groups, its rules, and the errors of its custom functions. With
+    -o only the table of ensembles is printed, or with NAME that of the job groups.
+    """
+    client = reach(Client, member, state_dir)
+    answer: Any
+    if name is None or isinstance(client, LocalStates):
+        answer = client.status(name)
+    else:
+        with naming(client, name):
+            answer = client.status(name)
+    if as_json:
+        print_json(answer)
+        return
+    only_table = fmt != "default"
+    if not only_table and "service" in answer:
+        _print_service(answer)
+    if name is None:
+        rows = [ensemble_row(summary_of(one), time.time()) for one in answer["ensembles"]]
+        ENSEMBLES.show(rows, fmt, no_header)
+    else:
+        one = answer["ensembles"][0]
+        if not only_table:
+            ENSEMBLES.show([ensemble_row(summary_of(one), time.time())], no_header=no_header)
+            click.echo()
+        GROUPS.show(group_rows(one), fmt, no_header)
+        if not only_table:
+            _print_rules(one, no_header)
+
+
+def _print_service(answer: Status) -> None:
+    from flux.util import fsd
+
+    service, nodes, queue = answer["service"], answer["nodes"], answer["queue"]
+    words = f"flux-ensemble {service['version']}"
+    if "pid" in service:  # guests see the version only
+        words += (
+            f", {service['mode']} (pid {service['pid']}), Python {service['python']}, "
+            f"up {fsd(time.time() - service['t_start'])}, {service['events']} events, "
+            f"{service['firings']} firings"
+        )
+    click.echo(f"service: {words}")
+    click.echo(
+        f"nodes:   {nodes['node_up_count']} up, {nodes['node_free_count']} free; "
+        f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"
+    )
+    click.echo("queue:   " + ", ".join(f"{count} {state}" for state, count in queue.items()))
+    for member in answer.get("members", {}).values():
+        for line in _scaling(member):
+            click.echo(f"scaling: {line}")
+    click.echo()
+
+
+def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
+    """What there is to say of how a member changes its size."""
+    scaler = member["scaler"]
+    if scaler is None:
+        return
+    to = scaler["changing_to"]
+    size = "unknown" if member["size"] is None else f"{member['size']} nodes"
+    yield (
+        f"{size}, {scaler['low']} to {scaler['high']} possible"
+        + (f", changing to {to}" if to is not None else "")
+        + f" ({scaler['kind']})"
+    )
+    for one in member["requests"]:
+        yield f"{one['ensemble']}: {one['rule']} #{one['firing']} asks for a size of {one['to']}"
+    if scaler["trouble"] is not None:
+        yield scaler["trouble"]
+    if member["failure"] is not None:
+        yield f"failed: {member['failure']}"
+    if scaler.get("t_expires") is not None:
+        left = scaler["t_expires"] - time.time()
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(scaler["t_expires"]))
+        yield f"the certificate {'expires' if left > 0 else 'has expired'} at {when}"
+
+
+def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
+    rules = one.get("rules", [])
+    if rules:
+        click.echo()
+        RULES.show([rule_row(rule) for rule in rules], no_header=no_header)
+    wrong = [f"{rule['id']}: {rule['error']}" for rule in rules if rule["error"]]
+    for text in [*wrong, *one.get("errors", [])]:
+        click.echo()
+        click.echo(printable(text))
+
+
+@click.command
+@click.argument("name")
+@table_options
+@member_options
+def metrics(
+    name: str,
+    fmt: str,
+    no_header: bool,
+    as_json: bool,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
+    """Show the statistics of every job group and variable of ensemble NAME."""
+    client = reach(Client, member, state_dir)
+    if isinstance(client, LocalStates):
+        answer = client.metrics(name)
+    else:
+        with naming(client, name):
+            answer = client.metrics(name)
+    if as_json:
+        print_json(answer)
+    else:
+        metrics_table(answer).show(metrics_rows(answer), fmt, no_header)
+
+
+COMMANDS = (list_ensembles, status, metrics)

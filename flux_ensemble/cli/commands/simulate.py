@@ -1,0 +1,223 @@
+"""The command that predicts a run: simulate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_ensemble.cli.common import (
+    EXIT_CODES,
+    FAILED,
+    MOST,
+    OK,
+    TIMED_OUT,
+    USAGE,
+    Assignment,
+    Duration,
+    Failure,
+    read_document,
+    recorded,
+)
+from flux_ensemble.cli.display.messages import Line, Span, explain
+from flux_ensemble.cli.display.tables import print_json
+from flux_ensemble.cli.display.views import make_view, summarize
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.distributions import Simulated
+    from flux_ensemble.document.model import Spec
+    from flux_ensemble.members.simulation.simulation import Prediction
+
+#: Entries of the time line that are printed of its beginning, and of its end.
+HEAD, TAIL = 30, 10
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+@click.command
+@click.argument("file")
+@click.option("--name", metavar="NAME", help="The ensemble's name, instead of the document's.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, MOST),
+    default=4,
+    show_default=True,
+    help="Nodes of the cluster.",
+)
+@click.option(
+    "--cores", type=click.IntRange(1, MOST), default=1, show_default=True, help="Cores of a node."
+)
+@click.option(
+    "--gpus", type=click.IntRange(0, MOST), default=0, show_default=True, help="GPUs of a node."
+)
+@click.option("--seed", type=int, help="What is drawn with, instead of the document's seed.")
+@click.option(
+    "--until",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    metavar="DURATION",
+    help="Stop after so long in virtual time, and exit 124.",
+)
+@click.option(
+    "--duration",
+    "durations",
+    type=Assignment(),
+    multiple=True,
+    metavar="GROUP=DURATION",
+    help="How long jobs of a group take, as in the document: 30s, [10, 20], "
+    '"{normal: {mean: 60, sigma: 5}}".',
+)
+@click.option(
+    "--from-log",
+    metavar="FILE",
+    help="A recording; groups of which nothing else says so take as long as in it.",
+)
+@click.option("--record", metavar="FILE", help='Record every event in FILE, for "replay".')
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(
+    file: str,
+    name: str | None,
+    nodes: int,
+    cores: int,
+    gpus: int,
+    seed: int | None,
+    until: float,
+    durations: tuple[tuple[str, Any], ...],
+    from_log: str | None,
+    record: str | None,
+    as_json: bool,
+) -> int:
+    """Predict what document FILE ("-": standard input) would do on a cluster.
+
+    No job runs and no time passes. The document's section "simulate" says how long the jobs
+    of each group take. Exits 0 if the ensemble completes, 1 if it fails or never ends, 3 if
+    it is canceled, 124 if it has not ended by --until.
+    """
+    from flux_ensemble.members.simulation.simulation import Simulation, SimulationError, resolve
+    from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+    from flux_ensemble.runtime.recording import Recorder, RecordingError
+
+    text, label = read_document(file)
+    spec = _check(text, label, name)
+    try:
+        behaviour = resolve(spec, _behaviour(spec, durations), from_log)
+        recorder = None if record is None else Recorder(record, spec, text)
+        simulation = Simulation(
+            spec,
+            Cluster(nodes, cores, gpus),
+            behaviour,
+            seed=spec.seed if seed is None else seed,
+            tap=recorder,
+        )
+    except (RecordingError, SimulationError, UnsatisfiableError) as error:
+        raise Failure(str(error), USAGE) from None
+    except OSError as error:
+        raise Failure(f"{error.filename}: {error.strerror}", USAGE) from None
+    try:
+        found = simulation.run(until or math.inf)
+    except SimulationError as error:
+        raise Failure(str(error)) from None
+    finally:
+        if recorder is not None:
+            recorder.close()
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _show(found)
+    return recorded(_exit_code(found), recorder)
+
+
+def _check(text: str, file: str | None, name: str | None) -> Spec:
+    """Reads a document for a member of a fixed size.
+
+    Raises:
+        Failure: it has errors; all of them, one a line.
+    """
+    from pathlib import Path
+
+    from flux_ensemble.document.loading import DocumentError, load_text
+
+    directory = str(Path(file or "-").parent)
+    try:
+        return load_text(text, name=name, file=file, directory=directory, elastic=False)
+    except DocumentError as error:
+        raise Failure(str(error), USAGE) from None
+
+
+def _behaviour(spec: Spec, durations: tuple[tuple[str, Any], ...]) -> dict[str, Simulated]:
+    """How each group behaves: what the document says, and over it the options."""
+    from flux_ensemble.document.behaviour import override_duration
+    from flux_ensemble.document.distributions import Simulated
+
+    behaviour = {name: spec.simulate.get(name, Simulated()) for name in spec.groups}
+    for name, value in durations:
+        if name not in behaviour:
+            known = ", ".join(sorted(behaviour)) or "none"
+            raise Failure(f"--duration: no job group named {name!r} (groups: {known})", USAGE)
+        try:
+            behaviour[name] = override_duration(behaviour[name], value, spec.groups[name])
+        except ValueError as error:
+            raise Failure(f"--duration: {name}: {error}", USAGE) from None
+    return behaviour
+
+
+def _show(found: Prediction) -> None:
+    """Prints the time line, the table of groups, the use of the cluster, and warnings."""
+    view = make_view()
+    for line in _time_line(found):
+        view.line(line)
+    summarize(view, found.status, found.metrics)  # type: ignore[arg-type]
+    for line in _usage(found):
+        view.line(line)
+    for warning in found.warnings:
+        view.line((Span("warning: ", "warn"), Span(warning)))
+
+
+def _time_line(found: Prediction) -> Iterator[Line]:
+    entries = found.first + found.last
+    left_out = found.left_out
+    if len(entries) + left_out > HEAD + TAIL + 1:
+        left_out += len(entries) - HEAD - TAIL
+        head, tail = entries[:HEAD], entries[-TAIL:]
+    else:
+        head, tail = entries, []
+    for entry in head:
+        yield explain(entry, 0.0, str)  # type: ignore[arg-type]
+    if left_out:
+        yield (Span(f"{'...':>12}  {left_out} more", "detail"),)
+    for entry in tail:
+        yield explain(entry, 0.0, str)  # type: ignore[arg-type]
+
+
+def _usage(found: Prediction) -> Iterator[Line]:
+    yield (Span(f"makespan  {_span(found.makespan)}"),)
+    yield (Span(f"nodes     {found.nodes:.1%} in use on average"),)
+    course = "".join(_BARS[math.ceil(share * (len(_BARS) - 1))] for share in found.course)
+    yield (Span(f"cores     {found.cores:.1%} in use on average"), Span(f"  |{course}|", "detail"))
+
+
+def _span(seconds: float) -> str:
+    """Seconds as people say them: 93784.5 is "1d 2h 3m 4.5s"."""
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count:.0f}{unit}")
+    return " ".join([*parts, f"{seconds:.4g}s"] if seconds or not parts else parts)
+
+
+def _exit_code(found: Prediction) -> int:
+    if found.timed_out:
+        return TIMED_OUT
+    status: Mapping[str, Any] = found.status
+    waits = status["finish"] == "never" and not any(
+        status["jobs"][key] for key in ("waiting", "active")
+    )
+    return EXIT_CODES.get(status["state"], OK if waits else FAILED)
+
+
+COMMANDS = (simulate,)

@@ -1,0 +1,270 @@
+"""Log entries in words: what `run` and `watch` announce, and what `log` prints.
+
+A line is a tuple of spans, each a text and the name of its style; a view prints the
+texts and uses the styles where it has colours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from flux_ensemble.client.responses import EnsembleStatus, Entry
+
+
+class Span(NamedTuple):
+    """A piece of a line: style is "trigger", "action", "detail", "good", "bad" or "warn"."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+
+#: Style of each state of an ensemble.
+STATE_STYLES = {
+    "running": "action",
+    "paused": "warn",
+    "ending": "warn",
+    "completed": "good",
+    "failed": "bad",
+    "canceled": "warn",
+}
+
+#: Keys of an action that `log` leaves out: named already, or not about what was done.
+_QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "timeout"})
+
+
+#: Characters that would steer a terminal, but for the end of a line and tabs.
+_STEERING = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+
+
+def printable(text: str) -> str:
+    """Text that a terminal can be sent, whoever made it: what would steer it is escaped."""
+    return text.translate(_STEERING).encode(errors="backslashreplace").decode()
+
+
+def plain(line: Line) -> str:
+    """The line without styles."""
+    return printable("".join(span.text for span in line))
+
+
+def announce(entry: Entry) -> Iterator[Line]:
+    """What `run` says about an entry: what fired and what it does, and what went wrong."""
+    context = entry["context"]
+    match entry["name"]:
+        case "fire":
+            yield (Span(f" => trigger {context['trigger']}", "trigger"),)
+            yield from _action_lines(context)
+        case "outcome" | "custom-error" if not context["ok"]:
+            yield (Span(f"   {context['rule']} failed: {context['reason']}", "bad"),)
+        case "outcome" if "nodes" in context:
+            yield (Span(f"   the size is {_nodes(context['nodes'])} now", "good"),)
+        case "rule-disabled" | "rule-enabled" | "rule-added" as name:
+            verb = name.removeprefix("rule-")
+            yield (Span(f"   rule {context['rule']} {verb}", "warn"),)
+        case "retry":
+            what = f"{context['rule']} #{context['firing']}, job {context['index']}"
+            yield (Span(f"   retry {context['attempt']} of {what}", "warn"),)
+        case "request":
+            yield (Span(f"   request {_request(context)}", "warn"),)
+        case "pause" | "resume" as name:
+            yield (Span(f"   {name}d", "warn"),)
+        case "epoch":
+            yield (Span("   the service was started again, and goes on", "warn"),)
+        case "shutdown":
+            yield (Span("   the Flux instance is shutting down", "warn"),)
+        case "memo-left-out":
+            yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case "violation":
+            what = f"job {context['index']} of {_firing(context)} was in the queue twice"
+            yield (Span(f"   {what}; one is cancelled", "bad"),)
+
+
+def _request(context: Mapping[str, Any]) -> str:
+    rest = _pairs(context, [key for key in context if key != "op" and context[key] is not False])
+    return f"{context['op']} {rest}".rstrip()
+
+
+def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
+    action = context["action"]
+    name, label = action["name"], action.get("label")
+    if name == "submit":
+        for job in context.get("jobs", ()):
+            yield (
+                Span(f"   submit {job['name']}".ljust(21) + " ", "action"),
+                Span(describe_jobs(job), "detail"),
+            )
+        return
+    if name == "terminate":
+        what = "terminate ensemble" + (" and cancel its jobs" if action.get("cancel") else "")
+    elif name == "cancel":
+        what = f"cancel {label or 'all jobs'}"
+    elif name == "update":
+        what = f"update {label or 'all jobs'} " + _pairs(action, ("urgency", "duration"))
+    elif name in ("grow", "shrink"):
+        what = f"{name} by {action.get('value', 1)}"
+    else:
+        what = f"{name} {label or ''}".rstrip()
+    yield (Span(f"   {what}", "action"),)
+
+
+def describe_jobs(job: Mapping[str, Any]) -> str:
+    """A job set in the form `(name:echo),(command:echo hello),(count:5),(nodes:1)`."""
+    return ",".join(f"({key}:{job[key]})" for key in ("name", "command", "count", "nodes"))
+
+
+def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
+    """A job's event as `flux job eventlog` prints it: id, name, key=value."""
+    context = entry["context"]
+    return (
+        Span(f"   {jobid(context['id'])} ", "detail"),
+        Span(context["name"]),
+        Span("".join(f" {pair}" for pair in _each_pair(context.get("context") or {})), "detail"),
+    )
+
+
+def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
+    """An entry as one line of `log`: when, what, why, and how it went."""
+    sentence = _sentence(entry["name"], entry["context"], jobid)
+    name = entry["name"].ljust(13) + " " if sentence else entry["name"]
+    return (
+        Span(f"{entry['timestamp'] - t_start:11.3f}s  ", "detail"),
+        Span(name, _entry_style(entry)),
+        Span(sentence),
+    )
+
+
+def _entry_style(entry: Entry) -> str:
+    match entry["name"]:
+        case "fire":
+            return "trigger"
+        case "outcome":
+            return "good" if entry["context"]["ok"] else "bad"
+        case "custom-error" | "error" | "violation" | "stopped":
+            return "bad"
+        case "interrupted" | "shutdown" | "epoch" | "memo-left-out":
+            return "warn"
+        case "finish":
+            return STATE_STYLES.get(entry["context"]["state"], "")
+        case _:
+            return "action"
+
+
+def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    match name:
+        case "load":
+            return ""  # its context is the whole document, which `--json` shows
+        case "fire":
+            action = context["action"]
+            what = f"{action['name']} {action.get('label') or ''}".rstrip()
+            rest = _pairs(action, [key for key in action if key not in _QUIET])
+            why = explain_cause(context["trigger"], context["cause"], jobid)
+            return f"{_firing(context)}: {what}{f' ({rest})' if rest else ''} on {why}"
+        case "scale":
+            verb = "grow" if context["by"] > 0 else "shrink"
+            return f"{_firing(context)}: {verb} {context['member']} to {_nodes(context['to'])}"
+        case "outcome" if context["ok"]:
+            jobs, nodes = context.get("jobs"), context.get("nodes")
+            more = _jobs(jobs) if jobs is not None else "" if nodes is None else _nodes(nodes)
+            late = "late" if context.get("late") else ""
+            return f"{_firing(context)}: " + ", ".join(filter(None, ("ok", more, late)))
+        case "outcome" | "custom-error":
+            detail = str(context.get("detail") or "").splitlines()
+            return "\n".join(_indented([f"{_firing(context)}: {context['reason']}", *detail]))
+        case "rule-disabled" | "rule-enabled":
+            return f"{context['rule']}: {context['reason']}"
+        case "memo-left-out":
+            return f"{context['group']}: {context['reason']}"
+        case "retry":
+            again = f"job {context['index']} again as retry #{context['retry']}"
+            return f"{_firing(context)}: {again} (attempt {context['attempt']})"
+        case "request":
+            return _request(context)
+        case "epoch":
+            return f"service number {context['epoch']} goes on with it"
+        case "shutdown":
+            return "the Flux instance began to shut down"
+        case "interrupted":
+            return f"{_whose(context, jobid)}: canceled because the instance was shutting down"
+        case "violation":
+            return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
+        case "error":
+            return "\n".join(_indented(context["text"].splitlines()))
+        case "finish" | "stopped":
+            return f"{context['state']}: {context['reason']}"
+        case _:
+            return " ".join(_each_pair(context))
+
+
+def _firing(context: Mapping[str, Any]) -> str:
+    return f"{context['rule']} #{context['firing']}"
+
+
+def _whose(context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    return (
+        f"{jobid(context['id'])} {context['group']}, job {context['index']} of {_firing(context)}"
+    )
+
+
+def _indented(lines: list[str]) -> Iterator[str]:
+    yield from lines[:1]
+    for line in lines[1:]:
+        yield f"{'':15}{line}"
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'s'[: count != 1]}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s'[: count != 1]}"
+
+
+def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    """Why a rule fired.
+
+    Args:
+        title: the rule's trigger as it is announced.
+        cause: what the log says of the event, and of the metric and its value.
+        jobid: prints a job id.
+    """
+    trigger = str(cause.get("trigger", title))
+    words = f"{cause['metric']} = {_plain(cause['value'])}" if "metric" in cause else title
+    if "job" in cause:
+        event = [cause["group"], trigger.removeprefix("job-"), *_each_pair(cause["context"] or {})]
+        return f"{words} ({' '.join([jobid(cause['job']), *filter(None, event)])})"
+    if trigger == "custom":
+        return f"{words} (returned by {_firing(cause)})"
+    return words if trigger in (words, "metric") else f"{words} ({trigger})"
+
+
+def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:
+    return " ".join(_each_pair({key: values[key] for key in keys if values.get(key) is not None}))
+
+
+def _each_pair(values: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{key}={_plain(value)}"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) and " " not in value else json.dumps(value)
+
+
+def closing(status: EnsembleStatus) -> Line:
+    """The last line of `run` and `watch`: how the ensemble ended, and after how long."""
+    from flux_ensemble.cli.display.plain_tables import fsd
+
+    state, reason = status["state"], status["reason"]
+    t_end = status["t_end"]
+    t_start = status["t_start"]
+    after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
+    return (
+        Span(f"{status['name']}: "),
+        Span(state, STATE_STYLES.get(state, "")),
+        Span(after + (f": {reason}" if reason else "")),
+    )

@@ -1,0 +1,308 @@
+"""Following one ensemble on the Flux reactor, from its load to its end.
+
+The log of the ensemble streams in and is announced as it comes; a timer asks for the
+counts that the bars show. Nothing blocks, so a signal is acted on at once. The end is the
+log's "finish" entry.
+
+`run` owns its ensemble: a signal or `--timeout` ends it and cancels its jobs, and the
+reactor goes on until they have ended; a second signal leaves at once. `watch` does not:
+the first signal leaves.
+
+When the service goes away, the command waits for it to come back, and goes on with what it
+has not printed yet.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from flux_ensemble.cli.common import (
+    EXIT_CODES,
+    FAILED,
+    INTERRUPTED,
+    TIMED_OUT,
+    Failure,
+    complain,
+    job_id,
+    run_reactor,
+    signals,
+)
+from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.views import View, summarize
+from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.client.client import Client, EnsembleError, failure, given_up, log_failure
+from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Received
+
+#: What ends the command, and where it owns its ensemble that too.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Follower:
+    """Follows one ensemble and prints it to a view.
+
+    Args:
+        client: a client whose handle nothing else runs a reactor on.
+        view: where to print.
+        owner: the ensemble is to end with this command.
+        events: print every job event too.
+        timeout: end after so many seconds; 0 is no limit.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        *,
+        owner: bool,
+        events: bool = False,
+        timeout: float = 0.0,
+    ) -> None:
+        self._client = client
+        self._handle = client.handle
+        self._view = view
+        self._owner = owner
+        self._events = events
+        self._timeout = timeout
+        self._name: str | None = None
+        self._state: str | None = None
+        self._done = False
+        self._forced: int | None = None
+        self._record: str | None = None
+        self._unrecorded: str | None = None
+        self._asking = False
+        self._log = 0
+        self._received = Received()
+        self._absence = Absence(client, back=self._on_back, given_up=self._on_given_up)
+
+    def load(self, request: Mapping[str, Any]) -> int:
+        """Loads a document by the request's payload and follows the ensemble to its end.
+
+        Returns:
+            The exit code.
+
+        Raises:
+            EnsembleError: the service refused the document.
+            Failure: the service went away.
+        """
+        # Not `Client.load`: a signal between the request and its answer would leave the
+        # ensemble behind with nobody to end it.
+        self._then("load", request, self._on_loaded)
+        self._record = request.get("record")
+        return self._run()
+
+    def follow(self, name: str) -> int:
+        """Follows an ensemble that is loaded already, from its first entry to its end."""
+        self._begin(name)
+        return self._run()
+
+    def _begin(self, name: str) -> None:
+        self._name = name
+        request = {
+            "name": name,
+            "follow": True,
+            "events": self._events,
+            "skip": self._received.count or None,
+        }
+        self._log += 1
+        number = self._log
+        self._then("log", request, lambda future: self._on_entry(future, number), stream=True)
+        self._ask()  # at once, so that it is known which service this is
+
+    def _run(self) -> int:
+        with ExitStack() as stack:
+            stack.callback(self._view.close)
+            stack.callback(self._absence.end)
+            stack.enter_context(
+                self._handle.timer_watcher_create(
+                    self._view.interval, self._ask, self._view.interval
+                )
+            )
+            if self._timeout:
+                stack.enter_context(
+                    self._handle.timer_watcher_create(self._timeout, self._on_timeout)
+                )
+            stack.enter_context(signals(self._handle, SIGNALS, self._on_signal))
+            while not self._done:
+                try:
+                    run_reactor(self._handle)
+                except KeyboardInterrupt:
+                    self._on_signal()
+        return self._close()
+
+    def _close(self) -> int:
+        if self._name is not None and self._state is not None:
+            self._summarize(self._name)
+        code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
+        if self._unrecorded is None:
+            return code
+        complain(self._unrecorded)
+        return code or FAILED
+
+    def _summarize(self, name: str) -> None:
+        try:
+            status = self._client.status(name)["ensembles"][0]
+            metrics = self._client.metrics(name)
+        except EnsembleError as exc:
+            # It has ended, so nothing is at stake any more.
+            if exc.errno not in AWAY:
+                raise
+            complain(f"{exc}: there is no table of the jobs of {name!r}")
+            return
+        if self._record is not None:
+            about = f"the recording {self._record} "
+            errors = (one for one in status["errors"] if one.startswith(about))
+            self._unrecorded = next(errors, None)
+        try:
+            summarize(self._view, status, metrics)
+        except OSError:
+            _drop_output()
+
+    def _then(
+        self,
+        op: str,
+        request: Mapping[str, Any],
+        callback: Callable[[Any], None],
+        *,
+        stream: bool = False,
+    ) -> None:
+        self._client.send(op, request, stream=stream).then(callback)
+
+    def _line(self, line: Line) -> None:
+        self._output(self._view.line, line)
+
+    def _output(self, show: Callable[..., None], *args: Any) -> None:
+        """Prints; an output that nobody reads any more is as good as a hangup."""
+        try:
+            show(*args)
+        except OSError:
+            _drop_output()
+            self._on_signal()
+
+    def _stop(self) -> None:
+        self._done = True
+        self._handle.reactor_stop()
+
+    def _on_loaded(self, future: Any) -> None:
+        try:
+            name = future.get()["name"]
+        except OSError as exc:
+            error = failure(exc, "load")
+            if error.errno == errno.EHOSTUNREACH:
+                raise Failure(
+                    f"{error} while it loaded the document: `flux ensemble list` tells "
+                    "whether it did"
+                ) from exc
+            raise error from exc
+        self._begin(name)
+        if self._forced is not None:
+            self._cancel()
+
+    def _on_entry(self, future: Any, number: int) -> None:
+        if number != self._log:
+            return  # of a log that has been asked for once more
+        try:
+            entry = future.get()
+        except OSError as exc:
+            self._on_log_end(exc)
+            return
+        future.reset()
+        if not self._received.take(entry):
+            return
+        if entry["name"] == "job-event":
+            self._line(job_event(entry, job_id))
+        elif not (entry["name"] == "request" and self._forced is not None):
+            for line in announce(entry):
+                self._line(line)
+        if entry["name"] == "finish":
+            self._state = entry["context"]["state"]
+            self._stop()
+
+    def _on_log_end(self, exc: OSError) -> None:
+        if exc.errno == errno.ENODATA:
+            raise Failure(f"ensemble {self._name!r} was unloaded before it ended") from exc
+        if self._received.waits_after(exc):
+            self._absence.begin()
+            return
+        assert self._name is not None
+        error = log_failure(exc, self._name, self._received)
+        if error.errno in (errno.EHOSTUNREACH, errno.ESHUTDOWN):
+            raise Failure(f"{error}, and ensemble {self._name!r} had not ended") from exc
+        raise error from exc
+
+    def _on_back(self) -> None:
+        assert self._name is not None
+        self._received.begin_again()
+        self._begin(self._name)
+        if self._forced is not None:
+            self._cancel()
+
+    def _on_given_up(self, error: EnsembleError | None) -> None:
+        assert self._name is not None
+        error = error or given_up(self._name)
+        if self._forced is None:
+            raise error
+        complain(f"{error}; its jobs are not cancelled")
+        self._stop()
+
+    def _ask(self, *_: Any) -> None:
+        # One question at a time: a service that is busy is not asked faster than it answers.
+        if self._asking or self._name is None:
+            return
+        self._asking = True
+        future = self._client.send("status", {"name": self._name})
+        future.then(self._on_status, timeout=LOOK_TIMEOUT)
+
+    def _on_status(self, future: Any) -> None:
+        self._asking = False
+        try:
+            status = future.get()
+        except OSError as exc:
+            if self._received.waits_after(exc) and not self._done:
+                self._absence.begin()
+            return  # for anything else the log says what happened
+        if not self._done:
+            self._absence.heard(status["service"])
+            self._output(self._view.progress, status["ensembles"][0])
+
+    def _on_timeout(self, *_: Any) -> None:
+        if self._forced is None:
+            self._end(TIMED_OUT, "the time is up", "")
+
+    def _on_signal(self, *_: Any) -> None:
+        if not self._owner or self._forced is not None:
+            if self._name is not None:
+                self._line((Span(f"   left {self._name!r} to the service", "warn"),))
+            self._forced = INTERRUPTED
+            self._stop()
+        else:
+            self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
+
+    def _end(self, code: int, why: str, hint: str) -> None:
+        self._forced = code
+        when = "its jobs are cancelled when the service is back"
+        what = when if self._absence.lasts else "cancelling its jobs"
+        self._line((Span(f"   {why}: {what}{hint}", "warn"),))
+        if self._name is not None and not self._absence.lasts:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self._then("cancel", {"name": self._name}, self._on_canceled)
+
+    def _on_canceled(self, future: Any) -> None:
+        try:
+            future.get()
+        except OSError as exc:
+            if not self._received.waits_after(exc):
+                raise failure(exc, "cancel") from exc
+            # Its log ends too, and it is cancelled when the service is back.
+
+
+def _drop_output() -> None:
+    """Nobody reads standard output any more, so nothing printed from now on is an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,104 @@
+"""Waiting, on the Flux reactor, for a service that went away to come back.
+
+`run`, `watch`, `wait` and `log --follow` follow logs by streams, which end with an error
+when the service dies or is removed. They go on when it is there again: it answers `list`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from flux_ensemble.client.client import Client, EnsembleError, failure
+from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Outage
+
+
+class Absence:
+    """The service went away, as often as it does.
+
+    Args:
+        client: a client on whose handle the reactor runs.
+        back: called when the service is there again.
+        given_up: called when it is not waited for any longer, with the error that it
+            answered with, or None where the time is up.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        back: Callable[[], None],
+        given_up: Callable[[EnsembleError | None], None],
+    ) -> None:
+        self._client = client
+        self._back = back
+        self._given_up = given_up
+        self._outage: Outage | None = None
+        self._timer: Any = None
+        self._t_start: float | None = None
+
+    @property
+    def lasts(self) -> bool:
+        """The service is away."""
+        return self._outage is not None
+
+    def begin(self) -> None:
+        """The service went away; says so, and looks for it."""
+        if self._outage is None:
+            self._outage = Outage()
+            _say("the ensemble service went away; waiting for it to come back")
+            self._wait()
+
+    def heard(self, service: Mapping[str, Any]) -> None:
+        """The service said this of itself: if it is another one, it went away meanwhile.
+
+        Args:
+            service: `service` of the answer to `ensemble.status`.
+        """
+        before, self._t_start = self._t_start, service.get("t_start")
+        if before not in (None, self._t_start):
+            self.begin()
+
+    def end(self) -> None:
+        """Do not look for it any more."""
+        self._outage = None
+        self._t_start = None
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _wait(self) -> None:
+        assert self._outage is not None
+        pause = self._outage.next_pause()
+        if pause is None:
+            self.end()
+            self._given_up(None)
+            return
+        self._timer = self._client.handle.timer_watcher_create(pause, self._look)
+        self._timer.start()
+
+    def _look(self, *_: Any) -> None:
+        self._client.send("list", {}).then(self._on_answer, timeout=LOOK_TIMEOUT)
+
+    def _on_answer(self, future: Any) -> None:
+        try:
+            future.get()
+        except OSError as exc:
+            if not self.lasts:
+                return
+            if exc.errno in AWAY:
+                self._wait()
+            else:
+                self.end()
+                self._given_up(failure(exc, "list"))
+            return
+        if self.lasts:
+            self.end()
+            _say("the ensemble service is back")
+            self._back()
+
+
+def _say(text: str) -> None:
+    click.echo(f"flux-ensemble: {text}", err=True)

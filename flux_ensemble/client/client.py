@@ -1,0 +1,395 @@
+"""Python client of the ensemble service: one method for each RPC topic.
+
+    from flux_ensemble.client.client import Client
+
+    client = Client()
+    name = client.load(open("ensemble.yaml").read(), file="ensemble.yaml")["name"]
+    client.submit(name, "echo", count=2)
+    print(client.wait(name)["state"])
+
+Every failure, of the service and of the connection alike, is an `EnsembleError` with an
+errno and one sentence. Whoever follows a log (`log`, `wait`) waits for a service that goes
+away meanwhile to come back, for up to a minute, and goes on after it.
+
+The payloads are described in docs/rpc.md; a script that wants no dependency but Flux can
+send them itself (examples/raw_rpc.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flux_ensemble.bindings import require_flux
+from flux_ensemble.client.payloads import is_text, payload_problem
+from flux_ensemble.client.reconnect import (
+    AWAY,
+    LOOK_INTERVAL,
+    LOOK_TIMEOUT,
+    PATIENCE,
+    Outage,
+    Received,
+)
+from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
+
+SERVICE = "ensemble"
+
+
+class EnsembleError(OSError):
+    """A request failed: `errno` is the service's, and `str()` is one or more sentences."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+# `Client.list` hides the built-in name inside the class.
+Summaries = list[Summary]
+JobIds = list[int]
+
+
+class Client:
+    """The ensemble service of one Flux instance.
+
+    Args:
+        handle: an open `flux.Flux`; None opens one.
+        uri: the instance to open it to; None is the enclosing instance.
+
+    Raises:
+        BindingsError: Flux's Python bindings are not usable.
+        EnsembleError: there is no Flux instance to connect to.
+    """
+
+    def __init__(self, handle: Any = None, *, uri: str | None = None) -> None:
+        require_flux()
+        if handle is None:
+            import flux
+
+            try:
+                handle = flux.Flux() if uri is None else flux.Flux(uri)
+            except OSError as exc:
+                raise EnsembleError(exc.errno or errno.ENOENT, _no_instance(exc, uri)) from exc
+        self.handle = handle
+
+    def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
+        """Sends a request and returns its future, for programs that run a reactor.
+
+        Args:
+            op: the topic without "ensemble."
+            payload: the request; keys whose value is None are left out.
+            stream: ask for several responses (`log`).
+
+        Raises:
+            EnsembleError: EINVAL, the payload holds what cannot be sent; or there is no
+                connection any more.
+        """
+        import flux.constants
+
+        given = {key: value for key, value in payload.items() if value is not None}
+        problem = payload_problem(given)
+        if problem is not None:
+            raise EnsembleError(errno.EINVAL, f"{SERVICE}.{op}: {problem}")
+        flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
+        try:
+            return self.handle.rpc(f"{SERVICE}.{op}", given, flags=flags)
+        except OSError as exc:
+            raise failure(exc, op) from exc
+
+    def call(self, op: str, **payload: Any) -> Any:
+        """Sends a request, waits for the response and returns it.
+
+        Raises:
+            EnsembleError: the request failed.
+        """
+        future = self.send(op, payload)
+        try:
+            return future.get()
+        except OSError as exc:
+            raise failure(exc, op) from exc
+
+    def load(
+        self,
+        document: str | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        file: str | None = None,
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        scaler: Mapping[str, Any] | None = None,
+    ) -> Loaded:
+        """Loads a document, and so starts the ensemble.
+
+        Args:
+            document: the text of an ensemble document, or the document as a mapping.
+            name: the ensemble's name; default: the document's, else the stem of `file`.
+            file: the document's file name, for messages and for paths relative to it.
+            cwd: where its jobs run; default: this process's directory.
+            environment: what its jobs see; default: this process's environment.
+            scaler: what changes the size of the instance, as keys of the table [ensemble]
+                (docs/elastic.md); default: what the site has configured.
+        """
+        kind = "text" if isinstance(document, str) else "spec"
+        payload = {kind: document, **user_context(cwd, environment)}
+        loaded: Loaded = self.call("load", name=name, file=file, scaler=scaler, **payload)
+        return loaded
+
+    def list(self) -> Summaries:
+        """The ensembles that the service holds, ended ones included."""
+        ensembles: Summaries = self.call("list")["ensembles"]
+        return ensembles
+
+    def status(self, name: str | None = None) -> Status:
+        """The service, the nodes, the queue, and the ensembles (or the one of that name)."""
+        status: Status = self.call("status", name=name)
+        return status
+
+    def scale(self, to: int) -> dict[str, int]:
+        """Begins to change the size of the instance; its bounds may bring it to another one.
+
+        Returns:
+            {"before": nodes now, "size": nodes that there are going to be}.
+        """
+        answer: dict[str, int] = self.call("scale", to=to)
+        return answer
+
+    def metrics(self, name: str) -> dict[str, dict[str, Any]]:
+        """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
+
+        A statistic of a stream that has seen no value is None.
+        """
+        metrics: dict[str, dict[str, Any]] = self.call("metrics", name=name)
+        return metrics
+
+    def submit(
+        self,
+        name: str,
+        group: str,
+        *,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> JobIds:
+        """Submits a group once more and returns the job ids, once the queue has accepted them.
+
+        Args:
+            name: the ensemble.
+            group: the job group.
+            count: jobs for each combination of parameters, instead of the document's.
+            params: values of parameters, instead of the document's.
+        """
+        answer = self.call("submit", name=name, group=group, count=count, params=params)
+        ids: JobIds = answer["ids"]
+        return ids
+
+    def log(self, name: str, *, follow: bool = False, events: bool = False) -> Iterator[Entry]:
+        """The entries of an ensemble's eventlog, oldest first.
+
+        Args:
+            name: the ensemble.
+            follow: go on with new entries until it has ended and its jobs have too.
+            events: while following, also each job event, as an entry "job-event".
+        """
+        yield from self._log(name, follow, events, None)
+
+    def wait(self, name: str, timeout: float | None = None) -> Ended:
+        """Waits until an ensemble has ended.
+
+        Args:
+            name: the ensemble.
+            timeout: seconds to wait at most; None waits without a limit.
+
+        Raises:
+            TimeoutError: the ensemble has not ended in time.
+            EnsembleError: there is no such ensemble, or it was unloaded.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for entry in self._log(name, True, False, deadline):
+            if entry["name"] == "finish":
+                context = entry["context"]
+                return {"name": name, "state": context["state"], "reason": context["reason"]}
+        raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
+
+    def pause(self, name: str) -> State:
+        """Keeps an ensemble's rules from firing until `resume`."""
+        return self._state("pause", name=name)
+
+    def resume(self, name: str) -> State:
+        """Lets a paused ensemble go on."""
+        return self._state("resume", name=name)
+
+    def terminate(self, name: str, *, cancel: bool = False) -> State:
+        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given."""
+        return self._state("terminate", name=name, cancel=cancel)
+
+    def cancel(self, name: str, group: str | None = None) -> State:
+        """Cancels an ensemble and its jobs; with a group, only that group's active jobs."""
+        return self._state("cancel", name=name, group=group)
+
+    def unload(self, name: str) -> State:
+        """Forgets an ensemble that has ended."""
+        return self._state("unload", name=name)
+
+    def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
+        """Turns a rule on or off."""
+        self.call("rules", name=name, id=rule, enabled=enabled)
+
+    def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
+        """Performs one action now, and returns its firing number and, for submit, the ids."""
+        result: dict[str, Any] = self.call("action", name=name, action=dict(action))
+        return result
+
+    def _state(self, op: str, **payload: Any) -> State:
+        state: State = self.call(op, **payload)
+        return state
+
+    def _log(
+        self, name: str, follow: bool, events: bool, deadline: float | None
+    ) -> Iterator[Entry]:
+        received = Received()
+        while True:
+            try:
+                for entry in self._stream(name, follow, events, deadline, received.count):
+                    if received.take(entry):
+                        yield entry
+                return
+            except EnsembleError as exc:
+                if not (follow and received.waits_after(exc)):
+                    raise log_failure(exc, name, received) from exc
+            self._wait_for_service(name, deadline)
+            received.begin_again()
+
+    def _stream(
+        self, name: str, follow: bool, events: bool, deadline: float | None, skip: int
+    ) -> Iterator[Entry]:
+        payload = {"name": name, "follow": follow, "events": events, "skip": skip or None}
+        future = self.send("log", payload, stream=True)
+        t_start = self._same_service(name, None) if follow else None
+        while True:
+            try:
+                while follow and not self._comes(future, name, deadline):
+                    t_start = self._same_service(name, t_start)
+                entry: Entry = future.get()
+            except (EnsembleError, TimeoutError):
+                raise
+            except OSError as exc:
+                if exc.errno == errno.ENODATA:
+                    return
+                raise failure(exc, "log") from exc
+            yield entry
+            future.reset()
+
+    @staticmethod
+    def _comes(future: Any, name: str, deadline: float | None) -> bool:
+        """Waits for a response, but not for long; whether there is one."""
+        left = math.inf if deadline is None else deadline - time.monotonic()
+        try:
+            future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
+        except OSError as exc:
+            if exc.errno != errno.ETIMEDOUT:
+                raise
+            if left <= LOOK_INTERVAL:
+                raise _too_late(name) from exc
+            return False
+        return True
+
+    def _same_service(self, name: str, before: float | None) -> float | None:
+        """When the service began, which was `before` when it was asked last.
+
+        Raises:
+            EnsembleError: EHOSTUNREACH, it is another one: nobody knows of the requests that
+                were made of the last one.
+        """
+        future = self.send("status", {"name": name})
+        try:
+            future.wait_for(LOOK_TIMEOUT)
+            t_start: float | None = future.get()["service"].get("t_start")
+        except OSError as exc:
+            raise failure(exc, "status") from exc
+        if before not in (None, t_start):
+            raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
+        return t_start
+
+    def _wait_for_service(self, name: str, deadline: float | None) -> None:
+        outage = Outage()
+        while True:
+            pause = outage.next_pause()
+            if pause is None:
+                raise given_up(name)
+            if deadline is not None and time.monotonic() + pause >= deadline:
+                raise _too_late(name)
+            time.sleep(pause)
+            future = self.send("list", {})
+            try:
+                future.wait_for(LOOK_TIMEOUT)
+                future.get()
+                return
+            except OSError as exc:
+                if exc.errno not in AWAY:
+                    raise failure(exc, "list") from exc
+
+
+def user_context(
+    cwd: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The `cwd` and `environment` of a load request, by default this process's own."""
+    given = os.environ if environment is None else environment
+    return {
+        "cwd": os.getcwd() if cwd is None else cwd,
+        # JSON carries UTF-8 only, and a jobspec is JSON: a variable that holds other bytes
+        # cannot reach a job in any case.
+        "environment": {key: value for key, value in given.items() if is_text(f"{key}{value}")},
+    }
+
+
+def failure(exc: OSError, op: str) -> EnsembleError:
+    """The error of request `op`, with a sentence that says what to do where Flux's does not."""
+    number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
+    if number == errno.ENOSYS and text.startswith("No service"):
+        text = (
+            "the ensemble service is not loaded: `flux ensemble load` or `flux module load` "
+            "starts it"
+        )
+    elif number == errno.ENOSYS:
+        text = f"the ensemble service does not know the request {SERVICE}.{op}"
+    elif number == errno.EHOSTUNREACH:
+        text = "the ensemble service went away"
+    elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
+    return EnsembleError(number, text)
+
+
+def given_up(*names: str) -> EnsembleError:
+    """The error of a service that did not come back while ensembles were followed."""
+    return EnsembleError(
+        errno.EHOSTUNREACH,
+        f"the ensemble service did not come back within {PATIENCE:.0f} s, and "
+        f"{' and '.join(map(repr, names))} had not ended: `flux ensemble doctor` may tell why",
+    )
+
+
+def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
+    """The error of a request for the log of `name`, of which so much was received before."""
+    error = exc if isinstance(exc, EnsembleError) else failure(exc, "log")
+    if error.errno == errno.ENOENT and received.count:
+        error = EnsembleError(
+            errno.ENOENT, f"the ensemble service came back without ensemble {name!r}"
+        )
+    return error
+
+
+def _too_late(name: str) -> TimeoutError:
+    return TimeoutError(f"ensemble {name!r} has not ended in time")
+
+
+def _no_instance(exc: OSError, uri: str | None) -> str:
+    if uri is not None:
+        return f"there is no Flux instance at {uri!r}: {exc.strerror}"
+    uri = os.environ.get("FLUX_URI")
+    if uri is not None:
+        return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"
+    return (
+        "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
+        "or set FLUX_URI"
+    )

@@ -1,0 +1,174 @@
+"""The section `simulate:` of a document → how the jobs of each group behave in a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from flux_ensemble.document.distributions import (
+    Constant,
+    Drawable,
+    Empirical,
+    Exponential,
+    FromLog,
+    Lognormal,
+    Normal,
+    Param,
+    Simulated,
+    Uniform,
+)
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.model import Group
+from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.problems import Path, Problems, TooMany, hint
+from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.texts import listed, shown
+
+#: Makes a number of a value in the document.
+_Number = Callable[[Any], float]
+
+
+def read_simulate(
+    section: Mapping[str, Any],
+    groups: Mapping[str, Group],
+    names: Collection[str],
+    problems: Problems,
+) -> dict[str, Simulated]:
+    """Read the section.
+
+    Args:
+        section: what `check_form` left of it.
+        groups: the groups without problems.
+        names: the names of all groups, those with problems too.
+        problems: what is wrong is added to these.
+    """
+    found: dict[str, Simulated] = {}
+    ordered = sorted(names)
+    for name, given in section.items():
+        at: Path = ("simulate", name)
+        if name not in names:
+            known = f"{hint(name, ordered)}groups: {listed(ordered)}"
+            problems.add(at, f"no job group named {name!r} ({known})")
+        elif name in groups:
+            found[name] = _Reader(groups[name], problems, at).read(given)
+    return found
+
+
+def override_duration(simulated: Simulated, value: Any, group: Group) -> Simulated:
+    """How a group behaves with another duration, given as the document would give it.
+
+    Raises:
+        ValueError: it is no distribution of durations; the sentences.
+    """
+    problems = Problems()
+    given = {"duration": value}
+    read = simulated
+    with suppress(TooMany):
+        left = check_form("simulated", given, problems, wrong=check_plain(given, problems)) or {}
+        read = _Reader(group, problems, ()).read(left)
+    if problems:
+        raise ValueError(problems.sentences())
+    return replace(simulated, duration=read.duration)
+
+
+class _Reader:
+    """Reads what the section says of one group."""
+
+    def __init__(self, group: Group, problems: Problems, at: Path) -> None:
+        self._group = group
+        self._problems = problems
+        self._at = at
+        #: parameter -> why it is none that can be drawn.
+        self._unfit: dict[str, str] = {}
+
+    def read(self, given: Mapping[str, Any]) -> Simulated:
+        """What it says."""
+        startup = self._drawable(given.get("startup"), ("startup",), _seconds)
+        assert not isinstance(startup, FromLog)
+        memo = {
+            key: self._drawable(value, ("memo", key), float)
+            for key, value in given.get("memo", {}).items()
+        }
+        return Simulated(
+            duration=self._distribution(given.get("duration")),
+            failure_rate=float(given.get("failure-rate", 0.0)),
+            startup=startup,
+            memo={key: value for key, value in memo.items() if value is not None},
+        )
+
+    def _distribution(self, value: Any) -> Drawable | FromLog | None:
+        if isinstance(value, dict) and "from-log" in value:
+            return FromLog(value["from-log"])
+        return self._drawable(value, ("duration",), _seconds)
+
+    def _drawable(self, value: Any, path: Path, number: _Number) -> Drawable | None:
+        """The distribution at `path`; None where there is none, or a problem."""
+        if value is None or self._problems.blames((*self._at, *path)):
+            return None
+        if isinstance(value, list):
+            values = [self._number(one, (*path, index), number) for index, one in enumerate(value)]
+            return Empirical(tuple(values))
+        if not isinstance(value, dict):
+            return Constant(self._number(value, path, number))
+        ((kind, given),) = value.items()
+        at = (*path, kind)
+        if kind == "param":
+            return self._param(given, at)
+        numbers = {
+            key: float(one) if key == "sigma" else self._number(one, (*at, key), number)
+            for key, one in given.items()
+        }
+        if kind == "uniform" and numbers["min"] > numbers["max"]:
+            low, high = given["min"], given["max"]
+            self._problem(at, f"expected 'min' not above 'max', not {low!r} and {high!r}")
+        return _KINDS[kind](**numbers)
+
+    def _param(self, name: str, path: Path) -> Param:
+        """The parameter `name`: each job of the group has it, and it is a number."""
+        if name not in self._unfit:
+            self._unfit[name] = self._why_unfit(name)
+        if self._unfit[name]:
+            self._problem(path, self._unfit[name])
+        return Param(name)
+
+    def _why_unfit(self, name: str) -> str:
+        """Why a parameter cannot be a duration or a number; "" if it can."""
+        for one in self._group.sets:
+            params = one.sweep.params or {}
+            if name not in params:
+                known = listed(sorted(self._group.params))
+                return f"group {one.name!r} has no parameter {name!r} (parameters: {known})"
+            values = params[name]
+            # A range is numbers, and may be long.
+            wrong = (
+                ()
+                if isinstance(values, range)
+                else [value for value in values if type(value) not in (int, float)]
+            )
+            if wrong:
+                return f"the values of parameter {name!r} are to be numbers, not {shown(wrong[0])}"
+        return ""
+
+    def _number(self, value: Any, path: Path, number: _Number) -> float:
+        try:
+            return number(value)
+        except ValueError as error:
+            self._problem(path, str(error))
+            return 0.0
+
+    def _problem(self, path: Path, message: str) -> None:
+        self._problems.add((*self._at, *path), message)
+
+
+def _seconds(value: Any) -> float:
+    return parse_duration(value, limit=False)
+
+
+_KINDS: Mapping[str, Callable[..., Drawable]] = {
+    "uniform": Uniform,
+    "normal": Normal,
+    "lognormal": Lognormal,
+    "exponential": Exponential,
+}

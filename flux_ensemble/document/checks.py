@@ -1,0 +1,144 @@
+"""Checks that are about the document as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.functions import SourceError, defined_names
+from flux_ensemble.document.model import SCALE_ACTIONS, STATISTIC_SIZES, Scaling
+from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.document.schema import IDENTIFIER, matches
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.names import DEFAULT_STATISTICS, MEMBER_METRICS, Statistic
+from flux_ensemble.texts import shown
+
+#: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
+SCALE_HEARTBEAT = 60.0
+
+#: Most statistics under `metrics:`; each is tried, which takes milliseconds, and is kept for
+#: every stream.
+MAX_STATISTICS = 100
+
+#: Largest integer among the arguments of a statistic, and largest one that is a size of a window
+#: or the like.
+MAX_ARGUMENT = 1_000_000
+MAX_SIZE = 100_000
+
+#: Arguments of River's statistics that are shares of all values, such as a quantile.
+_SHARES = ("q", "q_inf", "q_sup")
+
+#: First parts of a metric's path that are no statistics.
+_NO_STATISTICS = ("count", *MEMBER_METRICS)
+
+
+def check_source(source: str, document: Document, problems: Problems) -> None:
+    """Check that the Python source in `custom:` parses."""
+    at: Path = ("custom",)
+    try:
+        defined_names(source)
+    except SourceError as error:
+        first = document.block_line(at)
+        if error.line is None or first is not None:
+            line = None if first is None or error.line is None else first + error.line - 1
+            problems.add(at, str(error), line)
+        else:
+            problems.add(at, f"{error} (line {error.line} of the source)")
+
+
+def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems) -> float:
+    """Seconds between heartbeats, 0 for none."""
+    heartbeat = 0.0
+    try:
+        heartbeat = parse_duration(logging.get("heartbeat", 0))
+    except ValueError as error:
+        problems.add(("logging", "heartbeat"), str(error))
+    scales = any(
+        rule is not None and rule.get("action", {}).get("name") in SCALE_ACTIONS for rule in rules
+    )
+    return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
+
+
+def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
+    """The bounds of the member's size, and what limits requests to change it."""
+    at: Path = ("scaling",)
+    found = {key.replace("-", "_"): value for key, value in given.items()}
+    low, high = found.get("min_size", 1), found.get("max_size")
+    if high is not None and low > high:
+        problems.add((*at, "min-size"), f"expected at most max-size, which is {high}, not {low}")
+    if "deadline" in found:
+        try:
+            found["deadline"] = parse_duration(found["deadline"], limit=False)
+        except ValueError as error:
+            problems.add((*at, "deadline"), str(error))
+        else:
+            if not found["deadline"]:
+                problems.add((*at, "deadline"), "expected a duration > 0, not 0")
+    return Scaling(**found)
+
+
+def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
+    """The statistics of every stream: those of SPEC, and those under `metrics:`."""
+    found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
+    if len(entries) > MAX_STATISTICS:
+        problems.add(
+            ("metrics",), f"expected at most {MAX_STATISTICS} statistics, not {len(entries)}"
+        )
+    for index, entry in enumerate(entries):
+        at: Path = ("metrics", index)
+        given = {"statistic": entry} if isinstance(entry, str) else entry
+        if given is None or "statistic" not in given:
+            continue
+        arguments = dict(given)
+        kind = arguments.pop("statistic")
+        name = arguments.pop("name", kind)
+        if not matches(IDENTIFIER, name):
+            problems.add(
+                at,
+                f"expected a statistic's name (letters, digits and '_', not a digit first), "
+                f"not {shown(name)}",
+            )
+        elif name in found or name in _NO_STATISTICS:
+            problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
+        if index < MAX_STATISTICS:
+            kind = _river_class(kind, arguments, problems, at)
+        found.setdefault(name, Statistic(name, kind, arguments))
+    return tuple(found.values())
+
+
+def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
+    """The name of River's class, or `kind` where there is a problem with it."""
+    for key, value in arguments.items():
+        message = _unfit(key, value)
+        if message is not None:
+            problems.add((*at, key), message)
+    if problems.blames(at):
+        return kind
+    # Late, because river takes 0.4 s to import and most documents do not need it.
+    from flux_ensemble.metrics.statistics import check_statistic
+
+    try:
+        return check_statistic(kind, arguments)
+    except ValueError as error:
+        problems.add(at, str(error))
+        return kind
+
+
+def _unfit(key: str, value: Any) -> str | None:
+    """What is wrong with an argument of a statistic, as far as that can be said without River.
+
+    River's own checks are few, and much of it is in Rust, which panics, or ends the process.
+    """
+    if type(value) not in (int, float, bool, type(None)):
+        return f"expected a number or a boolean, not {shown(value)}"
+    if key in _SHARES and (type(value) not in (int, float) or not 0 <= value <= 1):
+        return f"expected a number >= 0 and <= 1, not {shown(value)}"
+    if key in STATISTIC_SIZES:
+        least, most = STATISTIC_SIZES[key], MAX_SIZE
+    elif type(value) is int:
+        least, most = -MAX_ARGUMENT, MAX_ARGUMENT
+    else:
+        return None
+    if type(value) is not int or not least <= value <= most:
+        return f"expected an integer >= {least} and <= {most}, not {shown(value)}"
+    return None

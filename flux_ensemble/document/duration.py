@@ -1,0 +1,45 @@
+"""Durations as documents and command lines give them: seconds, or RFC 23 text.
+
+https://flux-framework.readthedocs.io/projects/flux-rfc/en/latest/spec_23.html
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from typing import Any
+
+from flux_ensemble.texts import shown
+
+_TEXT = re.compile(r"((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_INFINITY = frozenset({"inf", "infinity", "INF", "INFINITY"})
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: Any, *, limit: bool = True) -> float:
+    """The seconds of a duration.
+
+    Args:
+        value: a number of seconds, or text such as "30s", "1.5h", "100ms", "2d".
+        limit: the duration is a limit, so that "inf" (no limit) is allowed and gives 0.
+
+    Raises:
+        ValueError: it is neither, is negative, or is not finite.
+    """
+    seconds = math.nan
+    if isinstance(value, str):
+        if limit and value in _INFINITY:
+            return 0.0
+        match = _TEXT.fullmatch(value)
+        if match is not None:
+            seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            seconds = float(value)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(
+            f"expected a duration (seconds, or text such as '30s', '1.5h' or '100ms'), "
+            f"not {shown(value)}"
+        )
+    return seconds

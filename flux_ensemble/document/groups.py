@@ -1,0 +1,301 @@
+"""The entries of `jobs:` → groups of job sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from flux_ensemble.document import jobspec, nextgen
+from flux_ensemble.document.bounds import MAX_VALUES
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.jobspec import Task
+from flux_ensemble.document.model import TAG_KEY, Group, JobSet
+from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
+from flux_ensemble.document.problems import Path, Problems, TooMany
+from flux_ensemble.document.schema import PARAMETER, matches
+from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.texts import as_text, check_sizes, split_command
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.texts import shown
+
+#: What a jobspec says itself.
+_IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
+
+#: Keys of an entry that are fields of a job set as they are.
+_AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "retries")
+
+
+_FILES = "files with jobspecs"
+
+
+class GroupReader:
+    """Reads the entries of `jobs:`.
+
+    Args:
+        document: the document, for numbers as they are written.
+        problems: what is wrong is added to these.
+        directory: what the path of a jobspec is relative to.
+        seed: the document's seed.
+        files: the texts of files with jobspecs, as for `loading.load_text`.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        problems: Problems,
+        *,
+        directory: str,
+        seed: int,
+        files: dict[str, str] | None = None,
+    ) -> None:
+        self._files = {} if files is None else files
+        #: What a document says once and means often is looked at once: the words of
+        #: commands, and jobspecs in files, with their problems.
+        self._words: dict[str, tuple[str, ...]] = {}
+        self._read: dict[str, tuple[list[Task], Problems]] = {}
+        #: Values and characters of files, and words and variables that jobspecs give job sets.
+        self._values = 0
+        self._characters = 0
+        self._document = document
+        self._problems = problems
+        self._directory = directory
+        self._seed = seed
+
+    def read(self, entries: Sequence[Any]) -> dict[str, Group]:
+        """The groups without problems, by name, in the order of their first entries.
+
+        Args:
+            entries: what `check_form` left of the list.
+        """
+        sets: dict[str, list[JobSet]] = {}
+        places: dict[str, list[Path]] = {}
+        for index, entry in enumerate(entries):
+            if entry is not None and "name" in entry:
+                at = ("jobs", index)
+                own = sets.setdefault(entry["name"], [])
+                made = self._entry(entry, at, len(own))
+                for one in made:
+                    self._check_sizes(one, at)
+                own += made
+                places.setdefault(entry["name"], []).append(at)
+        groups = {name: Group(name, tuple(own)) for name, own in sets.items()}
+        for name, group in groups.items():
+            try:
+                group.submission()
+            except ValueError as error:
+                self._problems.add(places[name][0], str(error))
+        return {
+            name: group
+            for name, group in groups.items()
+            if not any(map(self._problems.blames, places[name]))
+        }
+
+    def _entry(self, entry: dict[str, Any], at: Path, index: int) -> list[JobSet]:
+        """The job sets of an entry: one, or one for each task of a NextGen jobspec."""
+        common: dict[str, Any] = {key: entry[key] for key in _AS_GIVEN if key in entry}
+        common["name"] = entry["name"]
+        common["environment"] = jobspec.read_environment(
+            entry.get("environment", {}),
+            self._problems,
+            (*at, "environment"),
+            self._document.text,
+        )
+        if TAG_KEY in entry.get("attributes", {}).get("user", {}):
+            self._problems.add(
+                (*at, "attributes", "user", TAG_KEY),
+                f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs",
+            )
+        common["sweep"] = self._sweep(entry, at, index)
+        count = entry.get("count", 1)
+        duration = None
+        if "duration" in entry:
+            try:
+                duration = parse_duration(entry["duration"])
+            except ValueError as error:
+                self._problems.add((*at, "duration"), str(error))
+        if "jobspec" in entry:
+            return self._from_jobspec(entry, at, index, common, count, duration)
+        nodes = entry.get("nodes", 1)
+        one = JobSet(
+            **common,
+            index=index,
+            command=self._command(entry, at),
+            count=count,
+            nodes=nodes,
+            tasks=max(entry.get("tasks", nodes), nodes),
+            cores=entry.get("cores", 1),
+            gpus=entry.get("gpus", 0),
+            exclusive=entry.get("exclusive", False),
+            duration=duration or 0.0,
+        )
+        return [one]
+
+    def _check_sizes(self, one: JobSet, at: Path) -> None:
+        try:
+            check_sizes(one, one.sweep.sizes)
+        except ValueError as error:
+            self._problems.add(at, str(error))
+
+    def _command(self, entry: dict[str, Any], at: Path) -> tuple[str, ...]:
+        at = (*at, "command")
+        if "command" not in entry:
+            if not self._problems.blames(at):
+                self._problems.add(at[:-1], "expected a command or a jobspec")
+            return ()
+        command = entry["command"]
+        if isinstance(command, str):
+            try:
+                if command not in self._words:
+                    self._words[command] = tuple(split_command(command))
+                return self._words[command]
+            except ValueError as error:
+                self._problems.add(at, str(error))
+                return ()
+        if not command:
+            self._problems.add(at, "expected a command of at least one word")
+        return tuple(
+            self._document.text((*at, index)) or as_text(word) for index, word in enumerate(command)
+        )
+
+    def _sweep(self, entry: dict[str, Any], at: Path, index: int) -> Sweep:
+        kind, samples = entry.get("sweep", "product"), entry.get("samples", 0)
+        values = {}
+        for name, given in entry.get("params", {}).items():
+            here = (*at, "params", name)
+            if not matches(PARAMETER, name):
+                self._problems.add(
+                    here,
+                    f"expected a parameter's name (letters, digits, '_' and '-', not a digit "
+                    f"or '-' first), not {shown(name)}",
+                )
+            try:
+                values[name] = parse_values(given)
+            except ValueError as error:
+                self._problems.add(here, str(error))
+        if not values:
+            for key in ("sweep", "samples"):
+                if key in entry and "params" not in entry:
+                    self._problems.add((*at, key), f"{key!r} needs 'params'")
+            return Sweep()
+        sweep = Sweep(values, kind, samples, f"{self._seed}:{entry['name']}:{index}")
+        return sweep if self._fits(sweep, entry, at) else Sweep()
+
+    def _fits(self, sweep: Sweep, entry: dict[str, Any], at: Path) -> bool:
+        add = self._problems.add
+        if sweep.kind != "sample" and "samples" in entry:
+            add((*at, "samples"), "'samples' is only for 'sweep: sample'")
+        if sweep.kind == "sample" and not sweep.samples:
+            if not self._problems.blames((*at, "samples")):
+                add((*at, "sweep"), "'sweep: sample' needs 'samples', the number to draw")
+            return False
+        try:
+            sweep.check()
+        except ValueError as error:
+            add((*at, "params"), str(error))
+            return False
+        if sweep.kind == "sample" and sweep.samples > sweep.combinations:
+            add(
+                (*at, "samples"),
+                f"expected at most {sweep.combinations} samples, as there are no more "
+                f"combinations, not {sweep.samples}",
+            )
+        return True
+
+    def _from_jobspec(
+        self,
+        entry: dict[str, Any],
+        at: Path,
+        index: int,
+        common: dict[str, Any],
+        count: int,
+        duration: float | None,
+    ) -> list[JobSet]:
+        for key in _IN_JOBSPEC:
+            if key in entry:
+                self._problems.add(
+                    (*at, key), f"{key!r} cannot be combined with 'jobspec', which says it itself"
+                )
+        at = (*at, "jobspec")
+        given = entry["jobspec"]
+        found = self._from_file(given, at) if isinstance(given, str) else self._found(given, at)
+        made = []
+        for one in found:
+            environment = self._environment(one, common["environment"], at)
+            made.append(
+                _jobset(one, {**common, "environment": environment}, index, count, duration)
+            )
+            index += 1
+        return made
+
+    def _environment(self, one: Task, own: dict[str, str], at: Path) -> dict[str, str]:
+        """The environment of a job set, with what the entry says of its own."""
+        layers = (*one.environments, own)
+        self._count(len(one.command) + sum(map(len, layers)), self._problems, at)
+        merged: dict[str, str] = {}
+        for layer in layers:
+            merged |= layer
+        return merged
+
+    def _from_file(self, name: str, at: Path) -> list[Task]:
+        """The jobspec in a file, which many entries may name."""
+        if name not in self._read:
+            self._read[name] = self._read_file(name)
+        found, problems = self._read[name]
+        self._problems.take(problems, at)
+        return found
+
+    def _read_file(self, name: str) -> tuple[list[Task], Problems]:
+        problems = Problems()
+        with suppress(TooMany):
+            text = jobspec.read_file(name, self._directory, problems, (), self._files)
+            if text is None:
+                return [], problems
+            self._characters += len(text)
+            if self._characters > MAX_CHARACTERS:
+                problems.give_up((), f"expected at most {MAX_CHARACTERS} characters in {_FILES}")
+            read = jobspec.parse_file(name, text, problems, ())
+            # One that cannot be parsed took its time too; most values have two characters.
+            self._count(len(text) // 2 if read is None else read.size, problems)
+            if read is not None and not check_plain(read.value, problems):
+                return self._found(read.value, (), problems), problems
+        return [], problems
+
+    def _found(
+        self, given: dict[str, Any], at: Path, problems: Problems | None = None
+    ) -> list[Task]:
+        """What a jobspec gives: one job set, or one for each task; none if it has problems."""
+        problems = self._problems if problems is None else problems
+        if not isinstance(given.get("resources"), list):
+            return nextgen.convert(given, problems, at)
+        task = jobspec.check_v1(given, problems, at)
+        return [] if task is None else [task]
+
+    def _count(self, values: int, problems: Problems, at: Path = ()) -> None:
+        """Count values that are not in the document, or that it has once for many job sets.
+
+        Raises:
+            TooMany: they are more than a document may have.
+        """
+        self._values += values
+        if self._values > MAX_VALUES:
+            problems.give_up(
+                at,
+                f"expected at most {MAX_VALUES} values in {_FILES}, and words and variables of the "
+                f"jobs in all jobspecs",
+            )
+
+
+def _jobset(
+    one: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
+) -> JobSet:
+    workdir = {"workdir": one.cwd} if one.cwd is not None else {}
+    return JobSet(
+        **{**workdir, **common},
+        **one.size,
+        index=index,
+        command=tuple(one.command),
+        count=count * one.replicas,
+        duration=one.duration if duration is None else duration,
+        jobspec=one.jobspec,
+    )

@@ -1,0 +1,337 @@
+"""Canonical jobspecs V1 (RFC 25): made from a job set, and checked where a document gives one.
+
+`build` makes the jobspec of one job and gives the same resources and tasks as
+`flux.job.JobspecV1.from_command`, without Flux.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+from flux_ensemble.document.bounds import MAX_BYTES
+from flux_ensemble.document.model import TAG_KEY, JobSet
+from flux_ensemble.document.problems import DocumentError, Path, Problems, hint
+from flux_ensemble.document.schema import MAX_INT
+from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.texts import as_text, filler
+from flux_ensemble.document.yaml_reader import Document, read_yaml
+from flux_ensemble.texts import listed, shown
+
+#: Values of `output` and `error` that mean the KVS, where they go without a file too.
+_NO_FILE = frozenset({"none", "kvs"})
+
+#: An absolute path, or a template of Flux that may stand for one: all but these names.
+_ABSOLUTE = re.compile(
+    r"/|\{\{(?!(?:id|jobid|name|nnodes|size|ntasks|taskid|task|node)(?:\.[a-z0-9._]+)?\}\})"
+)
+
+#: Resources that Flux allocates; of the first three there is at least one.
+RESOURCE_TYPES = ("node", "slot", "core", "gpu")
+
+
+class Task(NamedTuple):
+    """A task of a jobspec, which makes a job set.
+
+    Attributes:
+        jobspec: the jobspec of a job, canonical.
+        size: the fields `nodes`, `tasks`, `cores` and `gpus` of the job set.
+        replicas: so many times as many jobs.
+        duration, cwd: of a job.
+        environments: variables that it adds, those with precedence last. They are not
+            merged, because tasks share them, and merged they could be very large.
+    """
+
+    jobspec: dict[str, Any]
+    size: dict[str, Any]
+    replicas: int = 1
+    duration: float = 0.0
+    cwd: str | None = None
+    environments: tuple[dict[str, str], ...] = ()
+
+    @property
+    def command(self) -> list[str]:
+        """The words of its command."""
+        words: list[str] = self.jobspec["tasks"][0]["command"]
+        return words
+
+
+def build(
+    jobset: JobSet,
+    params: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    cwd: str,
+    tag: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The jobspec of one job.
+
+    Args:
+        jobset: what the job is one of.
+        params: the job's parameters, whose values replace `{name}`.
+        environment: the environment to which the job set adds its own.
+        cwd: what a relative working directory is relative to.
+        tag: which job it is; goes to `attributes.user.ensemble`.
+
+    Returns:
+        A canonical jobspec. It shares parts with the arguments and with other jobspecs
+        of the same job set: it is for reading.
+    """
+    fill = filler(params)
+    if jobset.jobspec is None:
+        command = [fill(word) for word in jobset.command]
+        resources, tasks = shape(
+            command, jobset.nodes, jobset.tasks, jobset.cores, jobset.gpus, jobset.exclusive
+        )
+        attributes: dict[str, Any] = {}
+    else:
+        resources = jobset.jobspec["resources"]
+        tasks = [
+            {**task, "command": [fill(word) for word in task["command"]]}
+            for task in jobset.jobspec["tasks"]
+        ]
+        attributes = jobset.jobspec.get("attributes", {})
+    system = {"cwd": cwd, "environment": environment, **attributes.get("system", {})}
+    system["duration"] = jobset.duration
+    system["job"] = {**system.get("job", {}), "name": jobset.name}
+    if jobset.workdir is not None:
+        system["cwd"] = os.path.join(cwd, fill(jobset.workdir))
+    if jobset.environment:
+        added = {name: fill(value) for name, value in jobset.environment.items()}
+        system["environment"] = {**system["environment"], **added}
+    if jobset.queue is not None:
+        system["queue"] = jobset.queue
+    if jobset.bank is not None:
+        system["bank"] = jobset.bank
+    files = {
+        stream: {"type": "file", "path": fill(path)}
+        for stream, path in (("stdout", jobset.output), ("stderr", jobset.error))
+        if path is not None and path not in _NO_FILE
+    }
+    if files:
+        system = _merged(system, {"shell": {"options": {"output": files}}})
+    attributes = {**attributes, "system": system}
+    if jobset.attributes:
+        attributes = _merged(attributes, jobset.attributes)
+    attributes["user"] = {**attributes.get("user", {}), TAG_KEY: dict(tag)}
+    return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
+
+
+def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
+    """The jobspec with the paths of its output files made absolute.
+
+    They are relative to the working directory of the job. But where that is missing, Flux
+    goes to /tmp, and would write the files there.
+
+    Args:
+        jobspec: a whole one, such as `build` makes. It is not changed.
+    """
+    attributes = jobspec["attributes"]
+    system = attributes["system"]
+    cwd = system["cwd"]
+    output = system.get("shell", {}).get("options", {}).get("output", {})
+    paths = {
+        stream: {"path": os.path.join(cwd, one["path"])}
+        for stream, one in (output.items() if isinstance(output, dict) else ())
+        if isinstance(one, dict)
+        and isinstance(one.get("path"), str)
+        and not _ABSOLUTE.match(one["path"])
+    }
+    if not paths or not os.path.isabs(cwd):
+        return jobspec
+    system = _merged(system, {"shell": {"options": {"output": paths}}})
+    return {**jobspec, "attributes": {**attributes, "system": system}}
+
+
+def shape(
+    command: Sequence[str], nodes: int | None, tasks: int, cores: int, gpus: int, exclusive: bool
+) -> tuple[list[Any], list[Any]]:
+    """The `resources` and `tasks` of a jobspec, as Flux makes them.
+
+    Args:
+        command: the words of the command.
+        nodes: how many nodes; None leaves it to the scheduler.
+        tasks: how many tasks, no fewer than nodes.
+        cores: cores per task.
+        gpus: GPUs per task.
+        exclusive: the nodes are for this job alone.
+    """
+    per_task = [{"type": "core", "count": cores}]
+    if gpus:
+        per_task.append({"type": "gpu", "count": gpus})
+    slots = tasks if nodes is None else -(-tasks // nodes)
+    resource: dict[str, Any] = {"type": "slot", "count": slots, "with": per_task, "label": "task"}
+    count = {"per_slot": 1}
+    if nodes is not None:
+        resource = {"type": "node", "count": nodes, "with": [resource]}
+        if exclusive:
+            resource["exclusive"] = True
+        if tasks % nodes:
+            count = {"total": tasks}
+    return [resource], [{"command": list(command), "slot": "task", "count": count}]
+
+
+def read_environment(
+    value: Any,
+    problems: Problems,
+    at: Path,
+    written: Callable[[Path], str | None] = lambda path: None,
+) -> dict[str, str]:
+    """The environment variables of a mapping, whose values may be numbers and booleans.
+
+    Args:
+        value: the mapping.
+        problems: what is wrong is added to these.
+        at: the path of the mapping.
+        written: gives a number or boolean as it is written in the document.
+    """
+    if not isinstance(value, dict):
+        problems.add(at, f"expected a mapping, not {shown(value)}")
+        return {}
+    found = {}
+    for name, one in value.items():
+        here = (*at, name)
+        if not name or "=" in name:
+            problems.add(here, f"expected the name of an environment variable, not {shown(name)}")
+        elif not isinstance(one, (str, int, float)):
+            problems.add(here, f"expected text, a number, true or false, not {shown(one)}")
+        else:
+            found[name] = written(here) or as_text(one)
+    return found
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with what `over` has, mappings merged key by key."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def read_file(
+    name: str, directory: str, problems: Problems, at: Path, files: dict[str, str]
+) -> str | None:
+    """The text of a file; None if it cannot be read.
+
+    Args:
+        name: the file, relative to `directory`.
+        problems: why it cannot be read is added to these.
+        at: the path, in the document, that names the file.
+        files: the texts of files that have been read; this one's is added.
+    """
+    if name in files:
+        return files[name]
+    path = FilePath(directory, name)
+    try:
+        # Opening a pipe or a terminal would wait for whoever writes to it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
+            return None
+        with path.open("rb") as file:
+            files[name] = file.read(MAX_BYTES + 1).decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.add(at, f"cannot read {name!r}: {reason}")
+        return None
+    return files[name]
+
+
+def parse_file(name: str, text: str, problems: Problems, at: Path) -> Document | None:
+    """The jobspec, of whatever kind, in a YAML or JSON file; None if it cannot be read.
+
+    Args:
+        name: the file, for problems.
+        text: what is in it.
+        problems: what is wrong is added to these.
+        at: the path, in the document, that names the file.
+    """
+    try:
+        document, found = read_yaml(text, name)
+    except DocumentError as error:
+        problems.add(at, str(error))
+        return None
+    for problem in found.listed():
+        problems.add(at, str(DocumentError([problem], name)))
+    if not isinstance(document.value, dict):
+        problems.add(at, f"expected a jobspec in {name!r}, not {shown(document.value)}")
+        return None
+    return document
+
+
+def check_v1(value: Any, problems: Problems, at: Path) -> Task | None:
+    """Check a canonical jobspec V1; None if it has problems.
+
+    Args:
+        value: the jobspec, plain data.
+        problems: what is wrong is added to these.
+        at: the path of the jobspec.
+    """
+    if check_form("jobspec", value, problems, at) is None or problems.blames(at):
+        return None
+    labels: list[str] = []
+    _check_resources(value["resources"], labels, problems, (*at, "resources"))
+    slot = value["tasks"][0]["slot"]
+    if not problems.blames(at) and slot not in labels:
+        problems.add(
+            (*at, "tasks", 0, "slot"), f"no slot labeled {slot!r} (slots: {listed(labels)})"
+        )
+    if problems.blames(at):
+        return None
+    counts = size(value)
+    for what, count in counts.items():
+        if count > MAX_INT:
+            problems.add(at, f"expected at most {MAX_INT} {what}, not {shown(count)}")
+    system = value.get("attributes", {}).get("system", {})
+    return Task(value, counts, duration=float(system.get("duration", 0)))
+
+
+def unknown_type(kind: Any) -> str:
+    """The sentence about a resource of a type that Flux does not allocate."""
+    near = hint(str(kind), RESOURCE_TYPES)
+    known = listed(RESOURCE_TYPES)
+    return f"expected a type of resource, not {shown(kind)} ({near}one of: {known})"
+
+
+def _check_resources(resources: Any, labels: list[str], problems: Problems, at: Path) -> None:
+    for index, resource in enumerate(resources):
+        here = (*at, index)
+        if check_form("resource", resource, problems, here) is None or problems.blames(here):
+            continue
+        kind = resource["type"]
+        if kind not in RESOURCE_TYPES:
+            problems.add((*here, "type"), unknown_type(kind))
+        if resource["count"] < 1 and kind != "gpu":
+            problems.add(
+                (*here, "count"), f"expected an integer >= 1, not {shown(resource['count'])}"
+            )
+        if kind == "slot":
+            if "label" not in resource:
+                problems.add(here, "the key 'label' is missing")
+            labels.append(resource.get("label", ""))
+        _check_resources(resource.get("with", ()), labels, problems, (*here, "with"))
+
+
+def size(jobspec: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields `nodes`, `tasks`, `cores` and `gpus` of a job set with a checked jobspec."""
+    found = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
+    slots = 1
+    level = [(resource, 1) for resource in jobspec["resources"]]
+    while level:
+        resource, around = level.pop()
+        kind, count = resource["type"], resource["count"]
+        if kind in ("core", "gpu"):
+            found[f"{kind}s"] = count
+        elif kind == "node":
+            found["nodes"] = around * count
+        else:
+            slots = around * count
+        level += [(below, around * count) for below in resource.get("with", ())]
+    count = jobspec["tasks"][0]["count"]
+    found["tasks"] = count.get("total", slots * count.get("per_slot", 1))
+    return found

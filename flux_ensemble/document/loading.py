@@ -1,0 +1,213 @@
+"""An ensemble document → its `Spec`, or everything that is wrong with it.
+
+    text ──documents──► plain values with lines ──schema──► form ──groups, rules, checks──► Spec
+
+Each stage adds to one collection of problems and goes on with what it can use, so that a
+user sees all of them at once. Only YAML that does not parse ends it early, and so many
+problems that nobody reads them all (`problems.MAX_PROBLEMS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import PurePath
+from typing import Any
+
+from flux_ensemble.document.behaviour import read_simulate
+from flux_ensemble.document.checks import (
+    check_source,
+    read_heartbeat,
+    read_scaling,
+    read_statistics,
+)
+from flux_ensemble.document.functions import Functions
+from flux_ensemble.document.groups import GroupReader
+from flux_ensemble.document.model import Limits, Spec
+from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
+from flux_ensemble.document.rules import Context, read_rules, rule_id
+from flux_ensemble.document.schema import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
+from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.yaml_reader import Document, read_yaml
+from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.texts import shown
+
+__all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
+
+#: Most statistics of all groups together: each takes memory from the start. So many values of
+#: a window take as much as a statistic.
+MAX_KEPT = 250_000
+WINDOW = 50
+
+
+def load_text(
+    text: str,
+    *,
+    name: str | None = None,
+    file: str | None = None,
+    directory: str = ".",
+    elastic: bool = True,
+    files: dict[str, str] | None = None,
+) -> Spec:
+    """Read and check a document.
+
+    Args:
+        text: the document, YAML or JSON.
+        name: the ensemble's name; without it, the document's own or the file's stem.
+        file: the document's file as the user knows it, for errors and the name.
+        directory: what relative paths in the document are relative to.
+        elastic: whoever runs it can change its size, so rules may grow and shrink it.
+        files: the texts of the files that it names, which are not read if they are there,
+            and are added if they are not.
+
+    Raises:
+        DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
+    """
+    document, problems = read_yaml(text, file)
+    return _load(document, problems, name, file, directory, elastic, files)
+
+
+def load_mapping(
+    mapping: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    file: str | None = None,
+    directory: str = ".",
+    elastic: bool = True,
+    files: dict[str, str] | None = None,
+) -> Spec:
+    """Check a document that was read already, such as one that came as JSON.
+
+    Args:
+        mapping: the document, plain data.
+        name: the ensemble's name; without it, the document's own or the file's stem.
+        file: the document's file as the user knows it, for errors and the name.
+        directory: what relative paths in the document are relative to.
+        elastic: whoever runs it can change its size, so rules may grow and shrink it.
+        files: the texts of the files that it names, which are not read if they are there,
+            and are added if they are not.
+
+    Raises:
+        DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
+    """
+    document = Document(mapping)
+    return _load(document, Problems(), name, file, directory, elastic, files)
+
+
+def _load(
+    document: Document,
+    problems: Problems,
+    name: str | None,
+    file: str | None,
+    directory: str,
+    elastic: bool,
+    files: dict[str, str] | None,
+) -> Spec:
+    spec = None
+    with suppress(TooMany):
+        wrong = check_plain(document.value, problems)
+        value = check_form("document", document.value, problems, wrong=wrong)
+        if value is not None:
+            spec = _read(value, document, problems, name, file, directory, elastic, files)
+    if problems or spec is None:
+        raise problems.error(file)
+    return spec
+
+
+def _read(
+    value: dict[str, Any],
+    document: Document,
+    problems: Problems,
+    name: str | None,
+    file: str | None,
+    directory: str,
+    elastic: bool,
+    files: dict[str, str] | None,
+) -> Spec:
+    entries, rules = value.get("jobs", []), value.get("rules", [])
+    blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
+    if not entries and not rules and not blamed:
+        problems.add((), "expected job groups in 'jobs', or rules in 'rules'")
+    custom, plugins = value.get("custom"), tuple(value.get("plugins", ()))
+    if custom is not None:
+        check_source(custom, document, problems)
+    statistics = read_statistics(value.get("metrics", []), problems)
+    heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
+    seed = value.get("seed", 0)
+    reader = GroupReader(document, problems, directory=directory, seed=seed, files=files)
+    groups = reader.read(entries)
+    _check_kept(
+        statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
+    )
+    context = Context(
+        groups=groups,
+        names=_names(document.value),
+        statistics=frozenset(one.name for one in statistics),
+        rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
+        # One that is wrong has its own problem.
+        heartbeat=heartbeat > 0 or problems.blames(("logging",)),
+        functions=Functions(custom, plugins),
+        elastic=elastic,
+    )
+    limits = value.get("limits", {})
+    return Spec(
+        name=_name(value, problems, name, file),
+        groups=groups,
+        rules=read_rules(rules, context, problems),
+        statistics=statistics,
+        limits=Limits(**{key.replace("-", "_"): most for key, most in limits.items()}),
+        scaling=read_scaling(value.get("scaling", {}), problems),
+        finish=value.get("finish", "idle"),
+        durability=value.get("durability", "fast"),
+        heartbeat=heartbeat,
+        debug=value.get("logging", {}).get("debug", False),
+        custom=custom,
+        plugins=plugins,
+        seed=seed,
+        directory=directory,
+        simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
+    )
+
+
+def _check_kept(
+    statistics: Collection[Statistic], groups: int, problems: Problems, at: Path
+) -> None:
+    """Check that there is room for the statistics of all groups."""
+    # Integers among the arguments are sizes of windows, or small.
+    windows = [
+        value for one in statistics for value in one.arguments.values() if type(value) is int
+    ]
+    each = len(statistics) + sum(map(abs, windows)) // WINDOW
+    if groups * each > MAX_KEPT:
+        problems.add(
+            at,
+            f"expected at most {MAX_KEPT} statistics in all, each counted for each group, and once "
+            f"more for each {WINDOW} values of its window, not {groups * each}",
+        )
+
+
+def _names(document: Any) -> set[str]:
+    """The names of all job groups, those with problems too."""
+    entries = document.get("jobs")
+    names = [
+        entry.get("name")
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict)
+    ]
+    return {name for name in names if isinstance(name, str)}
+
+
+def _name(value: dict[str, Any], problems: Problems, given: str | None, file: str | None) -> str:
+    """The ensemble's name: the one that was given, the document's, or the file's stem."""
+    name = given if given is not None else value.get("name")
+    if name is None and file:
+        name = PurePath(file).stem
+    if name is None and problems.blames(("name",)):
+        return ""
+    if name is None:
+        problems.add((), "the ensemble has no name; write 'name:' in the document")
+    elif not matches(ENSEMBLE_NAME, name):
+        hint = "" if given is not None else ", which is the file's; write 'name:' in the document"
+        problems.add(("name",), f"expected {ENSEMBLE_NAME_RULE}, not {shown(name)}{hint}")
+    return name or ""

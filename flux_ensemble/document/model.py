@@ -1,0 +1,360 @@
+"""The frozen form of an ensemble document: what the engine and the members read.
+
+`flux_ensemble.document.loading.load` turns a document into a `Spec`; nothing else makes
+one. Everything here is immutable data with no behaviour beyond looking things up, so
+that a `Spec` can be shared by the engine, a member, the simulator and a replay.
+
+Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import KeysView, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from flux_ensemble.document.distributions import Simulated
+from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.texts import check_sizes, sizes
+from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.texts import listed, shown
+
+#: Key of `attributes.user` in a jobspec under which a job carries its tag.
+TAG_KEY = "ensemble"
+
+#: Rule ids that the engine uses itself; a document may not.
+REQUEST_RULE = "request"
+RETRY_RULE = "retry"
+RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
+
+#: The name of the member that an ensemble runs on.
+MEMBER = "default"
+
+#: Arguments of River's statistics that say how many values are kept, and the least that each
+#: may be.
+STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
+
+#: Job events of RFC 21 that a rule can name as `job-EVENT`.
+JOB_EVENTS = (
+    "submit",
+    "validate",
+    "invalidate",
+    "depend",
+    "priority",
+    "alloc",
+    "start",
+    "finish",
+    "release",
+    "free",
+    "clean",
+    "exception",
+    "urgency",
+    "memo",
+    "dependency-add",
+    "dependency-remove",
+    "prolog-start",
+    "prolog-finish",
+    "epilog-start",
+    "epilog-finish",
+    "jobspec-update",
+    "resource-update",
+    "set-flags",
+    "flux-restart",
+    "debug",
+)
+
+#: Triggers that name an outcome, and the outcome they name.
+OUTCOME_TRIGGERS = {
+    "job-success": "success",
+    "job-fail": "failed",
+    "job-cancel": "canceled",
+    "job-timeout": "timeout",
+}
+
+#: Older names that are accepted, and what they mean.
+TRIGGER_ALIASES = {
+    "job-run": "job-start",
+    "job-sched": "job-priority",
+    "job-cleanup": "job-clean",
+}
+
+#: Triggers for what became of a request to change the member's size.
+SCALE_TRIGGERS = ("scale-done", "scale-denied")
+
+TRIGGERS = (
+    "start",
+    "metric",
+    "heartbeat",
+    "timer",
+    "idle",
+    *SCALE_TRIGGERS,
+    *(f"job-{name}" for name in JOB_EVENTS),
+    *OUTCOME_TRIGGERS,
+    *TRIGGER_ALIASES,
+)
+
+ACTIONS = (
+    "submit",
+    "cancel",
+    "terminate",
+    "custom",
+    "grow",
+    "shrink",
+    "enable",
+    "disable",
+    "update",
+)
+
+#: Most jobs in one submission of a group.
+MAX_JOBS = 2**31 - 1
+
+#: Actions that need a member whose size can change.
+SCALE_ACTIONS = frozenset({"grow", "shrink"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobSet:
+    """One entry of `jobs:`; entries of one name form a group.
+
+    `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
+    the other fields describe the job. Text fields may hold `{param}` placeholders.
+    """
+
+    name: str
+    index: int
+    command: tuple[str, ...] = ()
+    count: int = 1
+    nodes: int = 1
+    tasks: int = 1
+    cores: int = 1
+    gpus: int = 0
+    duration: float = 0.0
+    workdir: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    output: str | None = None
+    error: str | None = None
+    queue: str | None = None
+    bank: str | None = None
+    urgency: int = 16
+    exclusive: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    retries: int = 0
+    jobspec: Mapping[str, Any] | None = None
+    sweep: Sweep = field(default_factory=Sweep)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The job sets of one name, submitted together, in document order."""
+
+    name: str
+    sets: tuple[JobSet, ...]
+
+    @cached_property
+    def params(self) -> KeysView[str]:
+        """The parameters that any of its job sets declares, in document order."""
+        return dict.fromkeys(name for one in self.sets for name in one.sweep.names).keys()
+
+    @cached_property
+    def _whole(self) -> Submission:
+        return Submission(tuple((one, one.sweep, one.count) for one in self.sets))
+
+    @cached_property
+    def _single(self) -> Submission:
+        """One job for each combination."""
+        return Submission(tuple((one, one.sweep, 1) for one in self.sets))
+
+    def submission(
+        self, count: int | None = None, params: Mapping[str, Any] | None = None
+    ) -> Submission:
+        """The jobs of one submission; `count` and `params` override the document's.
+
+        Args:
+            count: jobs for each combination.
+            params: parameter -> a list of values, `{"range": [...]}`, or one value.
+
+        Raises:
+            ValueError: a parameter that no job set declares, values that are none or do
+                not fit together, too many jobs, or texts that are too long with the values.
+        """
+        if params:
+            return self._overridden(count, params)
+        return self._whole if count is None else self._single.times(count)
+
+    def _overridden(self, count: int | None, params: Mapping[str, Any]) -> Submission:
+        for name in params:
+            if name not in self.params:
+                raise ValueError(
+                    f"group {self.name!r} has no parameter {shown(name)} "
+                    f"(parameters: {listed(sorted(self.params))})"
+                )
+        given: dict[str, Sequence[Any]] = {}
+        for name in [name for name in self.params if name in params]:
+            try:
+                given[name] = parse_values(params[name])
+            except ValueError as error:
+                raise ValueError(f"parameter {name!r}: {error}") from None
+        changed = sizes(given)
+        parts = []
+        for one in self.sets:
+            sweep = one.sweep.override(given)
+            if sweep is not one.sweep:
+                own = one.sweep.sizes
+                check_sizes(one, {name: changed.get(name, size) for name, size in own.items()})
+            parts.append((one, sweep, one.count if count is None else count))
+        return Submission(tuple(parts))
+
+
+class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
+    """The jobs of one submission of a group, as a sequence computed on demand.
+
+    Jobs are numbered from 0: set by set, within a set combination by combination, and
+    so many jobs for each combination. Item `i` is the job set of job `i` and its
+    parameter values.
+
+    Args:
+        parts: each job set, its sweep, and how many jobs each combination has.
+        ends: the number of the first job after each part; computed if it is not given.
+        each: all parts have so many times as many jobs.
+
+    Raises:
+        ValueError: they are too many jobs.
+    """
+
+    def __init__(
+        self,
+        parts: tuple[tuple[JobSet, Sweep, int], ...],
+        ends: Sequence[int] | None = None,
+        each: int = 1,
+    ) -> None:
+        self._parts = parts
+        self._ends = ends or list(accumulate(len(sweep) * count for _, sweep, count in parts))
+        self._each = each
+        self._length = (self._ends[-1] if self._ends else 0) * each
+        if self._length > MAX_JOBS:
+            raise ValueError(f"expected at most {MAX_JOBS} jobs, not {self._length}")
+
+    def times(self, each: int) -> Submission:
+        """A submission of so many times as many jobs of each combination."""
+        return Submission(self._parts, self._ends, each)
+
+    @property
+    def sizes(self) -> list[tuple[JobSet, int]]:
+        """Each job set and how many of the jobs are its."""
+        return [(one, len(sweep) * count * self._each) for one, sweep, count in self._parts]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._length:
+            raise IndexError(f"the submission has no job {index}")
+        job = index // self._each
+        part = bisect_right(self._ends, job)
+        one, sweep, count = self._parts[part]
+        return one, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a rule does. `repetitions` None means unlimited; see SPEC "Actions"."""
+
+    name: str
+    label: str | None = None
+    value: int = 1
+    count: int | None = None
+    params: Mapping[str, Any] | None = None
+    repetitions: int | None = 1
+    backoff: int = 0
+    cooldown: float = 0.0
+    cancel: bool = False
+    urgency: int | None = None
+    duration: float | None = None
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Trigger, condition, action.
+
+    `trigger` is never an alias. For a metric rule `name` is the metric's path (None
+    where `when` is an expression that names its own metrics); for `scale-*` triggers it is
+    the id of the rule that asked, or None for every request; for `job-*` and `idle`
+    triggers `group` is the group selected, or None for every job. `when` is the
+    document's own number or text; the engine compiles it.
+    """
+
+    id: str
+    trigger: str
+    action: Action
+    name: str | None = None
+    group: str | None = None
+    when: float | str | None = None
+    scope: str = "ensemble"
+    on_error: str = "disable"
+    after: float | None = None
+    every: float | None = None
+    enabled: bool = True
+
+    @property
+    def title(self) -> str:
+        """What `run` prints after "trigger": the metric, the event, or the trigger."""
+        if self.trigger == "metric":
+            return self.name or str(self.when)
+        about = self.group or self.name
+        return self.trigger if about is None else f"{self.trigger} {about}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps of one ensemble: jobs in the queue at once, and jobs in all."""
+
+    active_jobs: int = 10_000
+    jobs: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How far and how `grow` and `shrink` go.
+
+    Args:
+        min_size: fewest nodes.
+        max_size: most nodes, None where only the member has a bound.
+        deadline: seconds that a request has to be answered in.
+        refusals: after so many in a row a rule is disabled.
+    """
+
+    min_size: int = 1
+    max_size: int | None = None
+    deadline: float = 600.0
+    refusals: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A checked ensemble document.
+
+    `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
+    "strict" has Flux start no job before the queue's record of it is on disk.
+    `directory` is what relative paths of the document are relative to. `simulate` says,
+    by group, how jobs behave in a simulation; nothing else looks at it.
+    """
+
+    name: str
+    groups: Mapping[str, Group]
+    rules: tuple[Rule, ...]
+    statistics: tuple[Statistic, ...]
+    limits: Limits = Limits()
+    scaling: Scaling = Scaling()
+    finish: str = "idle"
+    durability: str = "fast"
+    heartbeat: float = 0.0
+    debug: bool = False
+    custom: str | None = None
+    plugins: tuple[str, ...] = ()
+    seed: int = 0
+    directory: str = "."
+    simulate: Mapping[str, Simulated] = field(default_factory=dict)

@@ -1,0 +1,99 @@
+"""Plain data: what YAML and JSON have in common, and what JSON can carry to Flux."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
+from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.texts import shown
+
+#: Most characters of all texts together, those that an alias stands for counted each time.
+MAX_CHARACTERS = 4 * MAX_BYTES
+
+_INT64 = 2**63
+
+
+def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
+    """Check that a value is mappings, lists, text, finite numbers, booleans and nulls.
+
+    Args:
+        value: what came from YAML, JSON or a Python program.
+        problems: what is wrong is added to these.
+        at: the path of the value.
+
+    Returns:
+        The paths, within `value`, of what is wrong; the root's where the value is too
+        large or too deep to be looked at.
+    """
+    walk = _Walk(problems, at)
+    try:
+        walk.visit(value, ())
+    except _TooLarge as error:
+        problems.add(at, str(error))
+        return {()}
+    return walk.wrong
+
+
+class _TooLarge(Exception):
+    """The value is too large or too deep to be looked at."""
+
+
+class _Walk:
+    """One look at all values; `wrong` has the paths of what is wrong."""
+
+    def __init__(self, problems: Problems, at: Path) -> None:
+        self.wrong: set[Path] = set()
+        self._values = MAX_VALUES
+        self._characters = MAX_CHARACTERS
+        self._problems = problems
+        self._at = at
+
+    def _refuse(self, path: Path, message: str) -> None:
+        self.wrong.add(path)
+        self._problems.add(self._at + path, message)
+
+    def visit(self, value: Any, path: Path) -> None:
+        self._values -= 1
+        if self._values < 0:
+            raise _TooLarge(f"expected at most {MAX_VALUES} values")
+        kind = type(value)
+        if kind is str:
+            self._text(value, path)
+        elif kind is dict or kind is list:
+            if len(path) >= MAX_DEPTH:
+                raise _TooLarge(f"expected at most {MAX_DEPTH} levels of mappings and lists")
+            if kind is dict:
+                self._mapping(value, path)
+            else:
+                for index, item in enumerate(value):
+                    self.visit(item, (*path, index))
+        elif kind is float:
+            if not math.isfinite(value):
+                self._refuse(path, f"expected a finite number, not {value}")
+        elif kind is int:
+            if not -_INT64 <= value < _INT64:
+                self._refuse(path, "expected an integer of at most 64 bits")
+        elif value is not None and kind is not bool:
+            self._refuse(path, f"expected plain data, not {shown(value)}")
+
+    def _mapping(self, value: dict[Any, Any], path: Path) -> None:
+        for key, item in value.items():
+            if isinstance(key, str):
+                self._text(key, path)
+                self.visit(item, (*path, key))
+            else:
+                self._refuse(path, f"expected a key that is text, not {shown(key)}")
+
+    def _text(self, text: str, path: Path) -> None:
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise _TooLarge(f"expected at most {MAX_CHARACTERS} characters of text")
+        if "\0" in text:
+            self._refuse(path, "expected text without the character '\\0'")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                self._refuse(path, "expected UTF-8 text, not a lone surrogate")

@@ -1,0 +1,127 @@
+"""The form of a document, checked with jsonschema, and its errors as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from functools import cache
+from typing import Any
+
+from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.schema import SCHEMAS
+from flux_ensemble.texts import listed, shown
+
+
+@cache
+def _validator(name: str) -> Any:
+    # Late, because jsonschema takes 0.1 s to import.
+    from jsonschema import Draft202012Validator, validators
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+    return validators.extend(Draft202012Validator, type_checker=types)(SCHEMAS[name])
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    # Not 2.0: what Flux gets must be written as an integer.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_form(
+    name: str, value: Any, problems: Problems, at: Path = (), wrong: set[Path] | None = None
+) -> Any:
+    """Check plain data against a schema.
+
+    Args:
+        name: "document", "rule", "action", "jobspec" or "resource".
+        value: what is checked.
+        problems: what is wrong is added to these.
+        at: the path of the value.
+        wrong: paths, within `value`, of what is known to be wrong.
+
+    Returns:
+        The value, or what is left of it without the parts that are wrong: keys are left
+        out, list items are None.
+    """
+    known = wrong or set()
+    # With null in its place, what is known to be wrong is looked at by nobody.
+    blank = _without(value, known, keep=True)
+    return _without(value, known | explain(_validator(name), blank, problems, at, known))
+
+
+def explain(
+    validator: Any,
+    value: Any,
+    problems: Problems,
+    at: Path,
+    known: Container[Path] = (),
+    sentence: Callable[[Any], str] | None = None,
+) -> set[Path]:
+    """Add the errors of a jsonschema validator to `problems`, as sentences.
+
+    Args:
+        validator: the validator.
+        value: what it validates.
+        problems: the sentences are added to these.
+        at: the path of the value.
+        known: paths, within `value`, that are left alone.
+        sentence: makes a sentence of an error; without it, `description` is used.
+
+    Returns:
+        The paths, within `value`, of what is wrong.
+    """
+    wrong: set[Path] = set()
+    for error in validator.iter_errors(value):
+        path: Path = tuple(error.absolute_path)
+        if path in known:
+            continue
+        if error.validator == "required":
+            for key in error.validator_value:
+                if key not in error.instance:
+                    problems.add(at + path, f"the key {key!r} is missing")
+        elif error.validator == "additionalProperties":
+            names = error.schema["properties"]
+            for key in error.instance:
+                if key not in names:
+                    wrong.add((*path, key))
+                    problems.add((*at, *path, key), unknown_key(key, names))
+        else:
+            wrong.add(path)
+            problems.add(at + path, (sentence or _sentence)(error))
+    return wrong
+
+
+def _sentence(error: Any) -> str:
+    value, schema = error.instance, error.schema
+    sentence = f"expected {schema.get('description', 'something else')}, not {shown(value)}"
+    if error.validator == "enum" and isinstance(value, str):
+        names = [str(name) for name in error.validator_value]
+        sentence += f" ({hint(value, names)}one of: {listed(names)})"
+    return sentence
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """The sentence about a key that is none of those that are known."""
+    return f"unknown key {shown(key)} ({hint(key, known)}keys: {listed(known)})"
+
+
+def _without(value: Any, wrong: set[Path], keep: bool = False) -> Any:
+    """What is left of a value without the parts at the paths in `wrong`.
+
+    Args:
+        value: the value.
+        wrong: paths within it.
+        keep: keep the keys of mappings, with null; otherwise leave them out.
+    """
+    if () in wrong:
+        return None
+    if not wrong:
+        return value
+    below: dict[str | int, set[Path]] = {}
+    for path in wrong:
+        below.setdefault(path[0], set()).add(path[1:])
+    if isinstance(value, dict):
+        return {
+            key: _without(item, below.get(key, set()), keep)
+            for key, item in value.items()
+            if keep or () not in below.get(key, ())
+        }
+    return [_without(item, below.get(index, set()), keep) for index, item in enumerate(value)]

@@ -1,0 +1,174 @@
+"""Parameter sweeps: which combinations of parameter values a job set runs.
+
+A sweep is a sequence of combinations that is never written out: combination `i` is
+computed from `i`, so a product of a million combinations costs no memory.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from flux_ensemble.document.texts import sizes
+from flux_ensemble.texts import shown
+
+SWEEPS = ("product", "zip", "sample")
+
+#: Most combinations that a sweep may have, or draw from.
+MAX_COMBINATIONS = 2**53
+
+#: Most parameters of a sweep: each of its jobs has a value of all of them.
+MAX_PARAMETERS = 1000
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The combinations of some parameters.
+
+    Args:
+        params: parameter name -> its values, in document order. Empty: one combination,
+            without parameters.
+        kind: "product" (the last parameter varies fastest), "zip" (values side by side;
+            a parameter of one value is repeated), or "sample" (`samples` different
+            combinations of the product).
+        samples: how many combinations "sample" draws.
+        seed: what "sample" draws with; the same seed draws the same combinations.
+    """
+
+    params: Mapping[str, Sequence[Any]] | None = None
+    kind: str = "product"
+    samples: int = 0
+    seed: str = ""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The declared parameters, in document order."""
+        return tuple(self.params or ())
+
+    @property
+    def _items(self) -> Iterable[tuple[str, Sequence[Any]]]:
+        return (self.params or {}).items()
+
+    @cached_property
+    def _lengths(self) -> tuple[int, ...]:
+        return tuple(len(values) for _, values in self._items)
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations the product of all values has."""
+        return math.prod(self._lengths)
+
+    @cached_property
+    def _chosen(self) -> tuple[int, ...]:
+        return tuple(random.Random(self.seed).sample(range(self.combinations), self._length))
+
+    @cached_property
+    def _length(self) -> int:
+        if self.kind == "zip":
+            return max(self._lengths, default=1)
+        if self.kind == "sample":
+            return min(self.samples, self.combinations)
+        return self.combinations
+
+    def __len__(self) -> int:
+        return self._length
+
+    def check(self) -> None:
+        """Check that the values fit together.
+
+        Raises:
+            ValueError: they are too many, they are side by side and their values not
+                equally many, or the combinations are too many to be numbered.
+        """
+        if len(self._lengths) > MAX_PARAMETERS:
+            raise ValueError(
+                f"expected at most {MAX_PARAMETERS} parameters, not {len(self._lengths)}"
+            )
+        if self.kind == "zip" and len(set(self._lengths) - {1}) > 1:
+            counts = ", ".join(f"{name} has {len(values)}" for name, values in self._items)
+            raise ValueError(f"'zip' needs equally many values of each parameter ({counts})")
+        if self.kind != "zip" and self.combinations > MAX_COMBINATIONS:
+            raise ValueError(
+                f"expected at most {MAX_COMBINATIONS} combinations, not {shown(self.combinations)}"
+            )
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """The values of combination `index`, by parameter."""
+        if not 0 <= index < self._length:
+            raise IndexError(f"sweep has no combination {index}")
+        params = self.params
+        if not params:
+            return {}
+        if self.kind == "zip":
+            return {
+                name: values[index if len(values) > 1 else 0] for name, values in params.items()
+            }
+        if self.kind == "sample":
+            index = self._chosen[index]
+        combination = {}
+        for name in reversed(self.names):
+            index, digit = divmod(index, len(params[name]))
+            combination[name] = params[name][digit]
+        return {name: combination[name] for name in self.names}
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of the longest value of each parameter, as text."""
+        return sizes(self.params or {})
+
+    def override(self, params: Mapping[str, Sequence[Any]]) -> Sweep:
+        """The same sweep with the values of some parameters replaced.
+
+        Args:
+            params: parameter -> values, as `parse_values` gives them. Parameters that the
+                sweep does not declare are left out.
+
+        Raises:
+            ValueError: the values do not fit together.
+        """
+        own = self.params or {}
+        changed = {name: values for name, values in params.items() if name in own}
+        if not changed:
+            return self
+        other = replace(self, params={**own, **changed})
+        other.check()
+        return other
+
+
+def parse_values(given: Any) -> Sequence[Any]:
+    """The values of one parameter: a list, `{"range": [start, stop, step?]}`, or a scalar.
+
+    Raises:
+        ValueError: no value at all, a value that is not text, a number or a boolean, or a
+            range that is not two or three integers.
+    """
+    values: Sequence[Any]
+    if isinstance(given, Mapping):
+        bounds = given.get("range")
+        if (
+            set(given) != {"range"}
+            or not isinstance(bounds, (list, tuple))
+            or len(bounds) not in (2, 3)
+            or not all(type(bound) is int for bound in bounds)
+            or 0 in bounds[2:]
+        ):
+            raise ValueError(
+                f"expected a list of values or {{range: [start, stop, step]}}, not {shown(given)}"
+            )
+        values = range(*bounds)
+    else:
+        values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        for value in values:
+            if not isinstance(value, (str, int, float)):
+                raise ValueError(f"expected text, a number or a boolean, not {shown(value)}")
+    if not values:
+        raise ValueError(f"expected at least one value, not {shown(given)}")
+    try:
+        len(values)
+    except OverflowError:
+        raise ValueError(f"expected fewer values than {shown(given)} has") from None
+    return values

@@ -1,0 +1,142 @@
+"""The texts of a job: the words of its command, and what its parameters make of them.
+
+How long they can get is known before any job is made, from the longest value of each
+parameter. So every job of a checked document can be made, and is one that could run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
+from flux_ensemble.texts import shown
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.model import JobSet
+
+#: Longest word of a command, and longest variable with its name, in bytes: Linux starts no
+#: program with a longer one (MAX_ARG_STRLEN, which has a null byte in it).
+MAX_WORD = 128 * 1024 - 1
+
+#: Most bytes of all texts of one job together.
+MAX_TEXTS = MAX_BYTES
+
+# What is left alone comes first: mustache templates of Flux, variables of the shell.
+_PLACEHOLDER = re.compile(
+    r"\{\{[A-Za-z_][\w-]*\}\}|\$\{[A-Za-z_][\w-]*\}|\{(?P<name>[A-Za-z_][\w-]*)\}", re.ASCII
+)
+
+# A command, part by part. No part is looked at twice, so a long one takes no longer than
+# many short ones; `shlex` takes time that grows with the square of a word.
+_PART = re.compile(
+    r"""(?P<space>[ \t\r\n]++)|(?P<plain>[^ \t\r\n'"\\]++)|'(?P<single>[^']*+)'"""
+    r"""|"(?P<double>(?:[^"\\]++|\\.)*+)"|\\(?P<escaped>.)|(?P<open>['"\\])""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"""\\(["\\])""")
+
+
+def split_command(command: str) -> list[str]:
+    """Split a command as a shell would, and `shlex.split`.
+
+    Raises:
+        ValueError: it has bad quotes, no word, or too many.
+    """
+    words: list[str] = []
+    parts: list[str] = []
+    for match in _PART.finditer(command):
+        kind, text = match.lastgroup, match[match.lastindex or 0]
+        if kind == "space":
+            if parts:
+                words.append("".join(parts))
+                parts.clear()
+        elif kind == "open":
+            missing = _missing(command[match.start() :])
+            raise ValueError(f"bad quotes in {shown(command)}: {missing}")
+        else:
+            parts.append(_ESCAPED.sub(r"\1", text) if kind == "double" else text)
+    if parts:
+        words.append("".join(parts))
+    if not words:
+        raise ValueError("expected a command of at least one word")
+    if len(words) > MAX_VALUES:
+        raise ValueError(f"expected a command of at most {MAX_VALUES} words, not {len(words)}")
+    return words
+
+
+def _missing(rest: str) -> str:
+    """What is missing in a command that ends with `rest`, a quote or backslash and what follows."""
+    inside = rest[1:]
+    escapes = len(inside) - len(inside.rstrip("\\"))
+    ends_in_escape = rest[0] == "\\" or (rest[0] == '"' and escapes % 2 == 1)
+    return "no escaped character" if ends_in_escape else "no closing quotation"
+
+
+def as_text(value: Any) -> str:
+    """A scalar as a command line has it: true and false as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
+    """What replaces each `{name}` of a parameter in a text by its value."""
+    if not params:
+        return str
+    values = {name: as_text(value) for name, value in params.items()}
+
+    def replaced(match: re.Match[str]) -> str:
+        return values.get(match["name"], match[0])
+
+    return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
+
+
+def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+    """The bytes of the longest value of each parameter, as it is put into texts."""
+    return {name: max(map(_size, _longest(values))) for name, values in params.items()}
+
+
+def _longest(values: Sequence[Any]) -> Sequence[Any]:
+    # A range may be long.
+    return (values[0], values[-1]) if isinstance(values, range) else values
+
+
+def _size(value: Any) -> int:
+    return len(as_text(value).encode(errors="replace"))
+
+
+def check_sizes(one: JobSet, sizes: Mapping[str, int]) -> None:
+    """Check that no job of a job set has texts that are too long.
+
+    Args:
+        one: the job set.
+        sizes: as the function of this name gives them.
+
+    Raises:
+        ValueError: a text, or all of them, can be too long.
+    """
+    left = MAX_TEXTS
+    for what, text in _texts(one):
+        size = len(text.encode())
+        if sizes and "{" in text:
+            for match in _PLACEHOLDER.finditer(text):
+                if match["name"] in sizes:
+                    size += sizes[match["name"]] - len(match[0])
+        if size > MAX_WORD:
+            raise ValueError(f"expected {what} of at most {MAX_WORD} bytes, not {size}")
+        left -= size
+    if left < 0:
+        raise ValueError(
+            f"expected a command and an environment of at most {MAX_TEXTS} bytes, "
+            f"not {MAX_TEXTS - left}"
+        )
+
+
+def _texts(one: JobSet) -> Iterator[tuple[str, str]]:
+    for word in one.command:
+        yield "a word of a command", word
+    for name, value in one.environment.items():
+        yield "an environment variable", f"{name}={value}"
+    for what, path in (("workdir", one.workdir), ("output", one.output), ("error", one.error)):
+        if path is not None:
+            yield f"a path in {what!r}", path

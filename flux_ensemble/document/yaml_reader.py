@@ -1,0 +1,411 @@
+"""YAML text → plain values, with the line of every one of them.
+
+The parser's events are turned into dicts, lists and scalars in one pass, which keeps
+control over what YAML would otherwise allow: how large a document grows through its
+aliases, how deep it nests, duplicate keys, keys that are not text, and tags. Scalars are
+resolved as yaml.SafeLoader does, but for what surprises people: dates, `12:30:00`
+(sexagesimal) and `010` (octal) stay the text that they are, and `1e-3` is a number as it
+is in JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
+from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
+from flux_ensemble.texts import shortened, shown
+
+#: Most %TAG directives. libyaml compares each of them with all others.
+MAX_DIRECTIVES = 100
+
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_UNPRINTABLE = re.compile(
+    "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])%TAG")
+_TAG = "tag:yaml.org,2002:"
+_WORDS: dict[str, bool | None] = {
+    spelled: value
+    for word, value in (
+        ("null", None),
+        ("true", True),
+        ("yes", True),
+        ("on", True),
+        ("false", False),
+        ("no", False),
+        ("off", False),
+    )
+    for spelled in (word, word.capitalize(), word.upper())
+} | {"": None, "~": None}
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0b_*[01][01_]*)")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+    r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
+)
+#: Longer numbers are text; no number that makes sense here is that long.
+_MAX_DIGITS = 400
+
+_TAGS = {
+    f"{_TAG}int": int,
+    f"{_TAG}float": float,
+    f"{_TAG}bool": bool,
+    f"{_TAG}null": type(None),
+}
+_SKIPPED = object()
+_MERGE = object()
+
+
+class Document:
+    """The values of a document, and where they stand.
+
+    Args:
+        value: the root; one that did not come from text has no lines.
+
+    Attributes:
+        start: the line of the root.
+        size: how many values it has, if it came from text.
+        texts: (id of a container, key or position) -> a number or boolean as it is written.
+        blocks: the same for a `|` block -> the line on which its text begins.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.start: int | None = None
+        self.size = 0
+        self.texts: dict[tuple[int, str | int], str] = {}
+        self.blocks: dict[tuple[int, str | int], int] = {}
+        #: id of a container -> the container (an id is only good while it lives), and key
+        #: or position -> line, from 1.
+        self._kept: dict[int, tuple[Any, dict[str | int, int]]] = {}
+
+    def keep(self, container: Any, lines: dict[str | int, int]) -> None:
+        """Remember the lines on which the items of a container stand."""
+        self._kept[id(container)] = (container, lines)
+
+    def line(self, path: Path) -> int | None:
+        """The line of the value at `path`, or of the nearest value around it."""
+        found, value = self.start, self.value
+        for step in path:
+            _, lines = self._kept.get(id(value), (None, {}))
+            if step not in lines:
+                break
+            found, value = lines[step], value[step]
+        return found
+
+    def text(self, path: Path) -> str | None:
+        """The number or boolean at `path` as it is written; None where that is not known."""
+        return self.texts.get(self._place(path))
+
+    def block_line(self, path: Path) -> int | None:
+        """The first line of the text of the `|` block at `path`."""
+        return self.blocks.get(self._place(path))
+
+    def _place(self, path: Path) -> tuple[int, str | int]:
+        value = self.value
+        for step in path[:-1]:
+            value = value[step]
+        return id(value), path[-1]
+
+    def merge(self, into: dict[str, Any], source: Mapping[str, Any]) -> None:
+        """Give a mapping the keys of another that it has not, with their lines."""
+        lines, origin = self._kept[id(into)][1], self._kept[id(source)][1]
+        for key in [key for key in source if key not in into]:
+            here, there = (id(into), key), (id(source), key)
+            into[key] = source[key]
+            lines[key] = origin[key]
+            if there in self.texts:
+                self.texts[here] = self.texts[there]
+            if there in self.blocks:
+                self.blocks[here] = self.blocks[there]
+
+
+def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
+    """Read the one document in `text`.
+
+    Args:
+        text: YAML, or JSON.
+        file: its name in errors.
+
+    Returns:
+        The document, and the problems that do not keep it from being read.
+
+    Raises:
+        DocumentError: it cannot be read; one problem says why.
+    """
+    builder = _Builder()
+    try:
+        _check_text(text)
+        for event in yaml.parse(text, Loader=_PARSER):
+            builder.take(event)
+        return builder.finish()
+    except TooMany:
+        raise builder.problems.error(file) from None
+    except yaml.MarkedYAMLError as error:
+        raise DocumentError([_malformed(text, error)], file) from None
+    except _Fatal as error:
+        raise DocumentError([Problem(error.line, "", str(error))], file) from None
+
+
+class _Fatal(Exception):
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _check_text(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise _Fatal(_line_at(text, error.start), "expected UTF-8 text") from None
+    if size > MAX_BYTES:
+        raise _Fatal(None, f"a document has at most {MAX_BYTES} bytes, not {size}")
+    found = _UNPRINTABLE.search(text)
+    if found is not None:
+        message = f"malformed YAML: the character {found[0]!r} is not allowed"
+        raise _Fatal(_line_at(text, found.start()), message)
+    if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
+        raise _Fatal(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
+
+
+def _line_at(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _malformed(text: str, error: yaml.MarkedYAMLError) -> Problem:
+    problem, context = error.problem_mark, error.context_mark
+    # The parser stands behind the last line where the text ends too early.
+    lines = text.rstrip("\n").split("\n")
+    at = min(problem.line if problem else 0, len(lines) - 1)
+    said = error.problem or "it cannot be parsed"
+    if error.context and context and context.line < at:
+        said = f"{error.context} from line {context.line + 1}, {said}"
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    if "\t" in indent:
+        said += " (YAML is indented with spaces, not with tabs)"
+    return Problem(at + 1, "", f"malformed YAML: {said}")
+
+
+class _Frame:
+    """A mapping or list that is being read.
+
+    Attributes:
+        line: where it begins.
+        key: the key whose value comes next, None where a key comes next.
+        merged: what `<<` named.
+        size: how many values it holds, itself included.
+        height: how many levels of mappings and lists it is.
+    """
+
+    __slots__ = ("anchor", "height", "key", "key_line", "line", "lines", "merged", "size",
+                 "value")  # fmt: skip
+
+    def __init__(self, value: Any, anchor: str | None, line: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.line = line
+        self.lines: dict[str | int, int] = {}
+        self.merged: list[dict[str, Any]] = []
+        self.size = 1
+        self.height = 1
+        self.key: Any = None
+        self.key_line = 0
+
+    @property
+    def wants_key(self) -> bool:
+        return self.key is None and isinstance(self.value, dict)
+
+
+class _Builder:
+    """Turns parser events into a `Document`."""
+
+    def __init__(self) -> None:
+        self.document = Document(None)
+        self.problems = Problems(self.document.line)
+        self._stack: list[_Frame] = []
+        #: anchor -> (value, size, height); None while what it names is being read.
+        self._anchors: dict[str, tuple[Any, int, int] | None] = {}
+        self._values = 0
+        self._documents = 0
+
+    def take(self, event: Any) -> None:
+        kind = type(event)
+        line = event.start_mark.line + 1
+        if kind is yaml.ScalarEvent:
+            self._scalar(event, line)
+        elif kind is yaml.MappingStartEvent:
+            self._open(event, {}, line)
+        elif kind is yaml.SequenceStartEvent:
+            self._open(event, [], line)
+        elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
+            self._close()
+        elif kind is yaml.AliasEvent:
+            self._alias(event.anchor, line)
+        elif kind is yaml.DocumentStartEvent:
+            self._documents += 1
+            if self._documents > 1:
+                raise _Fatal(line, "expected one document, not several")
+
+    def finish(self) -> tuple[Document, Problems]:
+        if self.document.value is None:
+            raise _Fatal(None, "the document is empty")
+        self.document.size = self._values
+        return self.document, self.problems
+
+    def _scalar(self, event: Any, line: int) -> None:
+        text = event.value
+        plain = event.implicit[0] and event.tag is None
+        if event.tag not in (None, "!"):
+            value = _tagged(event.tag, text, line)
+        else:
+            value = _resolve(text) if plain else text
+        self._count(1, line)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1, 0)
+        if self._stack and self._stack[-1].wants_key:
+            self._key(_MERGE if plain and text == "<<" else value, text, line)
+            return
+        place = self._place(value, line, 1, 0)
+        if place is not None:
+            if value is not None and not isinstance(value, str):
+                self.document.texts[place] = text
+            elif event.style == "|":
+                self.document.blocks[place] = line + 1
+
+    def _key(self, key: Any, text: str, line: int) -> None:
+        frame = self._stack[-1]
+        frame.key_line = line
+        if key is _MERGE:
+            frame.key = _MERGE
+        elif not isinstance(key, str):
+            frame.key = _SKIPPED
+            message = f"expected a key that is text, not {shortened(text)} (put it in quotes)"
+            self.problems.add(self._path(), message, line)
+        elif key in frame.value:
+            frame.key = _SKIPPED
+            message = f"duplicate key {shown(key)} (first on line {frame.lines[key]})"
+            self.problems.add((*self._path(), key), message, line)
+        else:
+            frame.key = key
+
+    def _path(self) -> Path:
+        """The path of the innermost container."""
+        return tuple(
+            len(frame.value) if isinstance(frame.value, list) else frame.key
+            for frame in self._stack[:-1]
+            if frame.key is not _SKIPPED and frame.key is not _MERGE
+        )
+
+    def _open(self, event: Any, value: Any, line: int) -> None:
+        if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
+            raise _Fatal(line, f"the tag {_short_tag(event.tag)!r} is not supported")
+        if self._stack and self._stack[-1].wants_key:
+            raise _Fatal(line, "expected a key that is text, not a mapping or list")
+        self._count(1, line)
+        self._check_depth(1, line)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        frame = _Frame(value, event.anchor, line)
+        self._stack.append(frame)
+        self.document.keep(value, frame.lines)
+
+    def _close(self) -> None:
+        frame = self._stack.pop()
+        for merged in frame.merged:
+            self.document.merge(frame.value, merged)
+        if frame.anchor is not None:
+            self._anchors[frame.anchor] = (frame.value, frame.size, frame.height)
+        self._place(frame.value, frame.line, frame.size, frame.height)
+
+    def _alias(self, anchor: str, line: int) -> None:
+        named = shortened(anchor)
+        if anchor not in self._anchors:
+            raise _Fatal(line, f"the alias '*{named}' has no anchor '&{named}' before it")
+        found = self._anchors[anchor]
+        if found is None:
+            raise _Fatal(line, f"the alias '*{named}' stands inside of what it names")
+        value, size, height = found
+        self._count(size, line)
+        if self._stack[-1].wants_key:
+            if isinstance(value, (dict, list)):
+                raise _Fatal(line, "expected a key that is text, not a mapping or list")
+            self._key(value, f"*{anchor}", line)
+            return
+        self._check_depth(height, line)
+        self._place(value, line, size, height)
+
+    def _count(self, values: int, line: int) -> None:
+        self._values += values
+        if self._values > MAX_VALUES:
+            raise _Fatal(line, f"a document has at most {MAX_VALUES} values")
+
+    def _check_depth(self, levels: int, line: int) -> None:
+        if len(self._stack) + levels > MAX_DEPTH:
+            raise _Fatal(line, f"a document nests at most {MAX_DEPTH} levels deep")
+
+    def _place(self, value: Any, line: int, size: int, height: int) -> tuple[int, Any] | None:
+        """Put a value where it belongs.
+
+        Returns:
+            The id of its container and its key there, if it has one.
+        """
+        if not self._stack:
+            self.document.value = value
+            self.document.start = line
+            return None
+        frame = self._stack[-1]
+        frame.size += size
+        frame.height = max(frame.height, height + 1)
+        if isinstance(frame.value, list):
+            frame.lines[len(frame.value)] = line
+            frame.value.append(value)
+            return id(frame.value), len(frame.value) - 1
+        key, frame.key = frame.key, None
+        if key is _MERGE:
+            frame.merged += _mappings(value, line)
+        elif key is not _SKIPPED:
+            frame.lines[key] = frame.key_line
+            frame.value[key] = value
+            return id(frame.value), key
+        return None
+
+
+def _mappings(value: Any, line: int) -> list[dict[str, Any]]:
+    found = value if isinstance(value, list) else [value]
+    for one in found:
+        if not isinstance(one, dict):
+            raise _Fatal(line, f"'<<' merges mappings, not {shown(one)}")
+    return found
+
+
+def _tagged(tag: str, text: str, line: int) -> Any:
+    if tag == f"{_TAG}str":
+        return text
+    value = _resolve(text)
+    if tag == f"{_TAG}float" and type(value) is int:
+        value = float(value)
+    if type(value) is not _TAGS.get(tag):
+        raise _Fatal(line, f"the tag {_short_tag(tag)!r} is not supported on {shown(text)}")
+    return value
+
+
+def _short_tag(tag: str) -> str:
+    return shortened(tag.replace(_TAG, "!!"))
+
+
+def _resolve(text: str) -> Any:
+    """What a plain scalar is: null, a boolean, a number, or the text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in "+-.0123456789" and len(text) <= _MAX_DIGITS:
+        number = text.replace("_", "")
+        if _INTEGER.fullmatch(text):
+            return int(number, 0)
+        if _FLOAT.fullmatch(text):
+            return float(number.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text

@@ -1,0 +1,223 @@
+"""The way into the service: how many calls, for how long, and for which members."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from grpc import StatusCode
+
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.peers import Peer, identify
+
+#: A call without a deadline has one that is further away than this.
+_NO_DEADLINE_SECONDS = 10 * 365 * 86400.0
+
+
+class Kind(Enum):
+    """What a call is, and with which others it shares the places that there are."""
+
+    REQUEST = "requests"
+    STREAM = "streams"
+    CHECK = "health checks"
+    REFLECTION = "reflection streams"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many calls of a kind may be open: in all, of one client, and on one connection."""
+
+    total: int
+    client: int
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds calls and connections.
+
+    `default_seconds` is the time of a call whose client sets no deadline, the time in which any
+    request has to arrive, and that of reflection and health checks; `most_seconds` is that of
+    any other request, and `stream_seconds` that of a stream. `send_seconds` is how long a
+    client may take to receive one response. `message_bytes` bounds each message, either way.
+
+    A new connection has `handshake_seconds` until requests can come, one without requests is
+    closed after `idle_seconds`, and any takes new requests for `connection_seconds`. Each is
+    asked for a sign of life after `ping_seconds` and has `pong_seconds` to give it.
+    """
+
+    requests: Bound = Bound(128, 96, 64)
+    streams: Bound = Bound(64, 32, 16)
+    checks: Bound = Bound(64, 32, 16)
+    reflections: Bound = Bound(32, 16, 8)
+    default_seconds: float = 30.0
+    most_seconds: float = 300.0
+    stream_seconds: float = 86400.0
+    send_seconds: float = 60.0
+    message_bytes: int = 4 * 1024 * 1024
+    connections: int = 512
+    connections_of_client: int = 128
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 300.0
+    connection_seconds: float = 3600.0
+    ping_seconds: float = 30.0
+    pong_seconds: float = 20.0
+
+    def bounds(self) -> dict[Kind, Bound]:
+        """How many calls of each kind may be open."""
+        return {
+            Kind.REQUEST: self.requests,
+            Kind.STREAM: self.streams,
+            Kind.CHECK: self.checks,
+            Kind.REFLECTION: self.reflections,
+        }
+
+    def seconds(self, kind: Kind, given: float | None) -> float:
+        """How long a call may take, by the time that its client gives it."""
+        if kind is Kind.STREAM:
+            return self.stream_seconds if given is None else min(given, self.stream_seconds)
+        most = self.most_seconds if kind is Kind.REQUEST else self.default_seconds
+        return self.default_seconds if given is None else min(given, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call on its way through the service.
+
+    `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
+    `members` are those that the client's certificate names, and None without TLS.
+    """
+
+    deadline: float
+    late: Problem
+    members: frozenset[str] | None
+
+    def check_member(self, name: str, canonical: Callable[[str], str], *, given: bool) -> None:
+        """Checks that the client may act for a member.
+
+        Args:
+            name: a canonical name.
+            canonical: makes a name canonical.
+            given: the request has the name; else the client is not told it.
+
+        Raises:
+            Problem: PERMISSION_DENIED.
+        """
+        if self.members is None or name in map(canonical, self.members):
+            return
+        what = f"member {name!r}" if given else "the only member of the service"
+        named = ", ".join(sorted(self.members)) or "none"
+        raise Problem(
+            StatusCode.PERMISSION_DENIED,
+            f"the client's certificate does not name {what} (members it names: {named})",
+        )
+
+
+class Gate:
+    """Counts the open calls, and bounds them; for any thread.
+
+    Args:
+        limits: the bounds.
+        tls: clients show certificates.
+    """
+
+    def __init__(self, limits: Limits, *, tls: bool) -> None:
+        self._limits = limits
+        self._tls = tls
+        self._places = {kind: _Places(kind, bound) for kind, bound in limits.bounds().items()}
+
+    @contextmanager
+    def call(self, kind: Kind, context: Any) -> Iterator[Call]:
+        """Lets a call in, for as long as it is open.
+
+        Args:
+            kind: what it is.
+            context: gRPC's context of it.
+
+        Raises:
+            Problem: RESOURCE_EXHAUSTED; UNAUTHENTICATED, the client's certificate is not
+                valid any more.
+        """
+        peer = identify(context, tls=self._tls)
+        with self._places[kind].taken(peer):
+            yield self._call(kind, context, peer)
+
+    def busy(self) -> set[str]:
+        """The connections that have calls open."""
+        return {name for places in self._places.values() for name in places.connections()}
+
+    def _call(self, kind: Kind, context: Any, peer: Peer) -> Call:
+        left = context.time_remaining()
+        given = left if left < _NO_DEADLINE_SECONDS else None
+        seconds = self._limits.seconds(kind, given)
+        late = Problem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
+        if peer.certificate is None:
+            return Call(time.monotonic() + seconds, late, None)
+        valid = peer.certificate.seconds_left()
+        if valid < seconds:
+            seconds, late = valid, peer.certificate.expired()
+        return Call(time.monotonic() + seconds, late, peer.certificate.members)
+
+
+class _Places:
+    """The calls of one kind that may be open at once."""
+
+    def __init__(self, kind: Kind, bound: Bound) -> None:
+        self._what = kind.value
+        self._bound = bound
+        # A call that is left is given back where its generator is collected: anywhere.
+        self._lock = threading.RLock()
+        self._total = 0
+        self._clients: Counter[Hashable] = Counter()
+        self._connections: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, peer: Peer) -> Iterator[None]:
+        """Takes a place and gives it back.
+
+        Raises:
+            Problem: RESOURCE_EXHAUSTED.
+        """
+        with self._lock:
+            self._check(peer)
+            self._total += 1
+            self._clients[peer.client] += 1
+            self._connections[peer.connection] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._total -= 1
+                _less(self._clients, peer.client)
+                _less(self._connections, peer.connection)
+
+    def connections(self) -> list[str]:
+        """The connections that have calls open."""
+        with self._lock:
+            return list(self._connections)
+
+    def _check(self, peer: Peer) -> None:
+        bound, client, connection = self._bound, peer.client, peer.connection
+        for who, taken, limit, why in (
+            ("the service", self._total, bound.total, "it takes"),
+            ("this client", self._clients[client], bound.client, "it may have"),
+            ("this connection", self._connections[connection], bound.connection, "it may have"),
+        ):
+            if taken >= limit:
+                raise Problem(
+                    StatusCode.RESOURCE_EXHAUSTED,
+                    f"{who} has {limit} {self._what} open, which is all {why}: try again later",
+                )
+
+
+def _less(counter: Counter[Any], key: Any) -> None:
+    """Counts one less, and forgets whoever has none."""
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

@@ -1,0 +1,53 @@
+"""The back end `dry-run`: logs what it is asked, and answers as if it had been done."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from flux_ensemble.gateway.backend import Grant, Size, check_bounds, target
+
+log = logging.getLogger(__name__)
+
+
+class DryRun:
+    """Members that exist as numbers only; each starts with the minimum of nodes.
+
+    Args:
+        minimum: the least nodes that a member can have.
+        maximum: the most.
+
+    Raises:
+        Refused: the minimum is below 1, or above the maximum.
+    """
+
+    name = "dry-run"
+    discovers = False
+
+    def __init__(self, minimum: int = 1, maximum: int = 16) -> None:
+        check_bounds("dry-run", minimum, maximum)
+        self._minimum = minimum
+        self._maximum = maximum
+        self._sizes: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def canonical(self, member: str) -> str:
+        """The name as it is."""
+        return member
+
+    def size(self, member: str, deadline: float) -> Size:
+        """The size that the member would have."""
+        return Size(self._sizes.get(member, self._minimum), self._minimum, self._maximum)
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        """Logs the change and remembers the size."""
+        with self._lock:
+            now = self.size(member, deadline)
+            size = target(member, now, to=to, by=by)
+            self._sizes[member] = size
+        log.info(
+            "dry run: the size of member %r would change from %d to %d", member, now.nodes, size
+        )
+        return Grant(now.nodes, size)

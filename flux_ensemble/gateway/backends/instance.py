@@ -1,0 +1,142 @@
+"""The back end `instance`: the size of Flux instances, by the scalers of their ensemble services.
+
+    size    ensemble.status ──► what the scaler says of the size, its bounds and its change
+    scale   ensemble.scale  ──► the scaler begins; brokers come and go after the answer
+
+An instance has a scaler if one is configured in [ensemble] there (docs/elastic.md). That is
+what has the bounds and does the work; each member's ensemble service is asked over a
+connection of the thread that asks (`flux_ensemble.gateway.instances`).
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.gateway.backend import (
+    Contended,
+    Grant,
+    Refused,
+    Size,
+    Unavailable,
+    UnknownMember,
+    check_bounds,
+    target,
+)
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.instances import Instance
+from flux_ensemble.gateway.members import Member
+
+#: What the ensemble service calls its own instance.
+_OWN = "default"
+
+#: Errors of the ensemble service that asking again does not change.
+_REFUSALS = (errno.EINVAL, errno.EPERM)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A member's instance, and what keeps two changes of it from mixing."""
+
+    instance: Instance
+    changing: threading.Lock = field(default_factory=threading.Lock)
+
+
+class FluxInstances:
+    """Flux instances that have a scaler.
+
+    Args:
+        members: those with a Flux instance, by the names that they go by here.
+    """
+
+    name = "instance"
+    discovers = False
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._table = {member.name: _Entry(Instance(member)) for member in members}
+
+    def canonical(self, member: str) -> str:
+        """The name as it is."""
+        return member
+
+    def size(self, member: str, deadline: float) -> Size:
+        """The size that the scaler is changing to, or else has; and its bounds."""
+        return _size(member, self._ask(member, "status", {}, deadline))
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        """Has the scaler begin a change."""
+        with self._alone(member, deadline):
+            now = self.size(member, deadline)
+            size = target(member, now, to=to, by=by)
+            # Asked even where it is the size of now: a change that a crash of the ensemble
+            # service has cut short goes on then.
+            answer = self._ask(member, "scale", {"to": size}, deadline)
+        return Grant(now.nodes, answer["size"])
+
+    @contextmanager
+    def _alone(self, member: str, deadline: float) -> Iterator[None]:
+        """Keeps others from changing the member between the reading and the change."""
+        changing = self._entry(member).changing
+        if not changing.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise Contended(
+                f"member {member!r} was not changed: another change of it was not answered in "
+                "time; try again"
+            )
+        try:
+            yield
+        finally:
+            changing.release()
+
+    def _ask(self, member: str, op: str, payload: dict[str, Any], deadline: float) -> Any:
+        try:
+            return self._entry(member).instance.ask(op, payload, deadline)
+        except Problem as exc:
+            raise Unavailable(str(exc)) from exc
+        except EnsembleError as exc:
+            kind = Refused if exc.errno in _REFUSALS else Unavailable
+            raise kind(f"member {member!r}: {exc}") from exc
+
+    def _entry(self, member: str) -> _Entry:
+        try:
+            return self._table[member]
+        except KeyError:
+            raise UnknownMember(f"there is no Flux instance of member {member!r}") from None
+
+
+def _size(member: str, status: dict[str, Any]) -> Size:
+    """The size and the bounds in the answer to `status` (docs/rpc.md).
+
+    Raises:
+        Refused: there is no scaler that could be asked, or the bounds contradict each other.
+        Unavailable: the scaler does not know the size yet.
+    """
+    own = status.get("members", {}).get(_OWN)
+    if own is None:
+        raise Refused(
+            f"the ensemble service of member {member!r} does not tell its size: it is of an "
+            "older release, or the user of the gRPC service does not own the instance"
+        )
+    scaler = own["scaler"]
+    if scaler is None:
+        raise Refused(
+            f"member {member!r} has a fixed size: configure a scaler in [ensemble] of its Flux "
+            "instance (docs/elastic.md)"
+        )
+    if scaler["kind"] == "minicluster":
+        raise Refused(
+            f"member {member!r} has the scaler 'minicluster', which itself asks the gRPC service: "
+            "run that with --backend kubernetes"
+        )
+    nodes = own["size"] if scaler["changing_to"] is None else scaler["changing_to"]
+    if nodes is None:
+        raise Unavailable(f"the size of member {member!r} is not known yet: try again")
+    check_bounds(member, scaler["low"], scaler["high"])
+    return Size(nodes, scaler["low"], scaler["high"])

@@ -1,0 +1,179 @@
+"""The back end `kubernetes`: changes the size of MiniClusters of the Flux Operator.
+
+A change is one reading of the custom resource and one write of its `/scale` subresource
+with the resource version that was read. So whatever happens to the resource in between,
+its bounds included, makes the API server refuse the write (409); the whole is then tried
+again. A size outside of the bounds is never written: the Flux Operator refuses to
+reconcile such a MiniCluster, and says so in its own log only.
+
+The service account needs `get` on `miniclusters` and `update` on `miniclusters/scale`
+(etc/kubernetes/grpc.yaml). A member is named NAMESPACE/NAME, or NAME in the service's own
+namespace.
+
+Source of the resource: flux-operator, api/v1alpha2/minicluster_types.go.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import httpx2
+from lightkube import ApiError, Client
+from lightkube.core.exceptions import ConfigError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.models.autoscaling_v1 import ScaleSpec
+from lightkube.models.meta_v1 import ObjectMeta
+
+from flux_ensemble.gateway.backend import (
+    BackendError,
+    Contended,
+    Grant,
+    Refused,
+    Size,
+    Unavailable,
+    UnknownMember,
+    check_bounds,
+    target,
+)
+
+MiniCluster = create_namespaced_resource(
+    "flux-framework.org", "v1alpha2", "MiniCluster", "miniclusters"
+)
+
+#: How often a change is tried while others change the MiniCluster at the same time.
+_ATTEMPTS = 8
+
+#: The first pause between these, doubled each time, in seconds.
+_BACKOFF_SECONDS = 0.05
+
+#: The longest wait for one answer of the API server, in seconds.
+_PATIENCE_SECONDS = 5.0
+
+
+class Kubernetes:
+    """MiniClusters, by the Kubernetes API.
+
+    Args:
+        client: default: one with the pod's service account, or with the current context of
+            the configuration that KUBECONFIG names.
+
+    Raises:
+        BackendError: there is no configuration for a client.
+    """
+
+    name = "kubernetes"
+    discovers = True
+
+    def __init__(self, client: Client | None = None) -> None:
+        if client is None:
+            try:
+                client = Client(timeout=httpx2.Timeout(_PATIENCE_SECONDS))
+            except (ConfigError, OSError, ValueError) as exc:
+                raise BackendError(
+                    f"there is no Kubernetes cluster to talk to ({exc}): run this in a pod with "
+                    "a service account, or set KUBECONFIG"
+                ) from exc
+        self._client = client
+
+    def canonical(self, member: str) -> str:
+        """NAMESPACE/NAME."""
+        return member if "/" in member else f"{self._client.namespace}/{member}"
+
+    def size(self, member: str, deadline: float) -> Size:
+        """`spec.size` and the bounds that the operator accepts."""
+        return self._read(member)[0]
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        """Writes the new size by the `/scale` subresource."""
+        pause = _BACKOFF_SECONDS
+        for _ in range(_ATTEMPTS):
+            now, version = self._read(member)
+            size = target(member, now, to=to, by=by)
+            if size == now.nodes:
+                return Grant(now.nodes, size)
+            if time.monotonic() >= deadline:
+                break
+            if self._write(member, version, size):
+                return Grant(now.nodes, size)
+            time.sleep(min(random.uniform(pause / 2, pause), max(0, deadline - time.monotonic())))
+            pause *= 2
+        raise Contended(
+            f"MiniCluster {member!r} was not changed: others changed it at the same time, or "
+            "the API server was too slow; try again"
+        )
+
+    def _read(self, member: str) -> tuple[Size, str]:
+        namespace, _, name = member.partition("/")
+        try:
+            found = self._client.get(MiniCluster, name, namespace=namespace)
+        except (ApiError, httpx2.HTTPError) as exc:
+            raise _failure(member, exc) from exc
+        return _size(member, found), found["metadata"]["resourceVersion"]
+
+    def _write(self, member: str, version: str, size: int) -> bool:
+        """Whether it was written; False: the resource is not of that version any more."""
+        namespace, _, name = member.partition("/")
+        # lightkube does not type the scale of a custom resource as a subresource.
+        scale: Any = MiniCluster.Scale(
+            metadata=ObjectMeta(name=name, namespace=namespace, resourceVersion=version),
+            spec=ScaleSpec(replicas=size),
+        )
+        try:
+            self._client.replace(scale, name, namespace=namespace)
+        except ApiError as exc:
+            if exc.response.status_code == 409:
+                return False
+            raise _failure(member, exc) from exc
+        except httpx2.HTTPError as exc:
+            raise _failure(member, exc) from exc
+        return True
+
+
+def _size(member: str, resource: Any) -> Size:
+    """The size and the bounds in a MiniCluster.
+
+    0 and absent mean unset. The operator notes the maximum in the status when it first sees
+    the MiniCluster and goes by that, so a `maxSize` that was raised later does not count.
+
+    Raises:
+        Refused: they are no numbers, or contradict each other.
+    """
+    spec, status = resource.get("spec") or {}, resource.get("status") or {}
+    given = {
+        "size": spec.get("size", 1),
+        "minSize": spec.get("minSize") or 1,
+        "maxSize": spec.get("maxSize") or 0,
+        "maximumSize": status.get("maximumSize") or 0,
+    }
+    for key, value in given.items():
+        if not isinstance(value, int):
+            raise Refused(f"MiniCluster {member!r} has a {key} of {value!r}: expected a number")
+    limits = [given[key] for key in ("maxSize", "maximumSize") if given[key]]
+    size = Size(given["size"], given["minSize"], min(limits, default=given["size"]))
+    check_bounds(member, size.minimum, size.maximum)
+    return size
+
+
+def _failure(member: str, exc: Exception) -> BackendError:
+    """What a failed request means, by its HTTP status."""
+    if not isinstance(exc, httpx2.HTTPStatusError):
+        return Unavailable(f"the Kubernetes API server does not answer: {_line(exc)}")
+    code = exc.response.status_code
+    if code == 404:
+        return UnknownMember(f"there is no MiniCluster {member!r}")
+    if code in (401, 403):
+        return Refused(
+            f"the Kubernetes API server does not let this service have MiniCluster {member!r}: "
+            f"{_line(exc)}"
+        )
+    if 400 <= code < 500 and code not in (408, 429):
+        return Refused(f"the Kubernetes API server refuses MiniCluster {member!r}: {_line(exc)}")
+    return Unavailable(f"the Kubernetes API server failed with HTTP status {code}: {_line(exc)}")
+
+
+def _line(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__

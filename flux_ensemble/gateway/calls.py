@@ -1,0 +1,255 @@
+"""Calls as they go over the wire: a thread for each that is open, and the bounds of each step.
+
+    gRPC's server ── Calls ── Gate           how many
+                       ├───── Patience       a request that does not come, a response not taken
+                       └───── Method.answer  on the event loop
+
+gRPC's server is the one with threads. The one for event loops ends when a single request names
+its method in bytes that are no UTF-8, and cannot end a call whose client takes no response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from grpc import StatusCode
+
+from flux_ensemble.gateway.admission import Call, Gate, Kind, Limits
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.protocol import SAID_BY_SERVICE
+from flux_ensemble.gateway.requests import as_problem
+
+#: How often it is looked whether a client takes too long, in seconds.
+_TICK_SECONDS = 0.25
+
+#: How many responses may wait for one that is being sent.
+_AHEAD = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of a service.
+
+    Attributes:
+        kind: what its calls are.
+        request: the class of its requests.
+        answer: the responses to a request; runs on the event loop.
+        failed: the response that tells of a problem; None: the call fails with a status code.
+        many: a call may have several requests, each of which is answered.
+    """
+
+    kind: Kind
+    request: type[Message]
+    answer: Callable[[Call, Any], AsyncGenerator[Message, None]]
+    failed: Callable[[Problem], Message] | None = None
+    many: bool = False
+
+
+class Patience:
+    """Cancels calls whose client makes the service wait for too long."""
+
+    def __init__(self) -> None:
+        # A call that is left is given back where its generator is collected: anywhere.
+        self._lock = threading.RLock()
+        self._waits: dict[object, tuple[float, Any]] = {}
+
+    @contextmanager
+    def within(self, context: Any, seconds: float) -> Iterator[None]:
+        """Cancels the call of a context if the body takes longer."""
+        wait = object()
+        with self._lock:
+            self._waits[wait] = (time.monotonic() + seconds, context)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._waits[wait]
+
+    async def watch(self) -> None:
+        """Does so until it is cancelled."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            with self._lock:
+                waits = list(self._waits.values())
+            for t_end, context in waits:
+                if t_end <= time.monotonic():
+                    context.cancel()
+
+
+class Calls(grpc.GenericRpcHandler):
+    """Answers the calls of methods.
+
+    Args:
+        methods: by full name, such as "/flux_ensemble.v1.EnsembleService/Status".
+        gate: what lets calls in.
+        limits: the bounds.
+        patience: what waits for clients.
+        loop: where the answers are made.
+    """
+
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        gate: Gate,
+        limits: Limits,
+        patience: Patience,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._gate = gate
+        self._limits = limits
+        self._patience = patience
+        self._loop = loop
+        # Whatever the protocol says of a method, any is served as one of streams of bytes: so
+        # the gate is passed before a request is read, and a bad one is refused here.
+        self._handlers = {
+            name: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
+            for name, method in methods.items()
+        }
+
+    def service(self, details: Any) -> Any:
+        """gRPC's handler of a method; None where there is no such method."""
+        return self._handlers.get(details.method)
+
+    def _serve(self, method: Method, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """The responses of a call; runs in a thread that may block."""
+        try:
+            with self._gate.call(method.kind, context) as call:
+                performer = _Performer(self._loop, call, context)
+                for request in self._requests(method, requests, call, context):
+                    for response in performer.responses(method.answer(call, request)):
+                        yield from self._sent(response, context)
+        except Exception as exc:
+            if not context.is_active():
+                return
+            # As text: kept in a name of this frame, a problem and the frame, with the request in
+            # it, would keep each other.
+            if method.failed is None:
+                context.set_trailing_metadata(SAID_BY_SERVICE)
+                context.abort(*_told(as_problem(exc)))
+            else:
+                yield from self._sent(method.failed(as_problem(exc)), context)
+
+    def _requests(
+        self, method: Method, requests: Iterator[bytes], call: Call, context: Any
+    ) -> Iterator[Message]:
+        """The requests of a call.
+
+        Raises:
+            Problem: INVALID_ARGUMENT, one is not what the method takes, or there is none.
+        """
+        first = True
+        while first or method.many:
+            left = call.deadline - time.monotonic()
+            with self._patience.within(context, min(left, self._limits.default_seconds)):
+                data = next(requests, None)
+            if data is not None:
+                yield _parsed(method.request, data)
+            elif first:
+                raise Problem(StatusCode.INVALID_ARGUMENT, "the call has no request")
+            else:
+                return
+            first = False
+
+    def _sent(self, response: Message, context: Any) -> Iterator[bytes]:
+        """One response, for as long as the client may take to receive it."""
+        with self._patience.within(context, self._limits.send_seconds):
+            yield response.SerializeToString()
+
+
+class _Performer:
+    """Brings the responses of a call from the event loop to its thread, until its client goes.
+
+    Args:
+        loop: where the responses are made.
+        call: bounds their time.
+        context: gRPC's context of the call.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Call, context: Any) -> None:
+        self._loop = loop
+        self._call = call
+        self._task: asyncio.Task[None] | None = None
+        self._over = not context.add_callback(lambda: self._loop.call_soon_threadsafe(self._end))
+
+    def responses(self, answer: AsyncGenerator[Message, None]) -> Iterator[Message]:
+        """The responses of an answer; no more of them once the call has ended.
+
+        Raises:
+            Exception: what the answer raises, or that it took too long.
+        """
+        ready: queue.SimpleQueue[Message | asyncio.Task[None]] = queue.SimpleQueue()
+        places = asyncio.Semaphore(_AHEAD)
+
+        async def perform() -> None:
+            try:
+                async with asyncio.timeout(self._call.deadline - time.monotonic()):
+                    async with aclosing(answer):
+                        async for response in answer:
+                            await places.acquire()
+                            ready.put(response)
+            except TimeoutError:
+                raise self._call.late from None
+
+        def begin() -> None:
+            self._task = self._loop.create_task(perform())
+            self._task.add_done_callback(done)
+            if self._over:
+                self._task.cancel()
+
+        def done(task: asyncio.Task[None]) -> None:
+            # Else asyncio logs what it raised where the client has gone and nobody looks.
+            if not task.cancelled():
+                task.exception()
+            # It is the last thing to come, whatever has become of it.
+            ready.put(task)
+
+        self._loop.call_soon_threadsafe(begin)
+        while not isinstance(item := ready.get(), asyncio.Task):
+            yield item
+            self._loop.call_soon_threadsafe(places.release)
+        self._task = None
+        try:
+            if not item.cancelled():
+                item.result()
+        finally:
+            # What it raises holds this frame, which holds the request.
+            del item
+
+    def _end(self) -> None:
+        self._over = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+def once(
+    answer: Callable[[Call, Any], Any],
+) -> Callable[[Call, Any], AsyncGenerator[Message, None]]:
+    """Makes a coroutine function, which gives the one response, an answer of a method."""
+
+    async def answers(call: Call, request: Any) -> AsyncGenerator[Message, None]:
+        yield await answer(call, request)
+
+    return answers
+
+
+def _told(problem: Problem) -> tuple[StatusCode, str]:
+    return problem.code, str(problem)
+
+
+def _parsed(kind: type[Message], data: bytes) -> Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as exc:
+        raise Problem(
+            StatusCode.INVALID_ARGUMENT, f"the request is no {kind.DESCRIPTOR.full_name}: {exc}"
+        ) from exc

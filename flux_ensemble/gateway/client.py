@@ -1,0 +1,268 @@
+"""Client of the gRPC service `flux_ensemble.v1`, with retries.
+
+    with RpcClient("localhost:50051", member="default/ensemble") as client:
+        grant = client.grow(2)
+        print(grant.before, grant.size)
+
+It needs gRPC only, and no Flux. A request that has the same effect when it is sent twice is
+sent again, after a growing pause, until its time is up; any other only where it certainly
+has not begun.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from flux_ensemble.gateway.backend import Grant, Refused, Size, target
+from flux_ensemble.gateway.protocol import SAID_BY_SERVICE
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
+from flux_ensemble.gateway.tls import TlsFiles
+
+T = TypeVar("T")
+
+#: The pause before the second attempt, and the longest one; it doubles in between.
+_BACKOFF_SECONDS = 0.1
+_LONGEST_SECONDS = 5.0
+
+#: After these nothing has been done, and it may go better later.
+_NOT_BEGUN = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}
+
+#: After this one it is unknown whether anything has been done.
+_UNKNOWN = grpc.StatusCode.UNAVAILABLE
+
+
+class RpcError(Exception):
+    """A request failed: the status code, and the service's sentence."""
+
+    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+    @property
+    def refused(self) -> bool:
+        """The service has decided against it: asking again changes nothing."""
+        return self.code in (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            grpc.StatusCode.PERMISSION_DENIED,
+            grpc.StatusCode.UNAUTHENTICATED,
+        )
+
+
+class RpcClient:
+    """One member of a gRPC service.
+
+    Args:
+        target: HOST:PORT of the service.
+        member: the member's name; empty is the only one that the service has.
+        tls: the client's files; None is plaintext.
+        timeout: seconds that a method may take with all its attempts.
+
+    Attributes:
+        t_expires: when the client's certificate expires, in epoch seconds; None in plaintext.
+
+    Raises:
+        TlsError: the files are not usable.
+    """
+
+    def __init__(
+        self, target: str, *, member: str = "", tls: TlsFiles | None = None, timeout: float = 30.0
+    ) -> None:
+        self.target = target
+        self.member = member
+        self.timeout = timeout
+        self.t_expires: float | None = None
+        if tls is None:
+            self._channel = grpc.insecure_channel(target)
+        else:
+            self._channel = grpc.secure_channel(target, tls.client_credentials())
+            self.t_expires = tls.expires()
+        self._stub = api.EnsembleServiceStub(self._channel)
+        self._health = health_pb2_grpc.HealthStub(self._channel)
+
+    def __enter__(self) -> RpcClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection; requests that are under way fail."""
+        self._channel.close()
+
+    def status(self, ensemble: str = "") -> pb.StatusResponse:
+        """The member's size, its Flux instance, and its ensembles or the one of that name.
+
+        Raises:
+            RpcError: see docs/grpc.md; so do all methods.
+        """
+        request = pb.StatusRequest(member=self.member, ensemble=ensemble)
+        return self._again(self._stub.Status, request, time.monotonic() + self.timeout)
+
+    def size(self) -> Size:
+        """The size that the member is to have, and its bounds.
+
+        Its ensembles are not asked for.
+        """
+        return self._size(time.monotonic() + self.timeout)[1]
+
+    def scale(self, to: int) -> Grant:
+        """Changes the member's size to `to` nodes, or as near as its bounds allow."""
+        return self._scale(to, time.monotonic() + self.timeout)
+
+    def grow(self, nodes: int = 1) -> Grant:
+        """Adds nodes, as many of them as the bounds allow."""
+        return self._change(nodes)
+
+    def shrink(self, nodes: int = 1) -> Grant:
+        """Removes nodes, as many of them as the bounds allow."""
+        return self._change(-nodes)
+
+    def submit(
+        self,
+        ensemble: str,
+        group: str,
+        *,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Submits a job group once more; returns the job ids when the queue has accepted them."""
+        request = pb.SubmitRequest(
+            member=self.member,
+            ensemble=ensemble,
+            group=group,
+            count=count,
+            params="" if params is None else json.dumps(dict(params)),
+        )
+        return list(self._once(self._stub.Submit, request).ids)
+
+    def action(self, ensemble: str, action: Mapping[str, Any]) -> dict[str, Any]:
+        """Performs one action of an ensemble; returns its firing number, and ids for submit."""
+        what = pb.EnsembleAction(name=ensemble, action=json.dumps(dict(action)))
+        request = pb.ActionRequest(member=self.member, ensemble=what)
+        performed = self._once(self._stub.Action, request).performed
+        return {"firing": performed.firing, "ids": list(performed.ids)}
+
+    def log(
+        self, ensemble: str, *, follow: bool = False, events: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """The entries of an ensemble's eventlog, oldest first.
+
+        Args:
+            ensemble: its name.
+            follow: go on with new entries until it has ended and its jobs have too; there is
+                no time limit then but the service's.
+            events: while following, also each job event, as an entry "job-event".
+        """
+        request = pb.LogRequest(member=self.member, ensemble=ensemble, follow=follow, events=events)
+        stream = self._stub.Log(request, timeout=None if follow else self.timeout)
+        try:
+            for entry in stream:
+                yield {
+                    "timestamp": entry.timestamp,
+                    "name": entry.name,
+                    "context": json.loads(entry.context),
+                }
+        except grpc.RpcError as exc:
+            raise self._failure(exc) from exc
+        finally:
+            stream.cancel()
+
+    def _size(self, deadline: float) -> tuple[str, Size]:
+        """The member's full name, and its size."""
+        request = pb.StatusRequest(member=self.member, size_only=True)
+        status = self._again(self._stub.Status, request, deadline)
+        return status.member, Size(status.size.nodes, status.size.minimum, status.size.maximum)
+
+    def _change(self, by: int) -> Grant:
+        """A change that is safe to retry: the size to change to is worked out here."""
+        deadline = time.monotonic() + self.timeout
+        name, now = self._size(deadline)
+        try:
+            size = target(name, now, by=by)
+        except Refused as exc:
+            raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, str(exc)) from exc
+        # What was granted counts from the size that was read: an attempt whose answer was
+        # lost may have been what changed it.
+        return Grant(now.nodes, self._scale(size, deadline).size)
+
+    def _scale(self, to: int, deadline: float) -> Grant:
+        request = pb.ActionRequest(member=self.member, scale=pb.Scale(to=to))
+        scaled = self._again(self._stub.Action, request, deadline).scaled
+        return Grant(scaled.before, scaled.size)
+
+    def _again(self, method: Callable[..., T], request: Any, deadline: float) -> T:
+        """Sends a request that may be sent twice."""
+        return self._attempt(method, request, deadline, _NOT_BEGUN | {_UNKNOWN})
+
+    def _once(self, method: Callable[..., T], request: Any) -> T:
+        """Sends a request that must not be done twice, once the service is there."""
+        deadline = time.monotonic() + self.timeout
+        self._again(self._health.Check, health_pb2.HealthCheckRequest(), deadline)
+        return self._attempt(method, request, deadline, _NOT_BEGUN)
+
+    def _attempt(
+        self,
+        method: Callable[..., T],
+        request: Any,
+        deadline: float,
+        codes: set[grpc.StatusCode],
+    ) -> T:
+        """Sends a request until it succeeds, fails with a code not in `codes`, or is late."""
+        pause = _BACKOFF_SECONDS
+        while True:
+            try:
+                return method(request, timeout=max(0.0, deadline - time.monotonic()))
+            except grpc.RpcError as exc:
+                wait = random.uniform(pause / 2, pause)
+                late = time.monotonic() + wait >= deadline
+                if late or exc.code() not in codes or not _can_pass(exc):
+                    raise self._failure(exc) from exc
+            time.sleep(wait)
+            pause = min(2 * pause, _LONGEST_SECONDS)
+
+    def _failure(self, exc: grpc.RpcError) -> RpcError:
+        code, said = exc.code(), exc.details() or "no reason given"
+        if _is_from_service(exc):
+            return RpcError(code, said)
+        if _is_handshake(exc):
+            return RpcError(
+                code, f"{self.target} and this client do not accept each other's keys: {said}"
+            )
+        if code is _UNKNOWN:
+            return RpcError(code, f"the gRPC service at {self.target} is not available: {said}")
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return RpcError(
+                code, f"the gRPC service at {self.target} did not answer in time: {said}"
+            )
+        return RpcError(code, said)
+
+
+def _is_from_service(exc: grpc.RpcError) -> bool:
+    """Whether the service itself has decided on this error."""
+    metadata = exc.trailing_metadata() or ()
+    return any(tuple(pair) in SAID_BY_SERVICE for pair in metadata)
+
+
+def _can_pass(exc: grpc.RpcError) -> bool:
+    """Whether it may go better later, as far as the status code does not tell.
+
+    gRPC itself has RESOURCE_EXHAUSTED for a message that is too large too, and tells that from
+    a server that is full in words only.
+    """
+    if exc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and not _is_from_service(exc):
+        return (exc.details() or "").startswith("Concurrent RPC limit exceeded")
+    return not _is_handshake(exc)
+
+
+def _is_handshake(exc: grpc.RpcError) -> bool:
+    """Whether TLS failed; gRPC tells that from an absent server in words only."""
+    said = (exc.details() or "").lower()
+    return exc.code() is _UNKNOWN and not _is_from_service(exc) and "handshake" in said

@@ -1,0 +1,90 @@
+"""How many connections a client may have: gRPC bounds only all of them together.
+
+gRPC accepts connections by itself and shows them to nobody, so they are found among the open
+files of the process. One that is too many is shut down, as if its client had left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from flux_ensemble.gateway.peers import Endpoint, client_of, endpoint, read_address
+
+#: How often they are counted, in seconds.
+_INTERVAL_SECONDS = 1.0
+
+_OPEN_FILES = "/proc/self/fd"
+
+
+class Connections:
+    """The connections to the server.
+
+    Args:
+        port: where it listens.
+        limit: how many of them a client may have.
+        busy: gRPC's names of the connections that have calls open.
+    """
+
+    def __init__(self, port: int, limit: int, busy: Callable[[], set[str]]) -> None:
+        self._port = port
+        self._limit = limit
+        self._busy = busy
+
+    async def watch(self) -> None:
+        """Closes those that are too many, until it is cancelled; the ones without calls first."""
+        while True:
+            await asyncio.sleep(_INTERVAL_SECONDS)
+            # Where the process may open no more files, nothing can be seen for now.
+            with suppress(OSError):
+                if len(os.listdir(_OPEN_FILES)) > self._limit:
+                    self._close_surplus()
+
+    def _close_surplus(self) -> None:
+        busy = set(map(endpoint, self._busy()))
+        clients: dict[Hashable, list[Endpoint]] = defaultdict(list)
+        with _connections(self._port) as connections:
+            for end in connections:
+                clients[client_of(end[0])].append(end)
+            for ends in clients.values():
+                ends.sort(key=busy.__contains__)
+                for end in ends[: max(0, len(ends) - self._limit)]:
+                    with suppress(OSError):
+                        connections[end].shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _connections(port: int) -> Iterator[dict[Endpoint, socket.socket]]:
+    """The connections to a port of this process, by the client's end."""
+    connections: dict[Endpoint, socket.socket] = {}
+    with ExitStack() as stack:
+        for name in os.listdir(_OPEN_FILES):
+            connection = _socket(int(name))
+            if connection is None:
+                continue
+            stack.enter_context(connection)
+            # The socket that listens has no other end.
+            with suppress(OSError):
+                host, far = connection.getpeername()[:2]
+                if connection.getsockname()[1] == port:
+                    connections[read_address(host), far] = connection
+        yield connections
+
+
+def _socket(descriptor: int) -> socket.socket | None:
+    """A socket of the network by its descriptor; None for anything else, or if it is closed."""
+    with suppress(OSError):
+        copy = os.dup(descriptor)
+        try:
+            connection = socket.socket(fileno=copy)
+        except OSError:
+            os.close(copy)
+            return None
+        if connection.family in (socket.AF_INET, socket.AF_INET6):
+            return connection
+        connection.close()
+    return None

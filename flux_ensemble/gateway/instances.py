@@ -1,0 +1,176 @@
+"""Flux instances of members: requests to their ensemble services, by `flux_ensemble.client.client`.
+
+A Flux handle blocks and belongs to one thread, so each instance has a lane of a few
+threads with a handle each, and each log stream one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from grpc import StatusCode
+
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.client.client import Client, EnsembleError, failure
+from flux_ensemble.client.responses import Entry
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.members import Member
+from flux_ensemble.gateway.threads import Lane, LaneFull
+
+#: Requests to one instance that are under way at once, and that may wait: all together more
+#: than one client may have open, so that it cannot keep the others out.
+_THREADS = 4
+_WAITING = 124
+
+#: How soon a reader of a log sees that nobody wants it any more, in seconds.
+_SLICE_SECONDS = 0.5
+
+#: How many streams may be over of which a thread is left, because Flux does not return. Those
+#: that are well leave theirs within a slice.
+_LEFT = 64
+
+#: Errors after which the connection is gone.
+_LOST = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
+
+
+class Instance:
+    """The Flux instance of a member.
+
+    Args:
+        member: one that has an instance.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._lane = Lane(f"member {member.name!r}", threads=_THREADS, waiting=_WAITING)
+        self._local = threading.local()
+        # Of connections: one that is lost takes those of the other threads with it.
+        self._generation = 0
+        self._left: list[Lane] = []
+
+    async def call(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
+        """Sends a request to the ensemble service and returns the response.
+
+        Args:
+            op: the topic without "ensemble."
+            payload: the request; keys whose value is None are left out.
+            deadline: when to give up, on the clock of `time.monotonic`.
+
+        Raises:
+            EnsembleError: the service refuses it.
+            LaneFull: too many requests are under way.
+            Problem: UNAVAILABLE, the instance cannot be reached; DEADLINE_EXCEEDED.
+        """
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await self._lane.run(lambda: self.ask(op, payload, deadline))
+        except TimeoutError:
+            raise self._late(op) from None
+
+    async def log(
+        self, ensemble: str, *, follow: bool, events: bool
+    ) -> AsyncGenerator[Entry, None]:
+        """The entries of an ensemble's eventlog; closing the iterator ends the request.
+
+        Raises:
+            EnsembleError: the service refuses it, or went away.
+            LaneFull: too many streams of the instance hang.
+            Problem: UNAVAILABLE, the instance cannot be reached.
+        """
+        self._left = [lane for lane in self._left if lane.busy]
+        if len(self._left) >= _LEFT:
+            raise LaneFull(f"member {self._member.name!r} has {_LEFT} streams that hang")
+        reader = _LogReader(self, {"name": ensemble, "follow": follow, "events": events})
+        lane = Lane(f"log of member {self._member.name!r}", threads=1, waiting=0)
+        try:
+            while (entry := await lane.run(reader.next)) is not None:
+                yield entry
+        finally:
+            reader.closed = True
+            lane.close()
+            self._left.append(lane)
+
+    def close(self) -> None:
+        """Ends the threads, and with them the connections."""
+        self._lane.close()
+
+    def connect(self) -> Client:
+        """A connection to the instance, for the calling thread.
+
+        Raises:
+            Problem: UNAVAILABLE.
+        """
+        try:
+            return Client(uri=self._member.uri)
+        except (EnsembleError, BindingsError) as exc:
+            raise Problem(
+                StatusCode.UNAVAILABLE, f"member {self._member.name!r} cannot be reached: {exc}"
+            ) from exc
+
+    def ask(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
+        """`call` for a thread that may block, with a connection of that thread.
+
+        Raises:
+            EnsembleError, Problem: as `call`.
+        """
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._late(op)
+        generation, client = getattr(self._local, "connection", (-1, None))
+        if client is None or generation != self._generation:
+            generation, client = self._generation, self.connect()
+            self._local.connection = (generation, client)
+        try:
+            future = client.send(op, payload)
+            future.wait_for(left)
+            return future.get()
+        except OSError as exc:
+            if exc.errno == errno.ETIMEDOUT:
+                # The answer may still come: it goes with the connection.
+                self._local.connection = (-1, None)
+                raise self._late(op) from exc
+            if exc.errno in _LOST:
+                self._generation = max(self._generation, generation + 1)
+            if isinstance(exc, EnsembleError):
+                raise
+            raise failure(exc, op) from exc
+
+    def _late(self, op: str) -> Problem:
+        return Problem(
+            StatusCode.DEADLINE_EXCEEDED,
+            f"member {self._member.name!r} did not answer the request {op!r} in time",
+        )
+
+
+class _LogReader:
+    """Reads one log; `next` is called from one thread, `closed` is set from another."""
+
+    def __init__(self, instance: Instance, payload: dict[str, Any]) -> None:
+        self.closed = False
+        self._instance = instance
+        self._payload = payload
+        self._future: Any = None
+
+    def next(self) -> Entry | None:
+        """The next entry; None at the end of the log, and once this is closed."""
+        if self._future is None:
+            client = self._instance.connect()
+            self._future = client.send("log", self._payload, stream=True)
+        while not self.closed:
+            try:
+                self._future.wait_for(_SLICE_SECONDS)
+                entry: Entry = self._future.get()
+            except OSError as exc:
+                if exc.errno == errno.ETIMEDOUT:
+                    continue
+                if exc.errno == errno.ENODATA:
+                    return None
+                raise failure(exc, "log") from exc
+            self._future.reset()
+            return entry
+        return None

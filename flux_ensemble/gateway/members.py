@@ -1,0 +1,120 @@
+"""The members of the service: their names, and the Flux instances that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from grpc import StatusCode
+
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.names import MEMBER_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member.
+
+    `has_flux` tells whether the service may talk to its Flux instance; `uri` is where that
+    is, and None is the instance that the service runs in.
+    """
+
+    name: str
+    has_flux: bool = True
+    uri: str | None = None
+
+
+def parse_member(text: str) -> Member:
+    """Reads NAME or NAME=URI.
+
+    Raises:
+        ValueError: it is neither; the text is a sentence.
+    """
+    name, equals, uri = text.partition("=")
+    if not MEMBER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a member's name: expected NAME or NAMESPACE/NAME")
+    if equals and not uri:
+        raise ValueError(f"member {name!r} has an empty URI: expected NAME=URI, or NAME")
+    return Member(name, uri=uri or None)
+
+
+class Members:
+    """The table of members.
+
+    Args:
+        members: those that are listed.
+        canonical: makes a name canonical; the table has one entry for each canonical name.
+        discovered: names that are not listed are members too, without a Flux instance: the
+            back end says whether they exist.
+
+    Raises:
+        ValueError: two entries mean the same member; the text is a sentence.
+    """
+
+    def __init__(
+        self, members: Iterable[Member], canonical: Callable[[str], str], *, discovered: bool
+    ) -> None:
+        self.canonical = canonical
+        self._discovered = discovered
+        self._table: dict[str, Member] = {}
+        for member in members:
+            name = canonical(member.name)
+            if name in self._table:
+                raise ValueError(f"member {name!r} is given twice")
+            self._table[name] = Member(name, member.has_flux, member.uri)
+
+    @property
+    def listed(self) -> Mapping[str, Member]:
+        """The members that are listed, by canonical name."""
+        return self._table
+
+    def name(self, given: str, named: frozenset[str] | None = None) -> str:
+        """The canonical form of the name in a request; empty is the only member that there is.
+
+        Args:
+            given: the name in the request.
+            named: the members that the client may be told of; None is all.
+
+        Raises:
+            Problem: INVALID_ARGUMENT, it is no name; or it is empty and there are several.
+        """
+        if given:
+            if not MEMBER_NAME.fullmatch(given):
+                raise Problem(
+                    StatusCode.INVALID_ARGUMENT,
+                    f"{given[:80]!r} is not a member's name: expected NAME or NAMESPACE/NAME",
+                )
+            return self.canonical(given)
+        if len(self._table) == 1 and not self._discovered:
+            return next(iter(self._table))
+        raise Problem(
+            StatusCode.INVALID_ARGUMENT, f"the request names no member ({self._known(named)})"
+        )
+
+    def find(self, name: str, named: frozenset[str] | None = None) -> Member:
+        """The member of a canonical name.
+
+        Args:
+            name: the name.
+            named: the members that the client may be told of; None is all.
+
+        Raises:
+            Problem: NOT_FOUND.
+        """
+        member = self._table.get(name)
+        if member is None and self._discovered:
+            return Member(name, has_flux=False)
+        if member is None:
+            raise Problem(
+                StatusCode.NOT_FOUND, f"no member is named {name!r} ({self._known(named)})"
+            )
+        return member
+
+    def _known(self, named: frozenset[str] | None) -> str:
+        known = set(self._table)
+        if named is not None:
+            known &= set(map(self.canonical, named))
+        names = ", ".join(sorted(known))
+        if self._discovered:
+            return f"members: the MiniClusters of the cluster, {names}".rstrip(", ")
+        return f"members: {names}" if names else "members: none that the certificate names"

@@ -1,0 +1,245 @@
+"""What can be asked of a member, whatever the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from grpc import StatusCode
+
+from flux_ensemble.client.responses import Entry
+from flux_ensemble.gateway.admission import Call
+from flux_ensemble.gateway.backend import Backend, BackendError, Grant
+from flux_ensemble.gateway.errors import Problem, problem
+from flux_ensemble.gateway.instances import Instance
+from flux_ensemble.gateway.members import Member, Members
+from flux_ensemble.gateway.requests import check_plain
+from flux_ensemble.gateway.threads import Lane
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Calls of the back end for one member that are under way at once, and that may wait: all
+#: together more than one client may have open, so that it cannot keep the others out.
+_THREADS = 4
+_WAITING = 124
+
+#: How much of the time of a status request its parts may take: what is known by then is
+#: still to be sent.
+_STATUS_SHARE = 0.8
+
+#: Codes of a part of a status that is left out of it; any other fails the request.
+_OUT_OF_REACH = {
+    StatusCode.UNAVAILABLE,
+    StatusCode.DEADLINE_EXCEEDED,
+    StatusCode.FAILED_PRECONDITION,
+}
+
+
+class Operations:
+    """Does what requests ask for, each for one member.
+
+    Args:
+        members: the table of members.
+        backend: what changes their size; None: nothing does.
+        t_certificate_expires: when the server's certificate does, in epoch seconds; None
+            without TLS.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        backend: Backend | None,
+        t_certificate_expires: float | None = None,
+    ) -> None:
+        self._members = members
+        self._backend = backend
+        self._expires = t_certificate_expires
+        self._lane = _lane("the back end")
+        # A back end may ask each member itself: one that hangs must not keep others waiting.
+        self._lanes = {name: _lane(f"the back end of member {name!r}") for name in members.listed}
+        self._instances = {
+            name: Instance(member) for name, member in members.listed.items() if member.has_flux
+        }
+
+    async def status(
+        self, call: Call, member: str, ensemble: str | None, *, size_only: bool = False
+    ) -> dict[str, Any]:
+        """What is known of a member, and why what is not known is not.
+
+        Args:
+            call: the request.
+            member: the member's name.
+            ensemble: of the ensembles only this one.
+            size_only: leave its Flux instance out, and fail where the size is not known.
+
+        Returns:
+            `member`; `size` as {nodes, minimum, maximum}, or `size_error`; what the status
+            request of docs/rpc.md answers, or `flux_error`; `t_certificate_expires` with TLS.
+
+        Raises:
+            Problem: UNAVAILABLE, nothing is known.
+            EnsembleError: the ensemble service refuses the request.
+            BackendError: the size is not known, and only that was asked for; or the back end
+                knows no such member.
+        """
+        found = self._find(call, member)
+        now = time.monotonic()
+        deadline = now + _STATUS_SHARE * (call.deadline - now)
+        known: dict[str, Any] = {"member": found.name}
+        if self._expires is not None:
+            known["t_certificate_expires"] = self._expires
+        if size_only:
+            return known | await self._size(found, deadline)
+        size, flux = await asyncio.gather(
+            _or_error("size_error", self._size, found, deadline),
+            _or_error("flux_error", self._flux_status, found, ensemble, deadline),
+        )
+        if "size_error" in size and "flux_error" in flux:
+            raise Problem(StatusCode.UNAVAILABLE, f"{flux['flux_error']}; {size['size_error']}")
+        return known | size | flux
+
+    async def submit(
+        self,
+        call: Call,
+        member: str,
+        ensemble: str,
+        group: str,
+        count: int | None,
+        params: Mapping[str, Any] | None,
+    ) -> list[int]:
+        """Submits a job group of an ensemble once more, and returns the job ids."""
+        instance = self._instance(self._find(call, member))
+        payload = {"name": ensemble, "group": group, "count": count, "params": params}
+        for key, value in payload.items():
+            check_plain(value, key)
+        ids: list[int] = (await instance.call("submit", payload, call.deadline))["ids"]
+        return ids
+
+    async def action(
+        self, call: Call, member: str, ensemble: str, action: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Performs one action of an ensemble, and returns {firing, ids?}."""
+        instance = self._instance(self._find(call, member))
+        payload = {"name": ensemble, "action": action}
+        check_plain(action, "action")
+        result: dict[str, Any] = await instance.call("action", payload, call.deadline)
+        return result
+
+    async def scale(
+        self, call: Call, member: str, *, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        """Changes the size of a member.
+
+        Raises:
+            BackendError: see `Backend.scale`.
+            Problem: FAILED_PRECONDITION, there is no back end; DEADLINE_EXCEEDED.
+        """
+        name = self._find(call, member).name
+        backend = self._backend
+        if backend is None:
+            raise Problem(StatusCode.FAILED_PRECONDITION, _no_backend(name))
+        asked = f"to {to}" if to is not None else f"by {by:+d}"
+        try:
+            grant = await self._blocking(
+                name,
+                lambda: backend.scale(name, deadline=call.deadline, to=to, by=by),
+                call.deadline,
+            )
+        except BackendError as exc:
+            log.info("scale member %r %s: no: %s", name, asked, exc)
+            raise
+        log.info("scale member %r %s: from %d to %d", name, asked, grant.before, grant.size)
+        return grant
+
+    def log(
+        self, call: Call, member: str, ensemble: str, *, follow: bool, events: bool
+    ) -> AsyncGenerator[Entry, None]:
+        """The entries of an ensemble's eventlog."""
+        instance = self._instance(self._find(call, member))
+        return instance.log(ensemble, follow=follow, events=events)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        for lane in (self._lane, *self._lanes.values()):
+            lane.close()
+        for instance in self._instances.values():
+            instance.close()
+
+    def _find(self, call: Call, given: str) -> Member:
+        name = self._members.name(given, call.members)
+        # First, so that a client does not learn which other members there are.
+        call.check_member(name, self._members.canonical, given=bool(given))
+        return self._members.find(name, call.members)
+
+    def _instance(self, member: Member) -> Instance:
+        if not member.has_flux:
+            raise Problem(StatusCode.FAILED_PRECONDITION, _no_flux(member.name))
+        return self._instances[member.name]
+
+    async def _size(self, member: Member, deadline: float) -> dict[str, Any]:
+        backend = self._backend
+        if backend is None:
+            raise Problem(StatusCode.FAILED_PRECONDITION, _no_backend(member.name))
+        size = await self._blocking(
+            member.name, lambda: backend.size(member.name, deadline), deadline
+        )
+        return {"size": asdict(size)}
+
+    async def _flux_status(
+        self, member: Member, ensemble: str | None, deadline: float
+    ) -> dict[str, Any]:
+        status: dict[str, Any] = await self._instance(member).call(
+            "status", {"name": ensemble}, deadline
+        )
+        return status
+
+    async def _blocking(self, member: str, call: Callable[[], T], deadline: float) -> T:
+        # Those that are not listed are any number, but all of one back end.
+        lane = self._lanes.get(member, self._lane)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await lane.run(call)
+        except TimeoutError:
+            raise Problem(
+                StatusCode.DEADLINE_EXCEEDED, "the back end did not answer in time"
+            ) from None
+
+
+async def _or_error(
+    key: str, part: Callable[..., Awaitable[dict[str, Any]]], *arguments: Any
+) -> dict[str, Any]:
+    """A part of a status, or {key: SENTENCE} where it is out of reach."""
+    try:
+        return await part(*arguments)
+    except Exception as exc:
+        sentence = _out_of_reach(exc)
+        if sentence is None:
+            raise
+        return {key: sentence}
+
+
+def _out_of_reach(exc: Exception) -> str | None:
+    """The sentence of an exception that leaves out a part of a status; None for any other."""
+    found = problem(exc)
+    return str(found) if found is not None and found.code in _OUT_OF_REACH else None
+
+
+def _lane(name: str) -> Lane:
+    return Lane(name, threads=_THREADS, waiting=_WAITING)
+
+
+def _no_backend(member: str) -> str:
+    return f"member {member!r} has a fixed size: the gRPC service runs without --backend"
+
+
+def _no_flux(member: str) -> str:
+    return (
+        f"the gRPC service has no connection to the Flux instance of member {member!r}: "
+        "--member NAME=URI gives it one"
+    )

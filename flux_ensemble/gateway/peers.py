@@ -1,0 +1,138 @@
+"""Who is at the other end of a call: a connection, a client, and what its certificate says."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import ipaddress
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from cryptography import x509
+from grpc import StatusCode
+
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.names import MEMBER_NAME
+from flux_ensemble.gateway.tls import MEMBER_URI
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: An address and a port.
+Endpoint = tuple[IPAddress, int]
+
+#: Key of the peer's certificate among the properties that gRPC knows of a connection.
+_PEER_PEM = "x509_pem_cert"
+
+#: A network of IPv6 is one client: whoever has an address there mostly has all of them.
+_IPV6_PREFIX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What the service goes by of a client's certificate.
+
+    `members` are the names in its URIs. `t_end` is when it expires, in epoch seconds.
+    """
+
+    members: frozenset[str]
+    t_end: float
+
+    def seconds_left(self) -> float:
+        """How long it is still valid."""
+        return self.t_end - time.time()
+
+    def expired(self) -> Problem:
+        """What there is to say when it is not valid any more."""
+        end = datetime.datetime.fromtimestamp(self.t_end, datetime.UTC).isoformat()
+        return Problem(StatusCode.UNAUTHENTICATED, f"the client's certificate has expired at {end}")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The other end of a call.
+
+    `connection` is its address with the port. `client` is equal for connections that share
+    what one client may have: those whose certificates name the same members, or without TLS
+    those of one address.
+    """
+
+    connection: str
+    client: Hashable
+    certificate: Certificate | None
+
+
+def identify(context: Any, *, tls: bool) -> Peer:
+    """The other end of a call.
+
+    Args:
+        context: gRPC's context of the call.
+        tls: clients show certificates.
+
+    Raises:
+        Problem: UNAUTHENTICATED, its certificate has expired, or cannot be read.
+    """
+    connection = context.peer()
+    if not tls:
+        end = endpoint(connection)
+        return Peer(connection, None if end is None else client_of(end[0]), None)
+    certificate = read_certificate(b"".join(context.auth_context().get(_PEER_PEM, ())))
+    if certificate is None:
+        raise Problem(StatusCode.UNAUTHENTICATED, "the client's certificate cannot be read")
+    # gRPC looks at it when the connection is made, which may be long ago.
+    if certificate.seconds_left() <= 0:
+        raise certificate.expired()
+    return Peer(connection, certificate.members, certificate)
+
+
+@functools.lru_cache(maxsize=512)
+def read_certificate(pem: bytes) -> Certificate | None:
+    """The certificate of a client; None if it cannot be read.
+
+    A URI that goes on after the name of a member, with whatever it may be, names nobody. gRPC
+    itself gives the URI up to the first NUL, so the certificate is read here.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+        t_end = certificate.not_valid_after_utc.timestamp()
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    except x509.ExtensionNotFound:
+        uris = []
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        return None
+    named = (uri.removeprefix(MEMBER_URI) for uri in uris if uri.startswith(MEMBER_URI))
+    return Certificate(frozenset(filter(MEMBER_NAME.fullmatch, named)), t_end)
+
+
+def read_address(host: str) -> IPAddress:
+    """An address as text; one of IPv4 that is written as one of IPv6 is one of IPv4.
+
+    Raises:
+        ValueError: it is none.
+    """
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def client_of(address: IPAddress) -> Hashable:
+    """What is equal for the addresses of one client."""
+    if isinstance(address, ipaddress.IPv6Address):
+        return ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)
+    return address
+
+
+def endpoint(connection: str) -> Endpoint | None:
+    """Address and port of gRPC's name for a connection, such as "ipv6:%5B2001:db8::1%5D:50000".
+
+    None: it has none, as that of a connection that is over.
+    """
+    host, _, port = unquote(connection).partition(":")[2].rpartition(":")
+    try:
+        return read_address(host.strip("[]")), int(port)
+    except ValueError:
+        return None

@@ -1,0 +1,136 @@
+"""The service that clients of ensemble-python speak to (`protocol/predecessors.proto`).
+
+A request never fails as a call, because those clients do not look: what went wrong is in
+the status of the response, and its sentence in the payload as {"error": SENTENCE}.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from grpc import StatusCode
+
+from flux_ensemble.gateway.admission import Call, Kind
+from flux_ensemble.gateway.calls import Method, once
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.operations import Operations
+from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
+from flux_ensemble.gateway.requests import json_object
+
+#: What the clients may call the type of a member; ensemble-python sends the plural.
+TYPES = ("minicluster", "miniclusters", "flux")
+
+#: What a client of ensemble-python says of the custom resource that it means.
+RESOURCE = {"group": "flux-framework.org", "version": "v1alpha2"}
+
+_STATUS = {
+    StatusCode.UNAUTHENTICATED: pb.Response.DENIED,
+    StatusCode.PERMISSION_DENIED: pb.Response.DENIED,
+    StatusCode.FAILED_PRECONDITION: pb.Response.DENIED,
+    StatusCode.ALREADY_EXISTS: pb.Response.EXISTS,
+}
+
+
+class PredecessorService:
+    """Answers the requests of `protocol/predecessors.proto`.
+
+    Args:
+        operations: what does them.
+    """
+
+    #: The service's full name.
+    name = pb.DESCRIPTOR.services_by_name["EnsembleOperator"].full_name
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by full name."""
+        return {
+            f"/{self.name}/RequestStatus": Method(
+                Kind.REQUEST, pb.StatusRequest, once(self._status), _failed
+            ),
+            f"/{self.name}/RequestAction": Method(
+                Kind.REQUEST, pb.ActionRequest, once(self._action), _failed
+            ),
+        }
+
+    async def _status(self, call: Call, request: pb.StatusRequest) -> pb.Response:
+        _check_type(request.member)
+        return _done(await self._operations.status(call, request.name, None))
+
+    async def _action(self, call: Call, request: pb.ActionRequest) -> pb.Response:
+        _check_type(request.member)
+        payload = json_object(request.payload, "payload") if request.payload else {}
+        match request.action:
+            case "grow" | "shrink":
+                by = _change(request.action, payload)
+                grant = await self._operations.scale(call, request.name, by=by)
+                return _done({"before": grant.before, "size": grant.size})
+            case "submit":
+                return _done({"ids": await self._submit(call, request.name, payload)})
+            case unknown:
+                raise _invalid(f"unknown action {unknown!r} (actions: grow, shrink, submit)")
+
+    async def _submit(self, call: Call, member: str, payload: Mapping[str, Any]) -> list[int]:
+        unknown = payload.keys() - {"ensemble", "group", "count", "params", *RESOURCE}
+        if unknown:
+            raise _invalid(
+                f"payload of submit: unknown key {min(unknown)!r} "
+                "(keys: ensemble, group, count, params)"
+            )
+        for key in ("ensemble", "group"):
+            if not isinstance(payload.get(key), str):
+                raise _invalid(
+                    f"payload of submit: {key}: expected a string, not {payload.get(key)!r}"
+                )
+        return await self._operations.submit(
+            call,
+            member,
+            payload["ensemble"],
+            payload["group"],
+            payload.get("count"),
+            payload.get("params"),
+        )
+
+
+def _done(payload: Mapping[str, Any]) -> pb.Response:
+    return pb.Response(payload=json.dumps(payload), status=pb.Response.SUCCESS)
+
+
+def _failed(problem: Problem) -> pb.Response:
+    status = _STATUS.get(problem.code, pb.Response.ERROR)
+    return pb.Response(payload=json.dumps({"error": str(problem)}), status=status)
+
+
+def _check_type(kind: str) -> None:
+    if kind not in TYPES:
+        raise _invalid(f"unknown type of member {kind!r} (types: {', '.join(TYPES)})")
+
+
+def _change(action: str, payload: Mapping[str, Any]) -> int:
+    """The change of size that a payload asks for.
+
+    Without a number it is 1. A shrink may be given as a negative number, as ensemble-python
+    takes it.
+    """
+    for key, expected in RESOURCE.items():
+        if payload.get(key, expected) != expected:
+            raise _invalid(
+                f"payload of {action}: {key}: expected {expected!r}, not {payload[key]!r}"
+            )
+    number = payload.get(action)
+    if number is None:
+        number = 1
+    if type(number) is not int or not number or (number < 0 and action == "grow"):
+        raise _invalid(
+            f"payload of {action}: {action}: expected a number of nodes, 1 or more, "
+            f"not {payload[action]!r}"
+        )
+    return number if action == "grow" else -abs(number)
+
+
+def _invalid(sentence: str) -> Problem:
+    return Problem(StatusCode.INVALID_ARGUMENT, sentence)

@@ -1,0 +1,116 @@
+"""What both protocols need to read requests and to say what went wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from grpc import StatusCode
+
+from flux_ensemble.gateway.errors import Problem, problem
+
+log = logging.getLogger(__name__)
+
+#: How much of a text is quoted.
+_QUOTED = 80
+
+#: How many values a JSON text may have, and how deep they may be nested. Values take many times
+#: the memory of their text.
+_MOST_VALUES = 100_000
+_DEEPEST = 100
+
+
+def as_problem(exc: Exception) -> Problem:
+    """The problem that an exception is; one that is a fault of the program is logged."""
+    found = problem(exc)
+    if found is not None:
+        return found
+    log.error("a request failed", exc_info=exc)
+    return Problem(
+        StatusCode.INTERNAL,
+        f"the gRPC service failed ({type(exc).__name__}: {exc}); its log has more",
+    )
+
+
+def json_object(text: str, what: str) -> Mapping[str, Any]:
+    """Reads a JSON object.
+
+    Args:
+        text: the JSON text.
+        what: its name, for messages.
+
+    Raises:
+        Problem: INVALID_ARGUMENT.
+    """
+    if sum(map(text.count, ",[{")) > _MOST_VALUES:
+        raise Problem(StatusCode.INVALID_ARGUMENT, f"{what} has more than {_MOST_VALUES} values")
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as exc:
+        raise Problem(
+            StatusCode.INVALID_ARGUMENT, f"{what} is not JSON ({exc}): {text[:_QUOTED]!r}"
+        ) from exc
+    if not isinstance(value, dict):
+        raise Problem(
+            StatusCode.INVALID_ARGUMENT,
+            f"{what} must be a JSON object, not {text[:_QUOTED]!r}",
+        )
+    return value
+
+
+def check_plain(value: Any, what: str) -> None:
+    """Checks that Flux can take a value that was read from JSON.
+
+    Args:
+        value: the value.
+        what: its name, for messages.
+
+    Raises:
+        Problem: INVALID_ARGUMENT, it has a number that is not finite or has more than 64 bits,
+            text that is no Unicode, or is nested too deep.
+    """
+    waiting = [(what, value, 1)]
+    while waiting:
+        path, value, depth = waiting.pop()
+        expected = None
+        match value:
+            case float() if not math.isfinite(value):
+                expected = "a finite number"
+            case int() if not -(2**63) <= value < 2**63:
+                expected = "a number of at most 64 bits"
+            case str() if not _is_unicode(value):
+                expected = "text of Unicode"
+            case dict() | list() if depth > _DEEPEST:
+                raise Problem(
+                    StatusCode.INVALID_ARGUMENT, f"{what} is nested more than {_DEEPEST} deep"
+                )
+            case dict():
+                waiting += [(f"{path}: key", key, depth) for key in value]
+                waiting += [(_below(path, key), one, depth + 1) for key, one in value.items()]
+            case list():
+                waiting += [(f"{path}[{n}]", one, depth + 1) for n, one in enumerate(value)]
+        if expected is not None:
+            raise Problem(
+                StatusCode.INVALID_ARGUMENT,
+                f"{path}: expected {expected}, not {repr(value)[:_QUOTED]}",
+            )
+
+
+def _below(path: str, key: str) -> str:
+    """The path of what is at a key."""
+    return f"{path}.{key[:_QUOTED]}"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -1,0 +1,194 @@
+"""The server: both protocols, health and reflection, on one port.
+
+    await serve(members, DryRun(), host="localhost", port=50051, ready=print)
+
+Requests are answered on one event loop, and nothing on it blocks; what does block runs on
+lanes. What a call needs of its client, which may take its time, runs in a thread of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import resource
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import grpc
+
+from flux_ensemble.gateway.admission import Gate, Limits
+from flux_ensemble.gateway.aside import Health, Reflection
+from flux_ensemble.gateway.backend import Backend
+from flux_ensemble.gateway.calls import Calls, Method, Patience
+from flux_ensemble.gateway.connections import Connections
+from flux_ensemble.gateway.members import Members
+from flux_ensemble.gateway.operations import Operations
+from flux_ensemble.gateway.predecessors import PredecessorService
+from flux_ensemble.gateway.sparing import Sparing
+from flux_ensemble.gateway.tls import TlsFiles
+from flux_ensemble.gateway.typed import TypedService
+
+#: How long open requests may go on when the server stops, in seconds.
+_GRACE_SECONDS = 5.0
+
+#: Threads for calls beyond those that may be open, to refuse them.
+_SPARE_THREADS = 16
+
+#: How many calls may wait for such a thread. gRPC itself refuses more, in a sentence of its own.
+_WAITING_CALLS = 256
+
+#: How many calls of one connection gRPC takes at once; a client holds more of them back. It is
+#: well above what a connection may have open: gRPC is late to see that a call is over, and
+#: breaks off what comes too early.
+_CALLS_OF_CONNECTION = 256
+
+#: The full names of the two services.
+SERVICES = (TypedService.name, PredecessorService.name)
+
+#: Where gRPC logs what is wrong with what came, which clients can make it do at any rate.
+_GRPC_LOGS = ("grpc._server", "grpc._common", "grpc._cython.cygrpc")
+_SPARING = Sparing()
+
+
+class ServerError(Exception):
+    """The server cannot start; the text is one sentence."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve(
+    members: Members,
+    backend: Backend | None,
+    *,
+    host: str,
+    port: int,
+    ready: Callable[[int], None],
+    stop: asyncio.Event,
+    tls: TlsFiles | None = None,
+    insecure: bool = False,
+    limits: Limits | None = None,
+) -> None:
+    """Serves until `stop` is set.
+
+    Args:
+        members: the table of members.
+        backend: what changes their size, if anything does.
+        host: a name or address of this machine.
+        port: 0 chooses a free one.
+        ready: called with the port when the server answers.
+        stop: ends it; requests that are open may go on for some seconds.
+        tls: the server's files; None is plaintext.
+        insecure: allows plaintext on a host that other machines can connect to.
+        limits: bounds of the requests; default: `Limits()`.
+
+    Raises:
+        ServerError: plaintext is not allowed there, or the port is taken.
+        TlsError: the files are not usable.
+    """
+    if tls is None and not insecure and not is_loopback(host):
+        raise ServerError(
+            f"host {host!r} can be reached from other machines: give --tls-cert, --tls-key and "
+            "--tls-ca, or write out --insecure"
+        )
+    limits = limits or Limits()
+    # Once, however often this is called: a logger has a filter once.
+    for name in _GRPC_LOGS:
+        logging.getLogger(name).addFilter(_SPARING)
+    credentials = None if tls is None else tls.server_credentials()
+    operations = Operations(members, backend, tls.expires() if tls else None)
+    health = Health(SERVICES)
+    methods = {
+        **TypedService(operations).methods(),
+        **PredecessorService(operations).methods(),
+        **health.methods(),
+        **Reflection(SERVICES).methods(),
+    }
+    gate = Gate(limits, tls=tls is not None)
+    async with _server(methods, limits, gate) as server:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        # Both raise RuntimeError where the port cannot be had.
+        try:
+            if credentials is None:
+                bound = server.add_insecure_port(address)
+            else:
+                bound = server.add_secure_port(address, credentials)
+        except RuntimeError as exc:
+            # So it says of keys of a kind that it cannot use, too.
+            also = "" if tls is None else ", or gRPC cannot use the key or the certificate"
+            raise ServerError(
+                f"cannot listen at {address}: the port is taken, or the host is not this "
+                f"machine's{also}"
+            ) from exc
+        server.start()
+        connections = Connections(bound, limits.connections_of_client, gate.busy)
+        watch = asyncio.create_task(connections.watch())
+        ready(bound)
+        try:
+            await stop.wait()
+        finally:
+            health.stop()
+            watch.cancel()
+    operations.close()
+
+
+@asynccontextmanager
+async def _server(
+    methods: Mapping[str, Method], limits: Limits, gate: Gate
+) -> AsyncIterator[grpc.Server]:
+    """gRPC's server of these methods; it is stopped in the end, and its threads are over."""
+    most = sum(bound.total for bound in limits.bounds().values()) + _SPARE_THREADS
+    pool = ThreadPoolExecutor(most, "call")
+    patience = Patience()
+    calls = Calls(methods, gate, limits, patience, asyncio.get_running_loop())
+    server = grpc.server(
+        pool,
+        handlers=[calls],
+        options=_options(limits).items(),
+        maximum_concurrent_rpcs=most + _WAITING_CALLS,
+    )
+    watch = asyncio.create_task(patience.watch())
+    try:
+        yield server
+    finally:
+        await asyncio.to_thread(server.stop(_GRACE_SECONDS).wait)
+        await asyncio.to_thread(pool.shutdown)
+        watch.cancel()
+
+
+def _options(limits: Limits) -> dict[str, int]:
+    """gRPC's options; times in milliseconds."""
+    # The other half is for what requests need: connections to Flux, and to a back end.
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    connections = limits.connections if files < 0 else min(limits.connections, files // 2)
+    return {
+        "grpc.max_receive_message_length": limits.message_bytes,
+        "grpc.max_send_message_length": limits.message_bytes,
+        # Else a second server on the port would take half of the requests.
+        "grpc.so_reuseport": 0,
+        "grpc.max_concurrent_streams": _CALLS_OF_CONNECTION,
+        "grpc.max_allowed_incoming_connections": connections,
+        "grpc.server_handshake_timeout_ms": round(1000 * limits.handshake_seconds),
+        "grpc.max_connection_idle_ms": round(1000 * limits.idle_seconds),
+        "grpc.max_connection_age_ms": round(1000 * limits.connection_seconds),
+        # Calls that are open then go on for as long as any may.
+        "grpc.max_connection_age_grace_ms": round(1000 * limits.stream_seconds),
+        "grpc.keepalive_time_ms": round(1000 * limits.ping_seconds),
+        "grpc.keepalive_timeout_ms": round(1000 * limits.pong_seconds),
+        # The same for newer releases of gRPC, which otherwise wait for a minute.
+        "grpc.http2.ping_timeout_ms": round(1000 * limits.pong_seconds),
+        "grpc.keepalive_permit_without_calls": 1,
+        # A stream on which nothing happens is asked as often as any.
+        "grpc.http2.max_pings_without_data": 0,
+        # Else a client may send 4 MiB on each call before anybody has asked for it.
+        "grpc.http2.bdp_probe": 0,
+    }

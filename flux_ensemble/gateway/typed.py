@@ -1,0 +1,115 @@
+"""The service `flux_ensemble.v1.EnsembleService`: messages to operations and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from google.protobuf import json_format
+from grpc import StatusCode
+
+from flux_ensemble.gateway.admission import Call, Kind
+from flux_ensemble.gateway.calls import Method, once
+from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.operations import Operations
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
+from flux_ensemble.gateway.requests import json_object
+
+
+class TypedService:
+    """Answers the requests of `protocol/ensemble.proto`.
+
+    Args:
+        operations: what does them.
+    """
+
+    #: The service's full name.
+    name = pb.DESCRIPTOR.services_by_name["EnsembleService"].full_name
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def methods(self) -> dict[str, Method]:
+        """The methods by full name."""
+        return {
+            f"/{self.name}/Status": Method(Kind.REQUEST, pb.StatusRequest, once(self._status)),
+            f"/{self.name}/Submit": Method(Kind.REQUEST, pb.SubmitRequest, once(self._submit)),
+            f"/{self.name}/Action": Method(Kind.REQUEST, pb.ActionRequest, once(self._action)),
+            f"/{self.name}/Log": Method(Kind.STREAM, pb.LogRequest, self._log),
+        }
+
+    async def _status(self, call: Call, request: pb.StatusRequest) -> pb.StatusResponse:
+        status = await self._operations.status(
+            call, request.member, request.ensemble or None, size_only=request.size_only
+        )
+        response = pb.StatusResponse()
+        # The fields have the names of the service's keys; it may have more of them.
+        json_format.ParseDict(status, response, ignore_unknown_fields=True)
+        return response
+
+    async def _submit(self, call: Call, request: pb.SubmitRequest) -> pb.SubmitResponse:
+        _require(request, "ensemble", "group")
+        ids = await self._operations.submit(
+            call,
+            request.member,
+            request.ensemble,
+            request.group,
+            request.count if request.HasField("count") else None,
+            json_object(request.params, "params") if request.params else None,
+        )
+        return pb.SubmitResponse(ids=ids)
+
+    async def _action(self, call: Call, request: pb.ActionRequest) -> pb.ActionResponse:
+        match request.WhichOneof("what"):
+            case "scale":
+                return await self._scale(call, request)
+            case "ensemble":
+                _require(request.ensemble, "name", "action")
+                action = json_object(request.ensemble.action, "action")
+                result = await self._operations.action(
+                    call, request.member, request.ensemble.name, action
+                )
+                performed = pb.Performed(firing=result["firing"], ids=result.get("ids", ()))
+                return pb.ActionResponse(performed=performed)
+            case _:
+                raise _missing("scale or ensemble")
+
+    async def _log(self, call: Call, request: pb.LogRequest) -> AsyncGenerator[pb.LogEntry, None]:
+        _require(request, "ensemble")
+        entries = self._operations.log(
+            call,
+            request.member,
+            request.ensemble,
+            follow=request.follow,
+            events=request.events,
+        )
+        async with aclosing(entries):
+            async for entry in entries:
+                yield pb.LogEntry(
+                    timestamp=entry["timestamp"],
+                    name=entry["name"],
+                    context=json.dumps(entry.get("context", {})),
+                )
+
+    async def _scale(self, call: Call, request: pb.ActionRequest) -> pb.ActionResponse:
+        scale = request.scale
+        match scale.WhichOneof("size"):
+            case "to":
+                grant = await self._operations.scale(call, request.member, to=scale.to)
+            case "by":
+                grant = await self._operations.scale(call, request.member, by=scale.by)
+            case _:
+                raise _missing("scale.to or scale.by")
+        return pb.ActionResponse(scaled=pb.Scaled(before=grant.before, size=grant.size))
+
+
+def _require(request: Any, *fields: str) -> None:
+    for field in fields:
+        if not getattr(request, field):
+            raise _missing(field)
+
+
+def _missing(field: str) -> Problem:
+    return Problem(StatusCode.INVALID_ARGUMENT, f"the request has no {field}")

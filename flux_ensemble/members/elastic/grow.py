@@ -1,0 +1,112 @@
+"""Growing a Flux instance: brokers start, come online, and are used; see `members.elastic.scaler`."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Set
+
+from flux_ensemble.members.elastic.ranks import REASON, Ranks, listed, to_grow
+from flux_ensemble.members.elastic.resize import Change, because
+
+
+class Growth:
+    """Starts what is offline, and undrains it when it is there, until all are in use.
+
+    A rank is drained before it is started, if it is not: a broker that comes up late, when
+    nobody waits for it any more, is not used until it is asked for again.
+
+    Args:
+        change: the change that it is.
+        ranks: as they are.
+        limit: seconds that it may take.
+
+    Raises:
+        OSError: the ranks do not allow it.
+    """
+
+    def __init__(self, change: Change, ranks: Ranks, limit: float) -> None:
+        self._change = change
+        self._limit = limit
+        self._coming = to_grow(ranks, change.parents, change.to)
+        self._started: set[int] = set()
+        self._failed: dict[int, str] = {}
+        self._draining = self._undraining = False
+        self._in_use = ranks.in_use
+        change.timer("limit", limit, self._late)
+
+    def step(self, ranks: Ranks) -> None:
+        change = self._change
+        self._in_use = ranks.in_use
+        missing = self._coming - ranks.in_use
+        if not missing:
+            change.end(len(ranks.in_use))
+            return
+        taken = missing & ranks.theirs
+        if taken:
+            raise OSError(
+                errno.EBUSY,
+                f"{change.named(taken)} was drained by somebody else meanwhile "
+                f"({ranks.drained[min(taken)]!r}); the size is {len(ranks.in_use)}",
+            )
+        failed = missing & self._failed.keys()
+        if missing <= self._lost(ranks):
+            raise OSError(
+                errno.EIO,
+                f"cannot start {change.named(missing)}: {self._failed[min(failed)]}; "
+                f"the size is {len(ranks.in_use)}",
+            )
+        new = missing - ranks.ours - self._started
+        if new and not self._draining:
+            self._draining = True
+            request = {"targets": listed(new), "reason": REASON}
+            change.call("resource.drain", request, self._drained, f"drain {change.named(new)}")
+        start = (missing & ranks.ours) - self._started
+        if not change.instance.together:
+            # A broker whose parent is just ending would end with it.
+            there = ranks.online - change.instance.stopping.keys()
+            start = frozenset(
+                one for one in start - ranks.online if change.parents.get(one, -1) in there
+            )
+        if start:
+            self._started |= start
+            change.instance.start(start, ranks.online | self._coming, self._not_started)
+        # One that was told to stop is about to go, and is started when it has gone.
+        back = (missing & ranks.leaving) - change.instance.stopping.keys()
+        if back and not self._undraining:
+            self._undraining = True
+            # With this mode, one that has been undrained meanwhile is no error.
+            request = {"targets": listed(back), "mode": "update"}
+            change.call(
+                "resource.undrain", request, self._undrained, f"undrain {change.named(back)}"
+            )
+
+    def _lost(self, ranks: Ranks) -> Set[int]:
+        """The ranks that will not come: they failed to start, or are below one that did."""
+        # One that failed to start may be there all the same: it was started before.
+        lost = self._failed.keys() - ranks.online
+        parents = self._change.parents
+        while below := {one for one in self._coming - lost if parents.get(one, -1) in lost}:
+            lost |= below
+        return lost
+
+    def _drained(self, _: object) -> None:
+        self._draining = False
+        self._change.look()
+
+    def _undrained(self, _: object) -> None:
+        self._undraining = False
+        self._change.look()
+
+    def _not_started(self, ranks: Set[int], reason: str) -> None:
+        self._failed.update(dict.fromkeys(ranks, reason))
+        self._change.look()
+
+    def _late(self) -> None:
+        missing = self._coming - self._in_use
+        reasons = sorted({self._failed[rank] for rank in missing & self._failed.keys()})
+        raise OSError(
+            errno.ETIMEDOUT,
+            f"{self._change.named(missing)} did not come up within {self._limit:g} s; "
+            f"{because(*reasons, self._change.instance.state())}"
+            f"the size is {len(self._in_use)}",
+        )

@@ -1,0 +1,301 @@
+"""A scaler for a Flux MiniCluster: the gRPC service changes its size, in Kubernetes.
+
+    client = connect("ensemble-service:50051", "default/ensemble", cert=..., key=..., ca=...)
+    scaler = MiniClusterScaler(queue, client)
+
+The Flux Operator makes the brokers of a MiniCluster, the ranks from 0 up to its size, and takes
+away the highest ones when it shrinks, with whatever runs there. So all else is done as for
+any instance (`members.elastic.scaler`): ranks are drained and their jobs end before the service is
+asked for a smaller size; and a greater one is reached when the brokers are online.
+
+The client of the service blocks. It is called from one thread, one call at a time, and what
+came of a call is handed to the reactor. While the service is down it is asked again, with
+pauses that grow, as long as the change may take; `MiniClusterScaler.state` tells of it.
+
+This module is the one below `rpc` that knows of it: `connect` imports its client, and gRPC, when
+it is called.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue as queues
+import threading
+from collections import deque
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from flux_ensemble.members.elastic.resize import Change
+from flux_ensemble.members.elastic.scaler import START_SECONDS, ElasticInstance
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.ports import Loop
+
+#: Seconds that one call may take; the client tries again in that time, too.
+CALL_SECONDS = 10.0
+
+#: Pauses between calls in seconds: the first, and the longest.
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+
+#: gRPC's status codes after which it may go better later.
+PASSING = frozenset(("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"))
+
+
+class Granted(Protocol):
+    """What the service grants: `gateway.backend.Grant`."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class Client(Protocol):
+    """What changes the size: `gateway.client.RpcClient`. Its errors have a gRPC status `code`.
+
+    Attributes:
+        target: HOST:PORT of the service.
+        member: the name of the MiniCluster.
+        t_expires: when its certificate expires, in epoch seconds; None without one.
+    """
+
+    target: str
+    member: str
+    t_expires: float | None
+
+    def scale(self, to: int) -> Granted: ...
+
+    def close(self) -> None: ...
+
+
+def connect(
+    target: str,
+    member: str,
+    *,
+    cert: str = "",
+    key: str = "",
+    ca: str = "",
+    timeout: float = CALL_SECONDS,
+) -> Client:
+    """A client of the gRPC service; nothing is sent yet.
+
+    Args:
+        target: HOST:PORT.
+        member: NAMESPACE/NAME of the MiniCluster.
+        cert, key, ca: files in PEM: all of them, or none for plaintext.
+        timeout: seconds that one call may take.
+
+    Raises:
+        ValueError: a file is missing or not usable, or gRPC is not installed; a sentence.
+    """
+    try:
+        from flux_ensemble.gateway.client import RpcClient
+        from flux_ensemble.gateway.tls import TlsError, TlsFiles
+    except ImportError as error:
+        raise ValueError(
+            f"scaler: the gRPC service needs the extra 'grpc' of flux-ensemble ({error})"
+        ) from None
+    tls = None
+    if cert or key or ca:
+        if not (cert and key and ca):
+            raise ValueError("scaler: expected all of tls-cert, tls-key and tls-ca, or none")
+        tls = TlsFiles(Path(cert), Path(key), Path(ca))
+    try:
+        return RpcClient(target, member=member, tls=tls, timeout=timeout)
+    except TlsError as error:
+        raise ValueError(f"scaler: {error}") from None
+
+
+class Thread:
+    """Makes blocking calls, one after the other, for a loop.
+
+    The thread is a daemon: the end of the process does not wait for a call.
+    """
+
+    def __init__(self, loop: Loop, name: str) -> None:
+        self._calls: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
+        self._results: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._reader = loop.reader(self._wake, self._woken)
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def call(self, function: Callable[[], int], done: Callable[[int | Exception], None]) -> None:
+        """Call a function in the thread.
+
+        Args:
+            function: the call.
+            done: called from the loop, with its result or what it has raised.
+        """
+
+        def work() -> None:
+            result: int | Exception
+            try:
+                result = function()
+            except Exception as error:
+                result = error
+            self._results.append(partial(done, result))
+
+        self._calls.put(work)
+
+    def close(self) -> None:
+        """End the thread after the call that it is at; nobody is called any more."""
+        self._reader.cancel()
+        with self._lock:
+            self._closed = True
+            os.close(self._wake)
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (work := self._calls.get()) is not None:
+            work()
+            with self._lock:
+                if not self._closed:
+                    os.eventfd_write(self._wake, 1)
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._wake)
+        while self._results and not self._closed:
+            self._results.popleft()()
+
+
+@dataclass(eq=False, slots=True)
+class _Wish:
+    """A size that the service is asked for, until it is granted or refused.
+
+    Attributes:
+        size: of the MiniCluster, in nodes.
+        granted: called with the size that the service has granted.
+        refused: called with the reason.
+        stops: ranks that are to stop.
+        pause: seconds before it is asked once more.
+    """
+
+    size: int
+    granted: Callable[[int], None]
+    refused: Callable[[Exception], None]
+    stops: Set[int] = frozenset()
+    pause: float = FIRST_PAUSE
+
+
+class MiniClusterScaler(ElasticInstance):
+    """Changes the size of a MiniCluster; see the module.
+
+    Args:
+        queue: the queue of the instance; its handle has to be one of rank 0.
+        client: of the service; it is closed with this.
+        low, high: bounds of the size, beside those of the service; by default all hosts.
+        grace: seconds after which jobs on ranks that are to go are canceled; None waits.
+        start_seconds: how long the service and the brokers may take, to come or to go.
+
+    Raises:
+        ValueError: the bounds are wrong; a sentence.
+    """
+
+    kind = "minicluster"
+    together = True
+
+    def __init__(
+        self,
+        queue: FluxQueue,
+        client: Client,
+        *,
+        low: int = 1,
+        high: int | None = None,
+        grace: float | None = None,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        super().__init__(queue, low=low, high=high, grace=grace, start_seconds=start_seconds)
+        self.stop_seconds = start_seconds
+        self._client = client
+        self._thread = Thread(queue.loop, "minicluster")
+        self._wish: _Wish | None = None
+        self._calling = False
+        self._trouble: str | None = None
+
+    def state(self) -> str | None:
+        """Why the service does not do what it was asked, while it is asked again."""
+        return self._trouble
+
+    def report(self) -> dict[str, Any]:
+        """As for any instance, and which service is asked, and until when it can be."""
+        return {
+            **super().report(),
+            "target": self._client.target,
+            "member": self._client.member,
+            "t_expires": self._client.t_expires,
+        }
+
+    def start(
+        self, ranks: Set[int], after: Set[int], failed: Callable[[Set[int], str], None]
+    ) -> None:
+        """Ask for the size that has all these ranks."""
+
+        def granted(size: int) -> None:
+            lacking = {rank for rank in ranks if rank >= size}
+            if lacking:
+                failed(lacking, f"the gRPC service grants no more than {size} nodes")
+
+        self._ask(_Wish(max(after) + 1, granted, lambda error: failed(ranks, sentence(error))))
+
+    def stop(self, ranks: Set[int], after: Set[int], report: Report) -> None:
+        """Ask for the size that has none of these ranks."""
+
+        def granted(size: int) -> None:
+            if size > min(ranks):
+                refused(OSError(errno.EIO, f"the gRPC service keeps {size} nodes"))
+
+        def refused(error: Exception) -> None:
+            self.stays(ranks)
+            report(error)
+
+        self._ask(_Wish(max(after) + 1, granted, refused, ranks))
+
+    def ended(self, change: Change) -> None:
+        """A change is over: nothing is asked for any more."""
+        super().ended(change)
+        self._wish = None
+        self._trouble = None
+
+    def close(self) -> None:
+        """Give up what is under way, and close the connection."""
+        super().close()
+        self._thread.close()
+        self._client.close()
+
+    # -- asking ------------------------------------------------------------------------
+
+    def _ask(self, wish: _Wish) -> None:
+        self._wish = wish
+        self._try(wish)
+
+    def _try(self, wish: _Wish) -> None:
+        if wish is self._wish and not self._calling:
+            self._calling = True
+            self.stops(wish.stops)
+            size = wish.size
+            self._thread.call(lambda: self._client.scale(size).size, partial(self._answered, wish))
+
+    def _answered(self, wish: _Wish, result: int | Exception) -> None:
+        self._calling = False
+        if wish is not self._wish:
+            # What was asked for meanwhile has waited for this.
+            if self._wish is not None:
+                self._try(self._wish)
+        elif not isinstance(result, Exception):
+            self._wish = self._trouble = None
+            wish.granted(result)
+        elif getattr(getattr(result, "code", None), "name", None) in PASSING:
+            self._trouble = str(result)
+            self.queue.loop.timer(wish.pause, partial(self._try, wish))
+            wish.pause = min(2 * wish.pause, LONGEST_PAUSE)
+        else:
+            if not hasattr(result, "code"):
+                self.queue.report(result)
+            self._wish = self._trouble = None
+            wish.refused(OSError(errno.EIO, str(result)))

@@ -1,0 +1,151 @@
+"""A change of a Flux instance's size that is under way, for `members.elastic.scaler`."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Set
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flux_ensemble.members.elastic.ranks import Parents, Ranks
+from flux_ensemble.members.elastic.watcher import Look
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.ports import Handle
+
+if TYPE_CHECKING:
+    from flux_ensemble.members.elastic.scaler import ElasticInstance
+
+#: Takes the size that was reached, or why it was not.
+Done = Callable[[int | Exception], None]
+
+
+class Work(Protocol):
+    """What a change consists of: `members.elastic.grow`, `members.elastic.shrink`."""
+
+    def step(self, ranks: Ranks) -> None:
+        """Do what is to be done now that the ranks are like this.
+
+        Raises:
+            OSError: it goes no further; what is reached stays.
+        """
+        ...
+
+
+class Change:
+    """A change that is under way.
+
+    Args:
+        instance: what changes.
+        to: the size to reach.
+        done: who is told.
+
+    Attributes:
+        dones: all who are told.
+        work: None until it is known how the ranks are.
+    """
+
+    def __init__(self, instance: ElasticInstance, to: int, done: Done) -> None:
+        self.instance = instance
+        self.to = to
+        self.dones = [done]
+        self.work: Work | None = None
+        self._over = False
+        self._timers: dict[str, Handle] = {}
+
+    @property
+    def queue(self) -> FluxQueue:
+        """The queue of the instance."""
+        return self.instance.queue
+
+    @property
+    def parents(self) -> Parents:
+        """The tree of brokers."""
+        return self.instance.resources.parents
+
+    def end(self, result: int | Exception) -> None:
+        """Tell those who wait, once."""
+        if self._over:
+            return
+        self._over = True
+        self.instance.ended(self)
+        for timer in self._timers.values():
+            timer.cancel()
+        for done in self.dones:
+            self.queue.guard(done)(result)
+
+    def guarded(self, step: Callable[..., None], *args: Any) -> None:
+        """Take a step, unless the change is over; whatever it raises ends the change."""
+        if self._over:
+            return
+        try:
+            step(*args)
+        except Exception as error:
+            if not isinstance(error, OSError):
+                self.queue.report(error)
+            self.end(error)
+
+    def timer(self, name: str, after: float, step: Callable[[], None]) -> None:
+        """Take a step after some time; a timer of the same name is set anew."""
+        if name in self._timers:
+            self._timers[name].cancel()
+        self._timers[name] = self.queue.loop.timer(after, partial(self.guarded, step))
+
+    def call(
+        self,
+        topic: str,
+        payload: dict[str, Any],
+        then: Callable[[dict[str, Any]], None],
+        what: str,
+    ) -> None:
+        """Send a request to rank 0.
+
+        Args:
+            topic, payload: the request.
+            then: the next step, with the response; it is empty where there is none.
+            what: is done by it, for the error that ends the change if it fails.
+        """
+        responses: list[dict[str, Any]] = []
+
+        def report(error: Exception | None) -> None:
+            if error is not None:
+                raise cannot(what, error)
+            then(responses[0])
+
+        self.queue.call(
+            self.queue.handle.rpc(topic, payload, nodeid=0),
+            lambda future: responses.append(future.get() or {}),
+            partial(self.guarded, report),
+        )
+
+    def look(self, then: Callable[[Ranks], None] | None = None) -> None:
+        """Find out how the ranks are, and go on.
+
+        Args:
+            then: the next step; without one, what is to be done then is done.
+        """
+
+        def seen(ranks: Ranks | Exception) -> None:
+            if isinstance(ranks, Exception):
+                raise cannot("see the nodes of the instance", ranks)
+            if then is not None:
+                then(ranks)
+
+        look: Look = partial(self.guarded, seen)
+        self.instance.resources.look(look)
+
+    def named(self, ranks: Set[int]) -> str:
+        """Ranks with their hosts; of many, the first few."""
+        some = [f"rank {rank} ({self.instance.hosts[rank]})" for rank in sorted(ranks)[:3]]
+        more = len(ranks) - len(some)
+        return ", ".join(some) + (f" and {more} more" if more else "")
+
+
+def cannot(what: str, error: Exception) -> OSError:
+    """The error that says that something could not be done, and why."""
+    return OSError(getattr(error, "errno", None) or errno.EIO, f"cannot {what}: {sentence(error)}")
+
+
+def because(*reasons: str | None) -> str:
+    """The reasons that there are, to go into a sentence."""
+    return "".join(f"{reason}; " for reason in reasons if reason)

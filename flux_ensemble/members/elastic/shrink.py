@@ -1,0 +1,142 @@
+"""Shrinking a Flux instance without losing a job; see `members.elastic.scaler`."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Set
+from functools import partial
+from typing import Any
+
+from flux.job import JobID
+
+from flux_ensemble.members.elastic.ranks import REASON, Ranks, check_highest, listed, to_shrink
+from flux_ensemble.members.elastic.resize import Change, because, cannot
+
+#: Seconds between looks at ranks that are busy: work after a job (housekeeping) has no journal.
+RECHECK_SECONDS = 5.0
+
+
+class Shrink:
+    """Drains ranks, waits until no job is on them, and stops their brokers.
+
+    Args:
+        change: the change that it is.
+        ranks: as they are.
+        grace: seconds after which jobs on ranks that are to go are canceled; None waits.
+
+    Raises:
+        OSError: the ranks do not allow it.
+    """
+
+    def __init__(self, change: Change, ranks: Ranks, grace: float | None) -> None:
+        self._change = change
+        self._grace = grace
+        self._together = change.instance.together
+        self._going = to_shrink(ranks, change.parents, change.to)
+        if self._together:
+            check_highest(self._going, ranks)
+        #: Ranks that were to go, and that somebody else has undrained.
+        self._kept: frozenset[int] = frozenset()
+        self._stopped: set[int] = set()
+        self._vacating = False
+        drain = self._going - ranks.ours
+        if drain:
+            # Fails for all of them if somebody has drained one meanwhile.
+            request = {"targets": listed(drain), "reason": REASON}
+            what = f"drain {change.named(drain)}"
+            change.call("resource.drain", request, self._drained, what)
+        else:
+            self._drained()
+
+    def _drained(self, _: object = None) -> None:
+        """See to it that no job that is just starting is overlooked.
+
+        The scheduler was told of the drain before it gets this request; when it answers, or
+        says that it does not know it, the job manager has been told of all that the scheduler
+        has given to jobs before.
+        """
+        change = self._change
+
+        def answered(error: Exception | None) -> None:
+            if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
+                raise cannot("hear from the scheduler", error)
+            change.look(self._vacate)
+
+        future = change.queue.handle.rpc("sched.resource-status", nodeid=0)
+        change.queue.call(future, lambda future: future.get(), partial(change.guarded, answered))
+
+    def _vacate(self, ranks: Ranks) -> None:
+        self._vacating = True
+        if self._grace is not None:
+            self._change.timer("grace", self._grace, self._cancel_jobs)
+        self.step(ranks)
+
+    def step(self, ranks: Ranks) -> None:
+        if not self._vacating:
+            return
+        change = self._change
+        self._kept |= self._going & ranks.in_use
+        # One that was seen to go has gone, even if the site starts it again.
+        self._going = (self._going & ranks.online) - self._kept
+        if not self._going:
+            if self._kept:
+                raise OSError(
+                    errno.EBUSY,
+                    f"{change.named(self._kept)} was undrained by somebody else meanwhile; "
+                    f"the size is {len(ranks.in_use)}",
+                )
+            change.end(len(ranks.in_use))
+            return
+        idle = self._going - ranks.allocated
+        if self._together:
+            ready = idle if idle == self._going else frozenset()
+        else:
+            ready = idle - {change.parents.get(rank, -1) for rank in ranks.online}
+        stop = ready - self._stopped
+        if stop:
+            self._stopped |= stop
+            change.timer("limit", change.instance.stop_seconds, self._late)
+            report = partial(change.guarded, self._reported, stop)
+            change.instance.stop(stop, ranks.online - self._going, report)
+        if idle != self._going:
+            change.timer("recheck", RECHECK_SECONDS, change.look)
+
+    def _reported(self, ranks: Set[int], error: Exception | None) -> None:
+        """That one does not stop is no error if it has gone by itself."""
+
+        def seen(now: Ranks) -> None:
+            staying = ranks & self._going & now.online
+            if error is not None and staying:
+                raise cannot(f"stop {self._change.named(staying)}", error)
+
+        if error is not None:
+            self._change.look(seen)
+
+    def _late(self) -> None:
+        staying = self._going & self._stopped
+        if staying:
+            instance = self._change.instance
+            raise OSError(
+                errno.ETIMEDOUT,
+                f"{self._change.named(staying)} was told to stop, and is still there after "
+                f"{instance.stop_seconds:g} s; {because(instance.state())}it stays drained",
+            )
+
+    def _cancel_jobs(self) -> None:
+        """Cancel the jobs on the ranks that are to go."""
+        constraint = {"and": [{"states": ["running"]}, {"ranks": [listed(self._going)]}]}
+        request = {"max_entries": 0, "attrs": [], "constraint": constraint}
+        what = "list the jobs of ranks that are to go"
+        self._change.call("job-list.list", request, self._cancel_each, what)
+
+    def _cancel_each(self, response: dict[str, Any]) -> None:
+        change = self._change
+        cancel = {"severity": 0, "type": "cancel", "note": REASON}
+
+        def canceled(job: int, error: Exception | None) -> None:
+            if error is not None:
+                raise cannot(f"cancel {JobID(job).f58}", error)
+
+        for job in response["jobs"]:
+            report = partial(change.guarded, canceled, job["id"])
+            change.queue.change(job["id"], "job-manager.raise", cancel, report)

@@ -1,0 +1,198 @@
+"""Watches the nodes of a Flux instance: which ranks are online, drained and busy.
+
+Flux tells when something may have changed, by its journals of resources and of jobs. Then it
+is asked how things are, so that nothing has to be added up here:
+
+    resource.journal          online, offline, drain, ... ──► look at once
+    job-manager.events-journal    alloc, free ─────────────► look, but not too often
+                                                                │
+    resource.status, resource.sched-status ◄────────────────────┘──► Ranks
+
+A journal that ends, because its module is reloaded, is opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from functools import partial
+from typing import Any
+
+from flux.idset import IDset
+from flux.resource import ResourceSet
+
+from flux_ensemble.members.elastic.ranks import Parents, Ranks, tree
+from flux_ensemble.members.flux.journal import TOPIC as JOBS
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.stream import Stream
+from flux_ensemble.runtime.ports import Handle
+
+#: Least time in seconds between looks that jobs brought about.
+SPACING_SECONDS = 0.5
+
+#: Pause in seconds before a journal that has ended is opened again, or a look is tried again.
+RETRY_SECONDS = 1.0
+
+#: Seconds to wait for each response.
+RESPONSE_SECONDS = 10.0
+
+#: Takes how things are, or why that cannot be known.
+Look = Callable[[Ranks | Exception], None]
+
+
+class Resources:
+    """The ranks of an instance.
+
+    Args:
+        queue: for calls, timers and the handle, which has to be one of rank 0.
+        changed: called after each look that succeeds, from the first one on.
+
+    Attributes:
+        ranks: as of the last look, None before the first.
+        parents: the tree of brokers.
+    """
+
+    def __init__(self, queue: FluxQueue, changed: Callable[[Ranks], None]) -> None:
+        self._queue = queue
+        self._changed = changed
+        self.ranks: Ranks | None = None
+        self.parents: Parents = {}
+        self._closed = False
+        self._waiting: list[Look] = []
+        self._again = False
+        self._looking = False
+        self._pause: Handle | None = None
+        self._streams: dict[str, Stream] = {}
+        self._open("resource.journal", {})
+        self._open(JOBS, {"full": False, "allow": {"alloc": 1, "free": 1}})
+        self._look_later(0.0)
+
+    def close(self) -> None:
+        """Watch no more; whoever waits for a look is not called."""
+        self._closed = True
+        self._waiting.clear()
+        if self._pause is not None:
+            self._pause.cancel()
+        for stream in self._streams.values():
+            stream.cancel()
+
+    def look(self, done: Look) -> None:
+        """Ask how things are from now on.
+
+        Args:
+            done: called once; what it gets is not older than this call.
+        """
+        self._waiting.append(done)
+        self._ask()
+
+    # -- when to look -----------------------------------------------------------------
+
+    def _open(self, topic: str, payload: Mapping[str, Any]) -> None:
+        if self._closed:
+            return
+
+        def ended(stream: Stream, error: Exception) -> None:
+            del self._streams[topic]
+            self._queue.loop.timer(RETRY_SECONDS, partial(self._open, topic, payload))
+
+        def receive(stream: Stream, text: str) -> None:
+            if topic == JOBS:
+                self._look_later(SPACING_SECONDS)
+            else:
+                self._look_again()
+
+        self._streams[topic] = Stream(
+            self._queue.handle, self._queue.inbox, topic, payload, receive, ended
+        )
+
+    def _look_later(self, after: float) -> None:
+        if self._pause is None and not self._closed:
+            self._pause = self._queue.loop.timer(after, self._look_now)
+
+    def _look_now(self) -> None:
+        self._pause = None
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._again = True
+        self._ask()
+
+    # -- looking ----------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Ask, unless that is under way; then again after it."""
+        if self._looking or self._closed:
+            return
+        self._looking = True
+        self._again = False
+        served, self._waiting = self._waiting, []
+        answers: dict[str, Any] = {}
+        topics: dict[str, dict[str, int]] = {"resource.status": {}, "resource.sched-status": {}}
+        if not self.parents:
+            topics["overlay.topology"] = {"rank": 0}
+        left = set(topics)
+
+        def report(topic: str, error: Exception | None) -> None:
+            left.discard(topic)
+            if error is not None:
+                answers["error"] = error
+            if not left:
+                self._answered(answers, served)
+
+        def receive(topic: str, future: Any) -> None:
+            answers[topic] = future.get()
+
+        for topic, payload in topics.items():
+            future = self._queue.handle.rpc(topic, payload, nodeid=0)
+            self._queue.call(
+                future, partial(receive, topic), partial(report, topic), RESPONSE_SECONDS
+            )
+
+    def _answered(self, answers: Mapping[str, Any], served: list[Look]) -> None:
+        self._looking = False
+        if self._closed:
+            return
+        seen: Ranks | Exception
+        if "error" in answers:
+            seen = answers["error"]
+            self._look_later(RETRY_SECONDS)
+        else:
+            if "overlay.topology" in answers:
+                self.parents = tree(answers["overlay.topology"])
+            seen = self.ranks = count(
+                answers["resource.status"], answers["resource.sched-status"], self.parents.keys()
+            )
+            self._changed(seen)
+        for done in served:
+            done(seen)
+        if self._waiting or self._again:
+            self._ask()
+
+
+def count(status: Mapping[str, Any], scheduled: Mapping[str, Any], brokers: Set[int]) -> Ranks:
+    """The ranks in the responses to `resource.status` and `resource.sched-status`.
+
+    The first has idsets and an R (RFC 20, 22) of all ranks, excluded ones too (flux-core,
+    `src/modules/resource/status.c`).
+
+    Args:
+        status, scheduled: the responses.
+        brokers: the ranks that can have a broker; the R may have more.
+    """
+
+    def ranks(idset: str) -> frozenset[int]:
+        return frozenset(int(rank) for rank in IDset(idset))
+
+    def of(resources: Any) -> frozenset[int]:
+        return frozenset(int(rank) for rank in ResourceSet(resources).ranks)
+
+    return Ranks(
+        usable=(of(status["R"]) & brokers) - ranks(status["exclude"]),
+        online=ranks(status["online"]),
+        torpid=ranks(status.get("torpid", "")),
+        drained={
+            rank: entry["reason"] or ""
+            for targets, entry in status["drain"].items()
+            for rank in ranks(targets)
+        },
+        allocated=of(scheduled["allocated"]),
+    )

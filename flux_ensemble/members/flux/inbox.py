@@ -1,0 +1,88 @@
+"""What Flux has brought: handled in the order in which it came, but after all has been read.
+
+    journal, responses ──► Inbox.put ──► handled when no message waits to be read
+    requests ────────────► handled at once
+
+A burst brings hundreds of messages at once, each of which takes some tenths of a millisecond to
+handle. A request behind them would wait for them all. So they are only put aside as they are
+read, which takes a few microseconds, and a request is handled as soon as it is read itself.
+
+All that tells what became of jobs goes through one inbox, journal and responses alike: what a
+fence says is true because what came before it has been handled before it (`members.flux.fence`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from flux.constants import FLUX_POLLIN
+from flux.core.handle import Flux
+from flux.core.inner import lib
+
+from flux_ensemble.faults import ENDINGS
+
+#: Seconds of handling after which the loop gets its turn.
+TURN_SECONDS = 0.002
+
+#: With more than this, reading does not come first any more.
+LIMIT = 10_000
+
+
+class Inbox:
+    """Puts aside what is to be handled.
+
+    Args:
+        handle: Flux handle that the messages come by.
+        report: gets what is raised in handling.
+    """
+
+    def __init__(self, handle: Flux, report: Callable[[BaseException], None]) -> None:
+        self._handle = handle
+        self._report = report
+        self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._handling = False
+        # Can be read as long as something is there.
+        self._there = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._watcher = handle.fd_watcher_create(
+            self._there, lambda *_: self._turn(), events=FLUX_POLLIN
+        )
+        self._watcher.start()
+
+    def put(self, work: Callable[..., None], *args: Any) -> None:
+        """Have something handled: at once, if nothing else waits; never from within."""
+        if not self._queue and not self._handling and not self._more:
+            self._do(work, args)
+            return
+        if not self._queue:
+            os.eventfd_write(self._there, 1)
+        self._queue.append((work, args))
+
+    @property
+    def _more(self) -> bool:
+        """There are messages to be read."""
+        return bool(lib.flux_pollevents(self._handle.handle) & FLUX_POLLIN)
+
+    def _turn(self) -> None:
+        t_end = time.perf_counter() + TURN_SECONDS
+        while self._queue and (len(self._queue) > LIMIT or not self._more):
+            work, args = self._queue.popleft()
+            self._do(work, args)
+            if time.perf_counter() >= t_end:
+                break
+        if not self._queue:
+            os.eventfd_read(self._there)
+
+    def _do(self, work: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self._handling = True
+        try:
+            work(*args)
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self._report(error)
+        finally:
+            self._handling = False

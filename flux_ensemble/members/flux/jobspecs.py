@@ -1,0 +1,59 @@
+"""Jobspecs that differ in their tag only, made at the cost of one.
+
+Jobs of one job set with the same parameters have the same jobspec but for the tag that
+tells them apart. The jobspec is built and encoded once around a placeholder, and split
+there; each job's is then the two halves with its tag between.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from flux_ensemble.document import jobspec
+from flux_ensemble.document.model import JobSet
+
+#: How many halves are kept; a sweep goes through its combinations in order.
+KEPT = 16
+
+
+class TagTemplates:
+    """Encoded jobspecs of one ensemble.
+
+    Args:
+        environment: of the jobs.
+        cwd: working directory of the jobs.
+    """
+
+    def __init__(self, *, environment: Mapping[str, str], cwd: str) -> None:
+        self._environment = environment
+        self._cwd = cwd
+        self._placeholder = {"placeholder": uuid4().hex}
+        self._mark = json.dumps(self._placeholder)
+        self._halves: dict[tuple[str, int, str], tuple[str, str]] = {}
+
+    def jobspec(self, one: JobSet, params: Mapping[str, Any], tag: Mapping[str, Any]) -> str:
+        """The jobspec of a job, encoded."""
+        key = (one.name, one.index, json.dumps(params) if params else "")
+        halves = self._halves.get(key)
+        if halves is None:
+            halves = self._split(one, params)
+            if len(self._halves) >= KEPT:
+                del self._halves[next(iter(self._halves))]
+            self._halves[key] = halves
+        return f"{halves[0]}{json.dumps(tag)}{halves[1]}"
+
+    def _split(self, one: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
+        whole = jobspec.anchored(
+            jobspec.build(
+                one,
+                params,
+                environment=self._environment,
+                cwd=self._cwd,
+                tag=self._placeholder,
+            )
+        )
+        before, after = json.dumps(whole).split(self._mark)
+        return before, after

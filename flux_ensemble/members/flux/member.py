@@ -1,0 +1,101 @@
+"""One ensemble's jobs in Flux's queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import flux.job
+
+from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.members.flux.errors import errno_name, sentence
+from flux_ensemble.members.flux.pipeline import Batch, Report
+from flux_ensemble.members.flux.queue import _unless_inactive
+from flux_ensemble.members.flux.submission import Submitter
+from flux_ensemble.runtime.ports import Done
+from flux_ensemble.texts import bounded
+
+
+class FluxMember(Submitter):
+    """One ensemble's jobs in Flux's queue: a `runtime.ports.Member`; see `Submitter`."""
+
+    @property
+    def elastic(self) -> bool:
+        """The size of the instance can change."""
+        return self._queue.scaler is not None
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Raise a cancel exception on each job."""
+
+        def start(call: int, report: Report) -> None:
+            future = flux.job.cancel_async(self._queue.handle, command.jobs[call], command.reason)
+            self._queue.call(future, _unless_inactive, report)
+
+        self._run(command.id, "cancel", command.jobs, start, done)
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Set urgency, or duration, or both, of each job."""
+        requests: list[tuple[int, str, dict[str, Any]]] = []
+        updates = {"attributes.system.duration": command.duration}
+        for job in command.jobs:
+            if command.urgency is not None and job in self._held:
+                self._held[job] = command.urgency
+            elif command.urgency is not None:
+                requests.append((job, "job-manager.urgency", {"urgency": command.urgency}))
+            if command.duration is not None:
+                requests.append((job, "job-manager.update", {"updates": updates}))
+
+        def start(call: int, report: Report) -> None:
+            self._queue.change(*requests[call], report)
+
+        jobs = tuple(job for job, *_ in requests)
+        self._run(command.id, "update", jobs, start, done)
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Change the size of the instance, where it can be changed."""
+        scaler = self._queue.scaler
+        if scaler is None:
+            reason = "the Flux instance has a fixed size"
+            done(CommandFailed(time.time(), command.id, "EINVAL", reason))
+            return
+
+        def scaled(result: int | Exception) -> None:
+            now = time.time()
+            if isinstance(result, Exception):
+                name = errno_name(result)
+                done(CommandFailed(now, command.id, name, f"{sentence(result)} ({name})"))
+            else:
+                granted = result - (command.to - command.by)
+                done(CommandDone(now, command.id, {"nodes": result, "by": granted}))
+
+        scaler.scale(command.to, scaled)
+
+    def _run(
+        self,
+        command: int,
+        verb: str,
+        jobs: tuple[int, ...],
+        start: Callable[[int, Report], None],
+        done: Done,
+    ) -> None:
+        def finish(batch: Batch) -> None:
+            if not batch.errors:
+                done(CommandDone(time.time(), command))
+                return
+            lines = [
+                f"{flux.job.JobID(jobs[call]).f58}: {sentence(error)} ({errno_name(error)})"
+                for call, error in batch.errors
+            ]
+            reason = f"cannot {verb} {len(lines)} of {len(jobs)} jobs: {lines[0]}"
+            failed = errno_name(batch.errors[0][1])
+            detail = bounded("\n".join(lines))
+            done(CommandFailed(time.time(), command, failed, reason, detail))
+
+        batch = Batch(len(jobs), start, finish, stop_at_error=False)
+        self._queue.calls.add(self, batch)
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way."""
+        self._queue.submissions.revoke(self)

@@ -1,0 +1,224 @@
+"""Going on with an ensemble whose run was killed: its events, in a file, and their fold.
+
+`EventFile` takes down each event before its commands are performed. `recover` feeds them to
+a fresh engine, which then stands where the killed one stood, and finds what that had still
+to do: timers that run, and jobs in the queue. A command that was being performed is performed
+again, so a custom function can be called twice. A job is never started twice: one that had
+been given its nodes has failed, one that waited waits again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from zlib import crc32
+
+from flux_ensemble.document.model import JobSet
+from flux_ensemble.engine.codec import encode, event_from_json
+from flux_ensemble.engine.commands import Command, Record, UpdateJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Event, JobEvent, Tag
+from flux_ensemble.members.local.directory import Directory
+from flux_ensemble.runtime.durability.lines import Lines, whole_lines
+from flux_ensemble.runtime.durability.timers import Agenda
+
+#: An event and its checksum.
+_LINE = re.compile(rb'(\{.*),"crc":"([0-9a-f]{8})"\}\n', re.DOTALL)
+
+
+class EventFile:
+    """A file of events, a line of JSON each; a `runtime.ports.WriteAhead`.
+
+    A line has as `crc` the CRC-32 of all events so far, so that what was damaged, or is missing
+    before the last line, is noticed.
+
+    Args:
+        directory: where the file `events` is, or is made.
+        agenda: a fresh one, or as it was recovered.
+        failed: called with a sentence if an event cannot be taken down. None is taken down
+            after that, nor are its commands performed.
+
+    Attributes:
+        agenda: what is to be known of the events taken down.
+        count: how many there are.
+
+    Raises:
+        StateError: what is in its place is no file of ours.
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, directory: Directory, agenda: Agenda, failed: Callable[[str], None]) -> None:
+        self.agenda = agenda
+        self.count = 0
+        self._crc = 0
+        self._path = directory.path / "events"
+        self._failed = failed
+        self._fd = directory.open_or_make("events", os.O_RDWR | os.O_APPEND)
+        self._lines: Lines | None = Lines(self._fd)
+
+    def read(self, known: int = 0) -> Iterator[Event]:
+        """The events in the file, to go on after them.
+
+        The last line is cut off where the run was killed in writing it.
+
+        Args:
+            known: how many there are at least.
+
+        Raises:
+            ValueError: a line is damaged, or some are missing.
+            OSError: the file cannot be read.
+        """
+        assert self._lines is not None
+        size = 0
+        with os.fdopen(self._fd, "rb", closefd=False) as file:
+            for line in whole_lines(file):
+                self.count += 1
+                size += len(line)
+                yield self._parse(line)
+        if self.count < known:
+            raise ValueError(
+                f"{self._path}: {self.count} events, where at least {known} were taken down"
+            )
+        self._lines.cut(size)
+
+    def _parse(self, line: bytes) -> Event:
+        found = _LINE.fullmatch(line)
+        where = f"{self._path}:{self.count}: not an event"
+        if found is None:
+            raise ValueError(f"{where} with a checksum")
+        text = found[1] + b"}"
+        self._crc = crc32(text, self._crc)
+        if int(found[2], 16) != self._crc:
+            raise ValueError(f"{where} as it was taken down, or those before it are not")
+        try:
+            return event_from_json(json.loads(text))
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{where}: {error}") from None
+
+    def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
+        """Take down an event; it is durable at once, or its commands are never performed."""
+        self.agenda.take(event, commands)
+        return self.take_down(event)
+
+    def take_down(self, event: Event) -> bool:
+        """Take down an event that the engine may not get; False if that failed."""
+        if self._lines is None:
+            return False
+        text = encode(event).encode()
+        crc = crc32(text, self._crc)
+        try:
+            # Unbuffered: an event is in the file before what it brings about is done.
+            self._lines.append(b'%b,"crc":"%08x"}\n' % (text[:-1], crc))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.close()
+            self._failed(f"cannot write {self._path}: {error.strerror}")
+            return False
+        self._crc = crc
+        self.count += 1
+        return True
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None],
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Entries for people are in the eventlog alone."""
+        then()
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """All is durable."""
+        then()
+
+    def close(self) -> None:
+        """Take down no more."""
+        if self._lines is not None:
+            lines, self._lines = self._lines, None
+            lines.close()
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a run that was killed had in its queue.
+
+    Args:
+        last_id: the last job id that was used.
+        placed: jobs that had been given their nodes.
+        changed: the urgency and duration that jobs were given since their submission.
+    """
+
+    last_id: int = 0
+    placed: set[int] = field(default_factory=set)
+    changed: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def waiting(self, engine: Engine) -> Iterator[tuple[int, Tag, JobSet, dict[str, Any]]]:
+        """The jobs that were waiting for nodes: id, tag, job set and parameters."""
+        for id, job in engine.workload.jobs.items():
+            firing = job.firing
+            if id in self.placed or firing is None:
+                continue
+            group = engine.spec.groups[firing.group]
+            one, params = group.submission(firing.each, firing.params)[job.index]
+            one = replace(one, **self.changed.get(id, {}))
+            yield id, Tag(firing.group, firing.rule, firing.number, job.index), one, params
+
+    def events(self, engine: Engine, now: float) -> Iterator[JobEvent]:
+        """What is to be said of the jobs that were in the queue: those placed have failed."""
+        note = "lost when the run was killed"
+        for id in [id for id in engine.workload.jobs if id <= self.last_id]:
+            yield JobEvent(now, id, "validate")
+            if id in self.placed:
+                yield JobEvent(now, id, "exception", {"type": "lost", "severity": 0, "note": note})
+                yield JobEvent(now, id, "clean")
+
+    def take(self, event: JobEvent) -> None:
+        """Take a job's event into account."""
+        if event.tag is not None:
+            self.last_id = max(self.last_id, event.job)
+        elif event.name == "alloc":
+            self.placed.add(event.job)
+        elif event.name == "clean":
+            self.placed.discard(event.job)
+            self.changed.pop(event.job, None)
+
+    def change(self, command: UpdateJobs) -> None:
+        """Take into account that jobs were changed."""
+        values = {"urgency": command.urgency, "duration": command.duration}
+        for job in command.jobs:
+            self.changed.setdefault(job, {}).update(
+                (name, value) for name, value in values.items() if value is not None
+            )
+
+
+def recover(
+    engine: Engine, agenda: Agenda, events: Iterator[Event], record: Callable[[Record], None]
+) -> Recovered:
+    """Feed the events of a run to a fresh engine.
+
+    Args:
+        engine: has taken in no event.
+        agenda: a fresh one.
+        events: all events of the run, in order.
+        record: gets each entry of the eventlog again.
+    """
+    found = Recovered()
+    for event in events:
+        if isinstance(event, JobEvent):
+            found.take(event)
+        commands = engine.handle(event)
+        agenda.take(event, commands)
+        for command in commands:
+            if isinstance(command, UpdateJobs):
+                found.change(command)
+            elif isinstance(command, Record):
+                record(command)
+    return found

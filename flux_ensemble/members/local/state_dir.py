@@ -1,0 +1,356 @@
+"""What the local queue keeps of an ensemble in files, for `log`, `status` and `metrics`.
+
+Each ensemble has a directory of its name in the state directory:
+
+    eventlog      its entries (RFC 18), a line of JSON each, written before what they say is done
+    status.json   status and metrics as they were at most a second ago, or at the end, and how
+                  many events there were
+    events        every event that the engine took in, for going on after a kill
+    document      the document
+    output/       ID.out, the output of jobs whose document names no file
+    lock          locked while the ensemble runs
+    jobs.lock     locked while there may be processes of its jobs
+
+A run of the same name replaces them. The last line of an eventlog whose run was killed may
+be cut short; it is ignored. `members.local.directory` keeps out what others put in their places.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.members.local import state_forms
+from flux_ensemble.members.local.directory import Directory, StateError, open_directory
+from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
+
+#: Largest `status.json` in bytes.
+MAX_STATUS = MAX_LINE
+
+#: How long somebody who only looks can have a lock, in seconds, and how long the jobs of a run
+#: that was killed may take to be gone.
+_LOOK_SECONDS, _JOBS_SECONDS = 1.0, 30.0
+
+#: Between two attempts to get a lock.
+_RETRY_SECONDS = 0.01
+
+
+def default_root() -> Path:
+    """Where the directories of ensembles are, by the XDG Base Directory Specification.
+
+    Raises:
+        StateError: the user has no home directory.
+    """
+    given = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise StateError(
+            "you have no home directory: name a state directory with --state-dir"
+        ) from None
+    return base / "flux-ensemble"
+
+
+class StateLog:
+    """The files of an ensemble that begins to run.
+
+    Args:
+        root: the state directory.
+        name: the ensemble.
+        document: its text.
+        resume: go on with a run that was killed, or begin anew; None refuses to begin anew
+            where there is such a run.
+
+    Attributes:
+        directory: where they are.
+        output: the directory for the output of jobs.
+        jobs_lock: a lock that is held as long as this descriptor is open anywhere.
+        events: how many events a run that was killed is known to have taken down.
+
+    Raises:
+        StateError: an ensemble of the name runs, the files cannot be made, there is a
+            killed run and `resume` is None, or none and `resume` is True.
+    """
+
+    def __init__(self, root: Path, name: str, document: str, resume: bool | None = None) -> None:
+        self._name = name
+        self.events = 0
+        with ExitStack() as stack:
+            try:
+                with open_directory(root, make=True) as top:
+                    top.check_own()
+                    self.directory = stack.enter_context(top.enter(name, make=True))
+                self.directory.check_own()
+            except OSError as error:
+                raise StateError(f"cannot write to {root}: {error.strerror}") from None
+            try:
+                self._begin(stack, document.encode(), resume)
+            except OSError as error:
+                raise StateError(
+                    f"cannot write to {self.directory.path}: {error.strerror}"
+                ) from None
+            self._stack = stack.pop_all()
+
+    def _begin(self, stack: ExitStack, document: bytes, resume: bool | None) -> None:
+        try:
+            self._lock(stack, "lock", _LOOK_SECONDS)
+        except BlockingIOError:
+            raise StateError(f"an ensemble named {self._name!r} is running already") from None
+        self._check_resume(document, resume)
+        for one in ("eventlog.new", "eventlog", "events"):
+            self.directory.check(one)
+        with self.directory.enter("output", make=True) as output:
+            output.check_own()
+        try:
+            self.jobs_lock = self._lock(stack, "jobs.lock", _JOBS_SECONDS)
+        except BlockingIOError:
+            raise StateError(
+                f"processes of jobs of the earlier run of {self._name!r} are still being killed: "
+                "try again when they are gone"
+            ) from None
+        if not resume:
+            # The run before is forgotten when its events are gone, and not earlier.
+            self.directory.remove("status.json")
+            self.directory.remove("events")
+            shutil.rmtree("output", dir_fd=self.directory.fd)
+            self.directory.replace("document", document)
+        self.output = stack.enter_context(self.directory.enter("output", make=True))
+        # What the log of the run before says stays there until this one says it too.
+        self._entries = Lines(self.directory.create("eventlog.new"))
+        stack.callback(self._entries.close)
+
+    def _lock(self, stack: ExitStack, name: str, seconds: float) -> int:
+        """Lock a file.
+
+        Raises:
+            BlockingIOError: somebody else has had it all the time.
+            StateError: there are no locks here.
+        """
+        fd = self.directory.open_or_make(name, os.O_RDWR)
+        stack.callback(os.close, fd)
+        give_up = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+            except OSError as error:
+                raise _no_locks(self.directory, name, error) from None
+
+    def _check_resume(self, document: bytes, resume: bool | None) -> None:
+        killed = self._is_unfinished()
+        name = self._name
+        if resume is None and killed:
+            raise StateError(
+                f"an earlier run of {name!r} was killed before it ended: --resume goes on with "
+                "it, and --no-resume begins anew"
+            )
+        if resume and not killed:
+            raise StateError(f"there is no run of {name!r} that was killed before it ended")
+        if resume:
+            try:
+                known = self.directory.read("document", len(document))
+            except (FileNotFoundError, StateError):
+                known = None
+            if known != document:
+                raise StateError(f"the document is not that of the run of {name!r} that was killed")
+
+    def _is_unfinished(self) -> bool:
+        """What was run there, and does not run any more, had not ended."""
+        try:
+            snapshot = _snapshot(self.directory)
+        except (FileNotFoundError, ValueError):
+            # Cut short or damaged: what counts is whether anything happened.
+            with contextlib.suppress(FileNotFoundError):
+                fd = self.directory.open("events")
+                try:
+                    return os.fstat(fd).st_size > 0
+                finally:
+                    os.close(fd)
+            return False
+        self.events = snapshot["events"]
+        return snapshot["status"]["state"] not in FINAL_STATES
+
+    def publish(self) -> None:
+        """Put the entries so far, and those to come, in the place of the log there was.
+
+        Raises:
+            StateError: what is there is no file of ours.
+            OSError: it cannot be replaced.
+        """
+        self.directory.rename("eventlog.new", "eventlog")
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Write an entry.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._entries.append(json.dumps(entry).encode() + b"\n")
+
+    def snapshot(self, status: Mapping[str, Any], metrics: Mapping[str, Any], events: int) -> None:
+        """Replace status and metrics; `events` are taken down by now.
+
+        Raises:
+            StateError: what is in their place is no file of ours.
+            OSError: they cannot be written; those that were there are.
+        """
+        snapshot = {"status": status, "metrics": metrics, "events": events}
+        self.directory.replace("status.json", json.dumps(snapshot).encode())
+
+    def close(self) -> None:
+        """The ensemble does not run any more."""
+        self._stack.close()
+
+
+def _snapshot(directory: Directory) -> dict[str, Any]:
+    """What is in an ensemble's `status.json`.
+
+    Raises:
+        ValueError: it is not what a run wrote.
+        StateError: it is no file of ours.
+        OSError: it cannot be read.
+    """
+    value = state_forms.parse(directory.read("status.json", MAX_STATUS))
+    if not state_forms.fits(value, state_forms.SNAPSHOT):
+        raise ValueError("not a status")
+    snapshot: dict[str, Any] = value
+    return snapshot
+
+
+def _is_name(name: str) -> bool:
+    """An ensemble can have that name."""
+    # Here, because commands that ask Flux need nothing of documents.
+    from flux_ensemble.document.schema import ENSEMBLE_NAME
+
+    return re.match(ENSEMBLE_NAME, name) is not None
+
+
+def _no_locks(directory: Directory, name: str, error: OSError) -> StateError:
+    return StateError(
+        f"cannot lock {directory.path / name}: {error.strerror}: name a state directory on a file "
+        "system with locks (flock(2)) with --state-dir"
+    )
+
+
+class States:
+    """The ensembles in a state directory, for reading.
+
+    It may be somebody else's, and there may be anything in it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self) -> list[str]:
+        """The ensembles, those begun last at the end.
+
+        Raises:
+            StateError, OSError: the state directory cannot be read.
+        """
+        begun: dict[str, float] = {}
+        with contextlib.suppress(FileNotFoundError), self._open() as root:
+            for name in filter(_is_name, root.names()):
+                with contextlib.suppress(StateError, OSError), root.enter(name) as directory:
+                    found = os.stat("eventlog", dir_fd=directory.fd, follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        begun[name] = found.st_ctime
+        return sorted(begun, key=begun.__getitem__)
+
+    def log(self, name: str) -> Iterator[dict[str, Any]]:
+        """The entries of an ensemble's eventlog, oldest first.
+
+        Raises:
+            StateError: there is none, or it is damaged before its last line.
+            OSError: it cannot be read.
+        """
+        with self._find(name, "eventlog") as directory:
+            number = 1
+            with os.fdopen(directory.open("eventlog"), "rb") as file:
+                try:
+                    for line in whole_lines(file):
+                        entry = state_forms.parse(line)
+                        if not state_forms.fits(entry, state_forms.ENTRY):
+                            raise ValueError("not an entry")
+                        yield entry
+                        number += 1
+                except ValueError:
+                    path = directory.path / "eventlog"
+                    raise StateError(f"{path}:{number}: expected an entry in JSON") from None
+
+    def status(self, name: str) -> dict[str, Any]:
+        """As in the response to `ensemble.status`; failed if its run was killed.
+
+        Raises:
+            StateError: there is no such ensemble, or its files are not what a run left.
+            OSError: they cannot be read.
+        """
+        with self._find(name, "status.json") as directory:
+            status: dict[str, Any] = self._read(directory)["status"]
+            if status["state"] not in FINAL_STATES and not self._runs(directory):
+                status.update(
+                    state="failed",
+                    reason="its run was killed before it ended",
+                    t_end=os.stat("status.json", dir_fd=directory.fd).st_mtime,
+                )
+        return status
+
+    def metrics(self, name: str) -> dict[str, Any]:
+        """As in the response to `ensemble.metrics`.
+
+        Raises:
+            StateError, OSError: as `status`.
+        """
+        with self._find(name, "status.json") as directory:
+            metrics: dict[str, Any] = self._read(directory)["metrics"]
+        return metrics
+
+    def _read(self, directory: Directory) -> dict[str, Any]:
+        try:
+            return _snapshot(directory)
+        except ValueError:
+            path = directory.path / "status.json"
+            raise StateError(f"{path}: expected status and metrics in JSON") from None
+
+    def _runs(self, directory: Directory) -> bool:
+        lock = directory.open("lock")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            raise _no_locks(directory, "lock", error) from None
+        finally:
+            os.close(lock)
+        return False
+
+    def _open(self) -> Directory:
+        return open_directory(self._root, ours=False)
+
+    def _find(self, name: str, file: str) -> Directory:
+        """The directory of an ensemble that has a file."""
+        if _is_name(name):
+            with contextlib.suppress(FileNotFoundError), self._open() as root:
+                directory = root.enter(name)
+                try:
+                    os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
+                    return directory
+                except BaseException:
+                    directory.close()
+                    raise
+        known = ", ".join(self.names()) or "none"
+        raise StateError(f"no ensemble named {name!r} in {self._root} (ensembles: {known})")

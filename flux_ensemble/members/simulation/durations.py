@@ -1,0 +1,57 @@
+"""What an earlier run tells a simulation: how long the jobs of each group took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+
+from flux_ensemble.engine.codec import event_from_json
+from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_lines
+
+
+def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
+    """Seconds from start to finish by group, of the jobs that ended by themselves.
+
+    Args:
+        path: a recording; see `runtime.recording`.
+
+    Raises:
+        RecordingError: the file is no whole recording of this version.
+        OSError: the file cannot be read.
+    """
+    groups: dict[int, str] = {}
+    started: dict[int, float] = {}
+    found: dict[str, list[float]] = {}
+    for number, line in read_lines(Path(path)):
+        if number == 1:
+            continue
+        try:
+            event = event_from_json(line["event"])
+            if not isinstance(event, JobEvent) or event.foreign:
+                continue
+            _check(event)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            what = str(error)[:MAX_QUOTE]
+            raise RecordingError(f"{path}:{number}: not an event: {what}") from None
+        if event.tag is not None:
+            groups[event.job] = event.tag.group
+        elif event.name == "start":
+            started[event.job] = event.t
+        elif event.name == "exception":
+            started.pop(event.job, None)
+        elif event.name == "finish" and event.job in started and event.job in groups:
+            seconds = max(0.0, event.t - started.pop(event.job))
+            found.setdefault(groups[event.job], []).append(seconds)
+    return {group: tuple(values) for group, values in found.items()}
+
+
+def _check(event: JobEvent) -> None:
+    """Refuse an event that holds what none does; `event_from_json` does not look at values."""
+    if not isfinite(event.t):
+        raise ValueError(f"expected a time, not {event.t}")
+    if type(event.job) is not int:
+        raise ValueError(f"expected the id of a job, not {event.job!r}")
+    if event.tag is not None and not isinstance(event.tag.group, str):
+        raise ValueError(f"expected the name of a group, not {event.tag.group!r}")

@@ -1,0 +1,182 @@
+"""Conditions: what `when` says, compiled once and evaluated often.
+
+Three forms: a number (equality), a comparison with a number ("> 5.5"), and an
+expression over metrics ("count.a.success >= 3 and mean['a-duration'] < 60"), which
+`metrics.expressions` compiles and evaluates.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal
+
+from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.texts import shortened, shown
+
+Lookup = Callable[[MetricPath], float | None]
+Subject = Literal["metric", "memo"] | None
+
+#: What a `when` looks at besides metrics, by trigger.
+SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_COMPARISON = re.compile(
+    r"\s*(?P<operator><=|>=|==|!=|=|<|>)?\s*"
+    r"(?P<number>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*"
+)
+
+
+class Condition:
+    """A compiled `when`.
+
+    Args:
+        text: as the document has it.
+        compare, number: what a comparison does with the value of the rule's metric.
+        expression: what it is if it is no comparison; its names stand for metrics, and as text
+            for keys of a memo.
+
+    Attributes:
+        paths: the metrics that an expression reads.
+        compares: it compares a subject (the rule's metric) with a number.
+    """
+
+    __slots__ = ("_compare", "_expression", "_number", "compares", "paths", "text")
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        compare: Callable[[Any, Any], bool] | None = None,
+        number: float = 0.0,
+        expression: Expression[MetricPath | str] | None = None,
+    ) -> None:
+        self.text = text
+        self.compares = compare is not None
+        self._compare = compare
+        self._number = number
+        self._expression = expression
+        variables = expression.variables if expression is not None else ()
+        self.paths = frozenset(one for one in variables if isinstance(one, MetricPath))
+
+    def holds(
+        self, value: float | None, lookup: Lookup, memo: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Whether the condition holds.
+
+        Args:
+            value: the value of the rule's own metric, for a number or a comparison.
+            lookup: gives the value of a metric, None where it is empty.
+            memo: the keys of a memo event, which an expression may name.
+        """
+        if self._compare is not None:
+            return value is not None and self._compare(value, self._number)
+        keys = memo or {}
+        assert self._expression is not None
+        return self._expression.holds(
+            lambda variable: (
+                lookup(variable) if isinstance(variable, MetricPath) else keys.get(variable)
+            )
+        )
+
+
+def compile_condition(
+    when: float | str,
+    *,
+    groups: Collection[str],
+    statistics: Collection[str],
+    subject: Subject,
+) -> Condition:
+    """Compile a `when`.
+
+    Args:
+        when: a number, a comparison with a number, or an expression.
+        groups: names of the job groups.
+        statistics: names of the statistics that are kept.
+        subject: what a rule of this trigger looks at: "metric" has a value to compare,
+            "memo" has the keys of a memo, None has nothing of its own.
+
+    Raises:
+        ValueError: the text does not parse, or names what does not exist.
+    """
+    if isinstance(when, bool) or not isinstance(when, (int, float, str)):
+        raise ValueError(
+            f"expected a number, a comparison or an expression, not {shortened(repr(when))}"
+        )
+    text = str(when).strip()
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
+    match = _COMPARISON.fullmatch(text)
+    if match is not None:
+        if subject != "metric":
+            raise ValueError(
+                f"{shown(when)} compares the metric of a metric rule; "
+                f"this trigger has none, so write an expression such as 'count.GROUP.success > 3'"
+            )
+        number = float(match["number"])
+        if not math.isfinite(number):
+            raise ValueError(f"expected a finite number, not {shown(when)}")
+        compare = _COMPARISONS[match["operator"] or "=="]
+        return Condition(str(when), compare=compare, number=number)
+    names = _Names(groups, statistics, subject)
+    try:
+        expression = compile_expression(text, names.resolve)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(
+            f"expected a number, a comparison such as '> 5', or an expression such as "
+            f"'count.GROUP.success >= 3', not {shown(when)}"
+        ) from error
+    return Condition(text, expression=expression)
+
+
+class _Names:
+    """What the names in an expression stand for."""
+
+    def __init__(
+        self, groups: Collection[str], statistics: Collection[str], subject: Subject
+    ) -> None:
+        self._groups = groups
+        self._statistics = statistics
+        self._subject = subject
+
+    def resolve(self, keys: list[str]) -> MetricPath | str:
+        """The metric, or the key of a memo, that is named by these keys.
+
+        Raises:
+            ValueError: there is no such metric.
+        """
+        head = keys[0]
+        # A memo may well have a key `nodes`.
+        of_member = head in MEMBER_METRICS and (len(keys) > 1 or self._subject != "memo")
+        if head == COUNT or head in self._statistics or of_member:
+            return self._metric(keys)
+        if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
+            return keys[-1]
+        known = ", ".join(sorted({*self._statistics, COUNT, *MEMBER_METRICS}))
+        raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
+
+    def _metric(self, keys: list[str]) -> MetricPath:
+        head = keys[0]
+        try:
+            return parse_path(".".join(keys), self._groups, self._statistics)
+        except ValueError as error:
+            # Of the metrics of the member, only those of the queue have a hyphen.
+            if head not in (COUNT, "nodes") and len(keys) == 2 and "-" not in keys[1]:
+                example = MEMBER_METRICS.get(head, ("GROUP-duration",))[0]
+                raise ValueError(
+                    f"{error}; in an expression a name with a hyphen is written in brackets: "
+                    f"{head}['{example}']"
+                ) from None
+            raise

@@ -1,0 +1,112 @@
+"""Metric paths: the names by which rules speak of metrics.
+
+Three forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`;
+`count.GROUP.COUNTER`, such as `count.lammps.success`; and what is about the member and not
+about a group, such as `nodes.free`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from flux_ensemble.document.model import MEMBER
+from flux_ensemble.document.schema import MAX_NAME
+from flux_ensemble.metrics.names import COUNTERS, MEMBER_METRICS
+from flux_ensemble.texts import listed
+
+COUNT = "count"
+
+
+class MetricPath(NamedTuple):
+    """One metric. For `statistic` "count", `variable` is a counter of the group.
+
+    For those of `MEMBER_METRICS`, `group` is the name of the member.
+    """
+
+    statistic: str
+    group: str
+    variable: str
+
+    def __str__(self) -> str:
+        if self.statistic in MEMBER_METRICS:
+            return f"{self.statistic}.{self.variable}"
+        separator = "." if self.statistic == COUNT else "-"
+        return f"{self.statistic}.{self.group}{separator}{self.variable}"
+
+
+#: The nodes that waiting jobs need.
+PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
+
+
+def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) -> MetricPath:
+    """Read a metric path, and check that something can produce the metric.
+
+    Where group names share a prefix the longest that fits is meant: with groups `a` and
+    `a-b`, `mean.a-b-duration` is the duration of `a-b`.
+
+    Args:
+        text: the path.
+        groups: names of the job groups.
+        statistics: names of the statistics that are kept.
+
+    Raises:
+        ValueError: the path has another form, or names no group, statistic or counter.
+    """
+    statistic, dot, rest = text.partition(".")
+    if not dot or not rest:
+        raise ValueError(
+            f"expected a metric such as 'count.GROUP.success' or 'mean.GROUP-duration', "
+            f"not {text!r}"
+        )
+    if statistic == COUNT:
+        return _parse_count(text, rest, groups)
+    if statistic in MEMBER_METRICS:
+        known = MEMBER_METRICS[statistic]
+        if rest not in known:
+            raise ValueError(
+                f"no metric named {text!r} "
+                f"(metrics: {_listed(f'{statistic}.{one}' for one in known)})"
+            )
+        return MetricPath(statistic, MEMBER, rest)
+    if statistic not in statistics:
+        raise ValueError(
+            f"no statistic named {statistic!r} "
+            f"(statistics: {_listed({*statistics, COUNT, *MEMBER_METRICS})})"
+        )
+    return MetricPath(statistic, *split_stream(rest, groups))
+
+
+def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
+    """Split `GROUP-VARIABLE` at the longest group name that fits.
+
+    Raises:
+        ValueError: no group fits, or nothing is left for the variable.
+    """
+    # No group has a longer name; each look at a longer one would copy it.
+    at = MAX_NAME + 1
+    while (at := name.rfind("-", 0, at)) > 0:
+        if name[:at] in groups and at + 1 < len(name):
+            return name[:at], name[at + 1 :]
+    if name in groups:
+        raise ValueError(
+            f"{name!r} is a job group; say which of its variables, such as '{name}-duration'"
+        )
+    raise ValueError(
+        f"no job group for {name!r}: expected GROUP-VARIABLE (groups: {_listed(groups)})"
+    )
+
+
+def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
+    group, dot, counter = rest.rpartition(".")
+    if not dot:
+        raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
+    if group not in groups:
+        raise ValueError(f"no job group named {group!r} (groups: {_listed(groups)})")
+    if counter not in COUNTERS:
+        raise ValueError(f"no counter named {counter!r} (counters: {', '.join(COUNTERS)})")
+    return MetricPath(COUNT, group, counter)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return listed(sorted(names))

@@ -1,0 +1,311 @@
+"""Streaming statistics per job group: the only place that knows River.
+
+A stream is one variable of one group (`duration`, `pending`, or a memo key) and holds
+one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values go
+in one at a time and are not kept. What comes out is finite or None: an empty statistic
+is None, whatever River's class answers for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from river import stats
+
+from flux_ensemble.document.model import STATISTIC_SIZES
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, Statistic
+from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath
+from flux_ensemble.texts import shown
+
+#: Raw values of streams: [[group, variable, [value, ...]], ...].
+Values = list[list[Any]]
+
+#: Most variables of a group besides those of every group, and longest name of one. Each has a
+#: stream, and its keys come from whatever jobs publish.
+MAX_VARIABLES = 1000
+MAX_NAME = 256
+
+#: Variables of a group that are about the ages of jobs which are still active.
+_AGES = frozenset(("pending",)).union(GAUGES)
+
+#: Gives the ages in seconds of a group's jobs that are "waiting" or "running".
+Ages = Callable[[str, str], Iterable[float]]
+
+
+#: Most values of which a statistic can have each only once, such as those of `entropy`.
+MAX_DIFFERENT = 100_000
+
+#: What a statistic is tried with when a document is read: values such as jobs give, and then
+#: whatever may come of clocks that jump and of memos. A window is full after _TRIAL_SIZE.
+_TRIAL_SIZE = 16
+_USUAL = [1.0, 2.0, 2.0, *(0.5 * number for number in range(40))]
+_UNUSUAL: tuple[list[Number], ...] = (
+    [0.0],
+    [0] * 20,
+    [-0.0, 0.0] * 5,
+    [-1.0] * 20,
+    [float(-number) for number in range(20)],
+    [1e308, -1e308] * 10,
+    [sys.float_info.max] * 10,
+    [number * 5e-324 for number in range(20)],
+    [2**63 - 1, -(2**63)] * 10,
+    [10.0**power * (-1) ** power for power in range(-300, 300, 20)],
+)
+
+
+class StatisticError(Exception):
+    """A statistic of River raised something; one sentence."""
+
+
+def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
+    """Have a statistic take in what it may get, and look at what it gives.
+
+    Raises:
+        BaseException: of whatever kind; River does not check all that it is given.
+    """
+    trial = cls(**arguments)
+    for value in _USUAL:
+        trial.update(value)
+        result = trial.get()
+        if result is not None and not isinstance(result, (int, float)):
+            raise TypeError(f"its value would be {shown(result)}, which is no number")
+    sizes = arguments.keys() & STATISTIC_SIZES.keys()
+    small = {key: min(arguments[key], _TRIAL_SIZE) for key in sizes}
+    for given in (arguments, {**arguments, **small}):
+        for values in _UNUSUAL:
+            stream = Stream([Statistic("it", cls.__name__, given)])
+            for value in values:
+                stream.update(value)
+                stream.get("it")
+            stream.extended(_USUAL, "it").get("it")
+
+
+class _Different:
+    """A statistic that keeps each different value, and has no value once these are too many."""
+
+    def __init__(self, statistic: Any) -> None:
+        self._statistic = statistic
+        self._full = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Different:
+        # What is compiled cannot be copied without.
+        other = _Different(copy.deepcopy(self._statistic, memo))
+        other._full = self._full
+        return other
+
+    def update(self, value: Number) -> None:
+        """Take in a value."""
+        if self._full:
+            return
+        self._statistic.update(value)
+        if len(self._statistic.counter) > MAX_DIFFERENT:
+            self._statistic.counter.clear()
+            self._full = True
+
+    def get(self) -> Number | None:
+        """Its value."""
+        return None if self._full else self._statistic.get()
+
+
+def _made(statistic: Statistic) -> Any:
+    made = getattr(stats, statistic.kind)(**statistic.arguments)
+    return _Different(made) if hasattr(made, "counter") else made
+
+
+class Stream:
+    """The statistics of one variable of one group."""
+
+    __slots__ = ("_statistics", "_updates", "count")
+
+    def __init__(self, statistics: Collection[Statistic]) -> None:
+        self.count = 0
+        self._statistics = {one.name: _made(one) for one in statistics}
+        self._bind()
+
+    def _bind(self) -> None:
+        self._updates = tuple(one.update for one in self._statistics.values())
+
+    def update(self, value: Number) -> None:
+        """Take in one finite value.
+
+        Raises:
+            StatisticError: a statistic does not take it.
+        """
+        self.count += 1
+        try:
+            for update in self._updates:
+                update(value)
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            names = [name for name, one in self._statistics.items() if one.update == update]
+            raise StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}") from (
+                error
+            )
+
+    def get(self, statistic: str) -> Number | None:
+        """The statistic's value, None where the stream is empty or it has none.
+
+        Raises:
+            StatisticError: it does not say that it has none, but fails.
+        """
+        if not self.count:
+            return None
+        try:
+            return finite(self._statistics[statistic].get())
+        except (ArithmeticError, ValueError):
+            # The root of what is negative by rounding, a division by a variance of 0.
+            return None
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            raise StatisticError(
+                f"statistic {statistic!r} has no value after {self.count} values: {error}"
+            ) from error
+
+    def extended(self, values: Iterable[Number], statistic: str | None = None) -> Stream:
+        """A copy that has taken in `values` too; of one statistic alone, if that is given."""
+        other = Stream(())
+        other.count = self.count
+        wanted = self._statistics if statistic is None else {statistic: self._statistics[statistic]}
+        other._statistics = copy.deepcopy(wanted)
+        other._bind()
+        for value in values:
+            other.update(value)
+        return other
+
+
+class Metrics:
+    """Counts and streams of all groups of one ensemble, and what is known of its member.
+
+    Attributes:
+        counts: the counters of each group, `count.GROUP.COUNTER`.
+        pending_nodes: nodes that the jobs need which are in the queue and have not started.
+        nodes: the metrics `nodes.*`, as far as they are known.
+    """
+
+    def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
+        self._statistics = tuple(statistics)
+        self.counts: dict[str, dict[str, int]] = {}
+        #: Those that have a value.
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._variables: dict[str, int] = {}
+        self._kept: dict[tuple[str, str], list[Number]] | None = None
+        self.pending_nodes = 0
+        self.nodes: dict[MetricPath, int] = {}
+        for group in groups:
+            self.counts[group] = dict.fromkeys(COUNTERS, 0)
+            self._variables[group] = 0
+
+    def has_room(self, group: str, variable: str) -> bool:
+        """There is a stream of the variable, or one more may be."""
+        return (group, variable) in self._streams or (
+            self._variables[group] < MAX_VARIABLES and len(variable) <= MAX_NAME
+        )
+
+    def observe(self, group: str, variable: str, value: Number) -> None:
+        """Take a finite value into the stream `GROUP-VARIABLE`."""
+        stream = self._streams.get((group, variable))
+        if stream is None:
+            stream = self._streams[group, variable] = Stream(self._statistics)
+            if variable not in STREAMS:
+                self._variables[group] += 1
+        stream.update(value)
+        if self._kept is not None:
+            self._kept.setdefault((group, variable), []).append(value)
+
+    def keep_values(self) -> None:
+        """Keep the values that streams take in from now on, for `take_values`."""
+        if self._kept is None:
+            self._kept = {}
+
+    def take_values(self) -> Values:
+        """The values that streams took in since the last call, and forget them.
+
+        Fed in this order to a stream that was as this one was then, they make it as it is
+        now; streams do not depend on each other.
+        """
+        kept, self._kept = self._kept or {}, None if self._kept is None else {}
+        return [[group, variable, values] for (group, variable), values in kept.items()]
+
+    def sizes(self) -> list[list[Any]]:
+        """How many values each stream that has some took in: [[group, variable, n], ...]."""
+        return [
+            [group, variable, stream.count]
+            for (group, variable), stream in sorted(self._streams.items())
+        ]
+
+    def lookup(self, path: MetricPath) -> float | None:
+        """The value of a metric; None where it is empty."""
+        statistic, group, variable = path
+        if statistic == COUNT:
+            return self.counts[group][variable]
+        if statistic in MEMBER_METRICS:
+            return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
+        stream = self._streams.get((group, variable))
+        return None if stream is None else stream.get(statistic)
+
+    def at(self, ages: Ages) -> View:
+        """The metrics as a heartbeat sees them, without touching the streams."""
+        return View(self, ages)
+
+    def snapshot(self, ages: Ages) -> dict[str, Any]:
+        """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
+
+        The gauges are there for the groups that have jobs to gauge; `{"nodes": {...}, "queue":
+        {...}}` where the member has said what it has.
+        """
+        empty = Stream(self._statistics)
+        streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
+        streams.update(self._streams)
+        for group in self.counts:
+            for gauge in GAUGES:
+                values = list(ages(group, gauge))
+                if values:
+                    streams[group, gauge] = empty.extended(values)
+        ordered = [
+            (f"{group}-{variable}", streams[group, variable]) for group, variable in sorted(streams)
+        ]
+        nested: dict[str, Any] = {
+            statistic.name: {name: stream.get(statistic.name) for name, stream in ordered}
+            for statistic in self._statistics
+        }
+        nested[COUNT] = {group: dict(counts) for group, counts in self.counts.items()}
+        if self.nodes:
+            nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
+            nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        return nested
+
+
+class View:
+    """Metrics at one heartbeat (SPEC "Metrics").
+
+    `pending` is as if each waiting job had started now; the gauges `waiting` and
+    `running` hold the ages of the jobs that wait and run. Each is computed at most once.
+    """
+
+    def __init__(self, metrics: Metrics, ages: Ages) -> None:
+        self._metrics = metrics
+        self._ages = ages
+        self._streams: dict[MetricPath, Stream] = {}
+
+    def lookup(self, path: MetricPath) -> float | None:
+        """The value of a metric; None where it is empty."""
+        statistic, group, variable = path
+        if statistic == COUNT or variable not in _AGES:
+            return self._metrics.lookup(path)
+        stream = self._streams.get(path)
+        if stream is None:
+            recorded, gauge = None, variable
+            if variable == "pending":
+                recorded, gauge = self._metrics._streams.get((group, variable)), "waiting"
+            if recorded is None:
+                recorded = Stream(self._metrics._statistics)
+            stream = recorded.extended(self._ages(group, gauge), statistic)
+            self._streams[path] = stream
+        return stream.get(statistic)

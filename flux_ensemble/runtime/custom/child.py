@@ -1,0 +1,328 @@
+"""The process that runs the custom functions of one ensemble.
+
+`runtime.custom.process` starts it as `python -E -P worker_main.py CHANNEL LIFELINE NAME`.
+CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
+
+    service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
+                       {"call": n, "function", "kwargs"}                   one at a time
+    worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
+                       {"call": n, "ok": true, "returned": [{"kind", "value"}]}
+                       {"call": n, "ok": false, "reason", "detail"}
+
+LIFELINE is the read end of a pipe that the service holds open: when the service is gone,
+however it went, the kernel kills this process and what it started. Standard output and
+error go to the service's log. The file is run by path, before anything but the standard
+library can be found, so it imports nothing else until the service has sent its `path`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import importlib
+import importlib.metadata
+import json
+import linecache
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FunctionType, ModuleType, TracebackType
+from typing import Any, BinaryIO
+
+#: The file name that tracebacks give for the document's `custom:` source.
+SOURCE_NAME = "custom"
+
+#: Where the namespace of the `custom:` source is found, for pickle and dataclasses.
+SOURCE_MODULE = "ensemble_custom"
+
+#: Entry points of this group are custom functions under their own names.
+ENTRY_POINTS = "flux_ensemble.actions"
+
+#: Largest reply in bytes; the service reads no more.
+MAX_REPLY = 1 << 20
+
+#: Longest reason and detail in characters.
+MAX_REASON = 400
+MAX_DETAIL = 16 << 10
+
+#: Descriptors below this are the user's: a function that closes all the low ones, as
+#: daemons do, does not lose its connection.
+FIRST_FD = 100
+
+
+class Problem(Exception):
+    """A failure that is reported: a phrase such as "raised ValueError: no", and a traceback."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = clip(reason.replace("\n", " "), MAX_REASON)
+        self.detail = clip(detail, MAX_DETAIL)
+
+    @classmethod
+    def of(cls, error: BaseException) -> Problem:
+        """What an exception in the user's code is reported as."""
+        try:
+            if isinstance(error, SystemExit):
+                reason = f"called sys.exit({'' if error.code is None else repr(error.code)})"
+            else:
+                text = f": {error}" if str(error) else ""
+                reason = f"raised {type(error).__name__}{text}"
+            return cls(reason, users_traceback(error))
+        except BaseException:
+            # Its own __str__ or __repr__ fails.
+            return cls(f"raised {type(error).__name__}")
+
+
+def clip(text: str, limit: int) -> str:
+    """Text of at most about `limit` characters, without its middle if it was longer."""
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]} ... {len(text) - 2 * half} characters left out ... {text[-half:]}"
+    return text.encode("utf-8", "replace").decode()
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback of an exception, from the first frame of the user's code."""
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _is_ours(file: str) -> bool:
+    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
+
+
+@contextlib.contextmanager
+def reported(subject: str) -> Iterator[None]:
+    """Turn whatever the user's code raises, `SystemExit` too, into a `Problem` of `subject`."""
+    try:
+        yield
+    except Problem:
+        raise
+    except BaseException as error:
+        problem = Problem.of(error)
+        raise Problem(f"{subject} {problem.reason}", problem.detail) from None
+
+
+class Functions:
+    """The functions that an ensemble can call: its source's, its plugins', the entry points.
+
+    Args:
+        source: the document's `custom:` text, or None.
+        plugins: names of modules.
+
+    Raises:
+        Problem: the source or a plugin cannot be loaded.
+    """
+
+    def __init__(self, source: str | None, plugins: list[str]) -> None:
+        self._source = ModuleType(SOURCE_MODULE)
+        self._plugins: list[ModuleType] = []
+        if source is not None:
+            with reported("the custom source"):
+                self._execute(source)
+        for name in plugins:
+            with reported(f"plugin {name!r}"):
+                self._plugins.append(importlib.import_module(name))
+
+    def _execute(self, source: str) -> None:
+        from flux_ensemble.custom import Action, Rule
+
+        namespace = vars(self._source)
+        namespace.update(Action=Action, Rule=Rule, __file__=SOURCE_NAME)
+        sys.modules[SOURCE_MODULE] = self._source
+        # An entry without a time of change is never looked up on the disk.
+        lines = source.splitlines(keepends=True)
+        linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
+        exec(compile(source, SOURCE_NAME, "exec", dont_inherit=True), namespace)
+
+    def find(self, name: str) -> Callable[..., Any]:
+        """The function called `name`.
+
+        Raises:
+            Problem: there is none, or its entry point cannot be loaded.
+        """
+        function = getattr(self._source, name, None)
+        if callable(function):
+            return function
+        if not name.startswith("_"):
+            for plugin in self._plugins:
+                function = getattr(plugin, name, None)
+                if callable(function):
+                    return function
+        points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+        for point in points:
+            if point.name == name:
+                with reported("could not be loaded: its entry point"):
+                    return point.load()
+        known = sorted({*self._names(), *(point.name for point in points)})
+        raise Problem(f"does not exist (functions: {', '.join(known) or 'none'})")
+
+    def _names(self) -> Iterator[str]:
+        for module in (self._source, *self._plugins):
+            for name, value in vars(module).items():
+                if isinstance(value, FunctionType) and not name.startswith("_"):
+                    yield name
+
+
+def entries(returned: Any) -> list[dict[str, Any]]:
+    """What a function returned as a list of `{"kind": "action" | "rule", "value": {...}}`.
+
+    Raises:
+        Problem: it is not None, an Action, a Rule or a list of these, or it is not JSON.
+    """
+    from flux_ensemble.custom import Action, Rule
+
+    result = []
+    for item in returned if isinstance(returned, list | tuple) else (returned,):
+        if item is None:
+            continue
+        if not isinstance(item, Action | Rule):
+            if isinstance(item, dict):
+                raise Problem("returned a plain dict: wrap it as Action({...}) or Rule({...})")
+            raise Problem(
+                f"returned {clip(repr(item), 60)} ({type(item).__name__}), "
+                "expected None, an Action, a Rule or a list of these"
+            )
+        kind = "action" if isinstance(item, Action) else "rule"
+        try:
+            json.dumps(item, allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Problem(f"returned {kind} {clip(repr(item), 60)}, not JSON: {error}") from None
+        result.append({"kind": kind, "value": item})
+    return result
+
+
+class Worker:
+    """Answers the service's calls, one at a time, until the service closes the channel."""
+
+    def __init__(self, channel: int, lifeline: int) -> None:
+        self._pid = os.getpid()
+        self._fd = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        os.close(channel)
+        self._channel: BinaryIO = os.fdopen(self._fd, "rb", closefd=False)
+        # A process that the user's code forks must not hold the channel open, nor use it.
+        os.register_at_fork(after_in_child=lambda: os.close(self._fd))
+        self._tie_to(lifeline)
+
+    @staticmethod
+    def _tie_to(lifeline: int) -> None:
+        """Have the kernel kill this process group once `lifeline` has no writer any more.
+
+        A thread could not: it does not run while an extension holds the interpreter's lock.
+        Only Linux can choose the signal; elsewhere an idle worker ends, a hung one stays.
+        """
+        fd = fcntl.fcntl(lifeline, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        os.close(lifeline)
+        if sys.platform == "linux":
+            fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+
+    def run(self) -> None:
+        """Load the functions, then answer calls."""
+        hello = self._receive()
+        handle = None
+        try:
+            sys.path[:] = self._search_path(hello)
+            functions = Functions(hello["source"], hello["plugins"])
+            if hello["uri"] is not None:
+                with reported("opening a Flux handle"):
+                    import flux
+
+                    handle = flux.Flux(hello["uri"])
+        except Problem as problem:
+            self._send({"ready": False, "reason": problem.reason, "detail": problem.detail})
+            return
+        self._send({"ready": True})
+        given = {"handle": handle, "ensemble": hello["ensemble"]}
+        while True:
+            request = self._receive()
+            self._send({"call": request["call"], **self._answer(functions, request, given)})
+
+    @staticmethod
+    def _search_path(hello: Mapping[str, Any]) -> list[str]:
+        """The service's search path, then the user's own PYTHONPATH and the document's folder."""
+        users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        package = str(Path(__file__).parents[2])
+        path = [*hello["path"], package, *users, hello["ensemble"]["directory"]]
+        return list(dict.fromkeys(entry for entry in path if entry))
+
+    def _answer(
+        self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        try:
+            returned = self._call(functions, request, given)
+        except BaseException as error:
+            problem = error if isinstance(error, Problem) else Problem.of(error)
+            return {"ok": False, "reason": problem.reason, "detail": problem.detail}
+        return {"ok": True, "returned": returned}
+
+    def _call(
+        self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        from flux_ensemble.custom import Action, Rule
+
+        name = request["function"]
+        function = functions.find(name)
+        kwargs = {**request["kwargs"], **given}
+        kwargs["action"] = Action(kwargs["action"])
+        kwargs["rule"] = Rule(kwargs["rule"])
+        try:
+            returned = function(**kwargs)
+        finally:
+            if os.getpid() != self._pid:
+                # A child that the function forked and that came back here.
+                os._exit(0)
+        return entries(returned)
+
+    def _receive(self) -> dict[str, Any]:
+        while True:
+            try:
+                line = self._channel.readline()
+            except KeyboardInterrupt:
+                continue
+            if not line:
+                # The service has gone or wants no more: end what the functions started too.
+                os.killpg(0, signal.SIGKILL)
+            message: dict[str, Any] = json.loads(line)
+            return message
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            # The user's code may have replaced or closed them.
+            with contextlib.suppress(Exception):
+                stream.flush()
+        data = json.dumps(message, allow_nan=False).encode() + b"\n"
+        if len(data) > MAX_REPLY:
+            reason = f"returned {len(data)} bytes of JSON, more than {MAX_REPLY}"
+            message = {"call": message["call"], "ok": False, "reason": reason, "detail": ""}
+            data = json.dumps(message).encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            # The service is gone, or a function closed the channel: nobody to tell.
+            os._exit(1)
+
+
+def main() -> None:
+    """Run the worker; the arguments are CHANNEL, LIFELINE and the ensemble's name."""
+    # How the service handles signals, and the user's locale, must not matter.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(  # type: ignore[union-attr]
+            encoding="utf-8", errors="backslashreplace", line_buffering=True
+        )
+    faulthandler.enable()
+    Worker(int(sys.argv[1]), int(sys.argv[2])).run()
+
+
+if __name__ == "__main__":
+    main()

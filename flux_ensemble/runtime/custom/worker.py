@@ -1,0 +1,294 @@
+"""Custom functions: called in a worker process, one for each ensemble.
+
+A call goes into the queue; the first one starts the process. When the process is ready
+the calls are sent to it one at a time, and each ends in one `WorkerResult`: what the
+function returned, or a sentence and a traceback. A worker that hangs, ends or talks
+nonsense is killed with all that it started, and the next call starts a new one. Callbacks
+come from the loop only, never from within `call`.
+
+    worker = Worker(loop, source=..., plugins=..., environment=..., cwd=..., info=..., log=...)
+    worker.call("f", kwargs, 60.0, done)
+    worker.close()
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.problems import Problems, TooMany
+from flux_ensemble.runtime.custom.child import MAX_DETAIL
+from flux_ensemble.runtime.custom.process import WorkerProcess
+from flux_ensemble.texts import bounded, shown
+
+if TYPE_CHECKING:
+    from flux_ensemble.runtime.ports import Handle, Loop
+
+#: How long a process may take to start and to load the functions, in seconds.
+START_SECONDS = 60.0
+
+#: How many lines of output are logged for one call, the last ones.
+MAX_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResult:
+    """What a call came to.
+
+    Args:
+        ok: the function returned something that can be used.
+        returned: `{"kind": "action" | "rule", "value": {...}}` for each action and rule.
+        reason: why not, in one sentence that names the function.
+        detail: a traceback from the first frame of the user's code, or the last output.
+    """
+
+    ok: bool
+    returned: list[dict[str, Any]] = field(default_factory=list)
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    number: int
+    function: str
+    kwargs: Mapping[str, Any]
+    timeout: float
+    done: Callable[[WorkerResult], None]
+
+
+class Worker:
+    """Calls the custom functions of one ensemble.
+
+    Args:
+        loop: for timers and file descriptors.
+        source: the document's `custom:` text, or None.
+        plugins: names of modules with functions.
+        environment, cwd: of whoever loaded the document.
+        info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
+        log: takes a level ("info", "warning") and a line: what functions print.
+        uri: of the Flux instance to which functions get a handle; None for no handle.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        *,
+        source: str | None,
+        plugins: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: str,
+        info: Mapping[str, str],
+        log: Callable[[str, str], None],
+        uri: str | None = None,
+    ) -> None:
+        self._loop = loop
+        self._name = info["name"]
+        self._hello = {
+            "source": source,
+            "plugins": list(plugins),
+            "ensemble": {"name": info["name"], "directory": info["directory"]},
+            "uri": uri,
+        }
+        self._environment = dict(environment)
+        if uri is not None:
+            self._environment["FLUX_URI"] = uri
+        self._cwd = cwd
+        self._log = log
+        self._queue: deque[_Call] = deque()
+        self._calls = 0
+        self._current: _Call | None = None
+        self._process: WorkerProcess | None = None
+        self._ready = False
+        self._deadline: Handle | None = None
+        self._wakeup: Handle | None = None
+        self._closed = False
+
+    def call(
+        self,
+        function: str,
+        kwargs: Mapping[str, Any],
+        timeout: float,
+        done: Callable[[WorkerResult], None],
+    ) -> None:
+        """Call a function after the calls before it.
+
+        Args:
+            kwargs: `metrics`, `event`, `rule` and `action` as JSON; `handle` and
+                `ensemble` are added.
+            timeout: seconds from when the process gets the call; 0 is no limit.
+            done: gets the result, once, unless the worker is closed before.
+        """
+        self._calls += 1
+        self._queue.append(_Call(self._calls, function, kwargs, timeout, done))
+        self._wake()
+
+    def close(self) -> None:
+        """Kill the process. Calls that have not ended are forgotten."""
+        self._closed = True
+        self._queue.clear()
+        self._stop_waiting()
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+            self._wakeup = None
+        self._drop_process()
+
+    def _wake(self) -> None:
+        if self._wakeup is None and not self._closed:
+            self._wakeup = self._loop.timer(0.0, self._next)
+
+    def _next(self) -> None:
+        """Send the next call, or start the process that it needs."""
+        self._wakeup = None
+        if self._current is not None or not self._queue:
+            return
+        if self._process is None:
+            self._start()
+        elif self._ready:
+            self._current = call = self._queue.popleft()
+            self._process.send(
+                {"call": call.number, "function": call.function, "kwargs": dict(call.kwargs)}
+            )
+            if call.timeout > 0:
+                self._deadline = self._loop.timer(call.timeout, self._timed_out)
+
+    def _start(self) -> None:
+        try:
+            self._process = WorkerProcess(
+                self._loop,
+                self._name,
+                self._environment,
+                self._cwd,
+                self._received,
+                self._ended,
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            self._give_up(f"its process cannot be started in {self._cwd!r}: {why}", "")
+            return
+        path = [os.path.abspath(entry) for entry in sys.path]
+        self._process.send({"path": path, **self._hello})
+        self._deadline = self._loop.timer(START_SECONDS, self._timed_out)
+
+    def _received(self, message: dict[str, Any]) -> None:
+        call = self._current
+        if not self._ready and message.get("ready") is True:
+            self._ready = True
+            self._stop_waiting()
+            self._log_output("custom")
+            self._wake()
+        elif not self._ready and message.get("ready") is False:
+            self._give_up(_said(message, "reason"), _said(message, "detail"))
+        elif call is not None and _answers(message, call):
+            self._log_output(call.function)
+            self._conclude(call, _result(call, message))
+        else:
+            self._ended("sent the service something that is no answer")
+
+    def _ended(self, what: str) -> None:
+        self._give_up(what if self._ready else f"its process {what}")
+
+    def _timed_out(self) -> None:
+        if self._current is not None:
+            self._give_up(f"was ended after {self._current.timeout:g} s")
+        else:
+            self._give_up(f"its process was not ready after {START_SECONDS:g} s")
+
+    def _give_up(self, what: str, detail: str | None = None) -> None:
+        """End the process, and the call that it was running or was started for.
+
+        Args:
+            detail: None for the last output.
+        """
+        call = self._current
+        if call is None and not self._ready:
+            call = self._queue.popleft()
+            what = f"could not be loaded: {what}"
+        output = self._log_output("custom" if call is None else call.function)
+        self._drop_process()
+        if call is None:
+            self._log("warning", f"custom: the worker process {what} between two calls")
+        else:
+            self._conclude(call, _failure(call, what, output if detail is None else detail))
+
+    def _conclude(self, call: _Call, result: WorkerResult) -> None:
+        self._current = None
+        self._stop_waiting()
+        self._wake()
+        call.done(result)
+
+    def _log_output(self, title: str) -> str:
+        """Log what was printed since the last time; its end."""
+        if self._process is None:
+            return ""
+        text, dropped = self._process.take_output()
+        lines = text.splitlines()
+        if dropped or len(lines) > MAX_LINES:
+            lines = lines[-MAX_LINES:]
+            left_out = dropped + len(text.encode()) - sum(len(line.encode()) + 1 for line in lines)
+            self._log("warning", f"{title}: {left_out} bytes of output left out before this")
+        for line in lines:
+            self._log("info", f"{title}: {line}")
+        return text[-MAX_DETAIL:]
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _drop_process(self) -> None:
+        process, self._process = self._process, None
+        self._ready = False
+        if process is not None:
+            process.end()
+
+
+def _answers(message: Mapping[str, Any], call: _Call) -> bool:
+    number = message.get("call")
+    return type(number) is int and number == call.number
+
+
+def _result(call: _Call, message: Mapping[str, Any]) -> WorkerResult:
+    """The result in a worker's answer to `call`, which the user's code may have forged."""
+    if message.get("ok") is not True:
+        return _failure(call, _said(message, "reason"), _said(message, "detail"))
+    returned = message.get("returned")
+    problems = Problems()
+    with suppress(TooMany):
+        if not check_plain(returned, problems):
+            _check_items(returned, problems)
+    if problems:
+        return _failure(call, f"returned what cannot be used: {problems.sentences()}", "")
+    return WorkerResult(True, returned)  # type: ignore[arg-type]
+
+
+def _check_items(returned: Any, problems: Problems) -> None:
+    """Check that what came back is a list of actions and rules."""
+    if not isinstance(returned, list):
+        problems.add((), f"expected a list of actions and rules, not {shown(returned)}")
+        return
+    for index, item in enumerate(returned):
+        if not isinstance(item, dict) or item.keys() != {"kind", "value"}:
+            problems.add((index,), f"expected the keys kind and value, not {shown(item)}")
+        elif item["kind"] not in ("action", "rule"):
+            problems.add((index, "kind"), f"expected action or rule, not {shown(item['kind'])}")
+        elif not isinstance(item["value"], dict):
+            problems.add((index, "value"), f"expected a mapping, not {shown(item['value'])}")
+
+
+def _said(message: Mapping[str, Any], key: str) -> str:
+    """The text of a failure. What is no text may be too deep to be made one."""
+    text = message.get(key)
+    return text if isinstance(text, str) else f"({key}: expected text, not {shown(text)})"
+
+
+def _failure(call: _Call, what: str, detail: str) -> WorkerResult:
+    # The user's code can write to the channel, too.
+    reason = f"custom function {shown(call.function)} {what}"
+    return WorkerResult(False, [], bounded(reason), bounded(detail))

@@ -1,0 +1,239 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flux_ensemble.engine.commands import (
+    CallCustom,
+    CancelJobs,
+    Command,
+    Finish,
+    Record,
+    Reply,
+    Scale,
+    StartTimer,
+    StopTimer,
+    SubmitJobs,
+    UpdateJobs,
+)
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, TimerFired
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.runtime.ports import (
+    Caller,
+    CallResult,
+    Handle,
+    Host,
+    Loop,
+    Marker,
+    Member,
+    Tap,
+    WriteAhead,
+)
+
+#: Commands that say something to the host, and so to people.
+_TOLD = frozenset((Record, Reply, Finish))
+
+
+class Driver:
+    """Drives one engine.
+
+    Args:
+        engine: the ensemble's engine.
+        member: performs commands on jobs.
+        loop: for timers and the time.
+        custom: starts what runs custom functions; called when the first one is.
+        host: gets records, replies and the end.
+        tap: is shown each event with the commands it brought about, if given.
+        ahead: puts down each event, if given.
+        marker: notes each event while it is handled, if given.
+
+    Attributes:
+        commands: how many commands have been performed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        member: Member,
+        loop: Loop,
+        custom: Callable[[], Caller],
+        host: Host,
+        tap: Tap | None = None,
+        ahead: WriteAhead | None = None,
+        marker: Marker | None = None,
+    ) -> None:
+        self._engine = engine
+        self._member = member
+        self._loop = loop
+        self._custom = custom
+        self._host = host
+        self._tap = tap
+        self._ahead = ahead
+        self._marker = marker
+        self.commands = 0
+        self._work: deque[Event | list[Command]] = deque()
+        self._working = False
+        self._held = 0
+        self._closed = False
+        self._timers: dict[str, Handle] = {}
+        self._worker: Caller | None = None
+        self._calls: set[int] = set()
+        self._perform: dict[type, Callable[[Any], None]] = {
+            SubmitJobs: lambda command: member.submit(command, self.post),
+            CancelJobs: lambda command: member.cancel(command, self.post),
+            UpdateJobs: lambda command: member.update(command, self.post),
+            CallCustom: self._call,
+            Scale: lambda command: member.scale(command, self.post),
+            StartTimer: self._start_timer,
+            StopTimer: lambda command: self._stop_timer(command.key),
+            Record: host.record,
+            Reply: host.reply,
+            Finish: self._finish,
+        }
+
+    def post(self, *events: Event) -> None:
+        """Take in events, one after the other, and perform what they bring about.
+
+        Those that are posted from within wait until the ones before have been handled.
+        A closed driver ignores them.
+        """
+        if self._closed:
+            return
+        self._work.extend(events)
+        self._work_off()
+
+    def _work_off(self) -> None:
+        """Take in what is posted, and perform what is put down."""
+        if self._working:
+            return
+        self._working = True
+        work = self._work
+        try:
+            while work:
+                item = work.popleft()
+                if type(item) is list:
+                    self._held -= 1
+                    self._perform_all(item)
+                else:
+                    self._take(item)  # type: ignore[arg-type]
+            self._host.settled()
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            try:
+                self.close()
+            finally:
+                self._host.broken(error)
+        finally:
+            self._working = False
+
+    def _take(self, event: Event) -> None:
+        marker = self._marker
+        if marker is None:
+            commands = self._engine.handle(event)
+        else:
+            marker.begin(event)
+            commands = self._engine.handle(event)
+            marker.end()
+        if self._tap is not None:
+            self._tap(event, commands)
+        if self._ahead is not None and not self._ahead.write(
+            event, commands, partial(self._put_down, commands)
+        ):
+            self._held += bool(commands)
+        elif commands:
+            self._perform_all(commands)
+
+    def _put_down(self, commands: list[Command]) -> None:
+        if not self._closed:
+            self._work.append(commands)
+            self._work_off()
+
+    def _perform_all(self, commands: list[Command]) -> None:
+        # What the queue does is waited for; what people read is not.
+        for command in sorted(commands, key=_is_told) if len(commands) > 1 else commands:
+            # What one of them brings about can close the driver.
+            if not self._closed:
+                self.commands += 1
+                self._perform[type(command)](command)
+        if commands and not self._engine.acting:
+            self._member.revoke()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing waits to be put down and performed."""
+        return not self._held
+
+    def perform(self, commands: list[Command]) -> None:
+        """Perform commands that the engine gave before it had this driver."""
+        self._held += 1
+        self._put_down(commands)
+
+    def close(self) -> None:
+        """Stop for good: no timer, no custom function, no event any more."""
+        self._closed = True
+        self._work.clear()
+        self._held = 0
+        self._member.revoke()
+        self._stop()
+
+    def _call(self, command: CallCustom) -> None:
+        if self._worker is None:
+            self._worker = self._custom()
+        self._calls.add(command.id)
+        self._worker.call(
+            command.function, command.kwargs, command.timeout, partial(self._called, command.id)
+        )
+
+    def _called(self, command: int, result: CallResult) -> None:
+        if command not in self._calls:
+            return
+        self._calls.remove(command)
+        now = self._loop.now()
+        if result.ok:
+            self.post(CommandDone(now, command, {"returned": result.returned}))
+        else:
+            self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
+
+    def _start_timer(self, command: StartTimer) -> None:
+        self._stop_timer(command.key)
+        self._timers[command.key] = self._loop.timer(
+            command.after, partial(self._fired, command.key, bool(command.every)), command.every
+        )
+
+    def _fired(self, key: str, repeats: bool) -> None:
+        if not repeats:
+            self._timers.pop(key, None)
+        self.post(TimerFired(self._loop.now(), key))
+
+    def _stop_timer(self, key: str) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _finish(self, command: Finish) -> None:
+        self._stop()
+        self._host.finish(command)
+
+    def _stop(self) -> None:
+        """Cancel the timers and end the custom functions that run; their calls fail."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+        calls, self._calls = sorted(self._calls), set()
+        for command in calls:
+            self.post(
+                CommandFailed(self._loop.now(), command, "ECANCELED", "the ensemble has ended")
+            )
+
+
+def _is_told(command: Command) -> bool:
+    return type(command) in _TOLD

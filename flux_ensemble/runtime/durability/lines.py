@@ -1,0 +1,88 @@
+"""Files of lines that are appended to, and what is read of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO
+
+from flux_ensemble.runtime.durability.lines import write_all
+
+#: Longest line in bytes. A document of the largest size fits into one.
+MAX_LINE = 32 << 20
+
+
+class Lines:
+    """A file of lines: each is in it as a whole, or not at all.
+
+    Unbuffered, so a line is in the file when `append` returns. After an error it takes no
+    more: a line that was cut off can only be the last one.
+
+    Args:
+        fd: the file, open for appending; closed with this.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+        self._error: OSError | None = None
+
+    def append(self, line: bytes) -> None:
+        """Write a line, its end included.
+
+        Raises:
+            OSError: it cannot be written, or an earlier one could not.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            # Nearly always at once.
+            written = os.write(self._fd, line)
+            if written < len(line):
+                write_all(self._fd, line[written:])
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            self._error = error
+            raise
+        self._size += len(line)
+
+    def cut(self, size: int) -> None:
+        """Shorten the file.
+
+        Raises:
+            OSError: it cannot be.
+        """
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._fd)
+
+
+def whole_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file with their ends; what comes after the last end is left out.
+
+    Raises:
+        ValueError: a line is longer than any of ours.
+        OSError: the file cannot be read.
+    """
+    while line := file.readline(MAX_LINE + 1):
+        if not line.endswith(b"\n"):
+            if len(line) > MAX_LINE:
+                raise ValueError(f"expected a line of at most {MAX_LINE} bytes")
+            return
+        yield line
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`: write(2) may take a part of it, on a disk that is nearly full.
+
+    Raises:
+        OSError: a part or all of it cannot be written.
+    """
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]

@@ -1,0 +1,222 @@
+"""The state of an ensemble, out of its log: a snapshot, and the batches after it.
+
+    snapshot, values ──restore──► engine ◄──handle── events of the batches after it
+
+Digests tell whether all of it is as it was written, and of one ensemble: a snapshot has its own,
+and those of the values beside it and of the log up to it, which goes on from there.
+
+The commands that come out again have been performed, or will be by whoever goes on; the
+entries for people among them have to be those that are in the log. Where they differ the
+engine has changed since, and going on would do things twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.snapshot import restore
+from flux_ensemble.metrics.streams import Values
+from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, dumps, follow, line
+from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.ports import Marker
+
+#: Errors that are kept for each ensemble.
+KEPT_ERRORS = 20
+
+
+@dataclass(slots=True)
+class Facts:
+    """What happened to an ensemble outside of its engine, by the service's entries in its log.
+
+    Args:
+        epoch: of the service that wrote last.
+        t_shutdown: when the instance began to shut down, since that service began.
+        stopped: why its engine is not asked any more, and t_stopped since when.
+        errors: what went wrong on its account, oldest first.
+        violations: jobs with a tag that another job had.
+    """
+
+    epoch: int = 0
+    t_shutdown: float | None = None
+    stopped: str | None = None
+    t_stopped: float | None = None
+    errors: list[str] = field(default_factory=list)
+    violations: int = 0
+
+    def take(self, entry: Entry) -> None:
+        """Take an entry into account; those of the engine say nothing here."""
+        context = entry["context"]
+        match entry["name"]:
+            case "epoch":
+                self.epoch = context["epoch"]
+                self.t_shutdown = None
+            case "shutdown":
+                self.t_shutdown = entry["timestamp"]
+            case "error":
+                self.errors = [*self.errors, context["text"]][-KEPT_ERRORS:]
+            case "stopped" | "finish" if "stopped" in context:
+                self.stopped, self.t_stopped = context["reason"], entry["timestamp"]
+            case "violation":
+                self.violations += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(slots=True)
+class Digests:
+    """Digests of what was written: the last of the chain of batches, and of that of values."""
+
+    log: str
+    values: str
+
+    @classmethod
+    def of(cls, identity: str) -> Digests:
+        """Where nothing was written yet."""
+        begin = follow("", identity)
+        return cls(begin, begin)
+
+    def take(self, values: Iterable[Values]) -> Iterator[Values]:
+        """Take the chunks of values into account as they are read."""
+        for chunk in values:
+            self.values = follow(self.values, dumps(chunk))
+            yield chunk
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a log comes to.
+
+    Args:
+        engine: stands where it stood after the last batch.
+        agenda: its timers.
+        facts: what happened to it outside of its engine.
+        number: of the last batch.
+        digests: of the log, and of the values.
+        entries: those for people that are kept, oldest first.
+        total: how many there have been.
+    """
+
+    engine: Engine
+    agenda: Agenda
+    facts: Facts
+    number: int = 0
+    digests: Digests = field(default_factory=lambda: Digests("", ""))
+    entries: list[Entry] = field(default_factory=list)
+    total: int = 0
+
+
+def fold(
+    spec: Spec,
+    identity: str,
+    snapshot: Mapping[str, Any] | None,
+    values: Iterable[Values],
+    lines: Iterable[str],
+    marker: Marker | None = None,
+) -> Folded:
+    """Fold a log.
+
+    Args:
+        spec: the document.
+        identity: whose log it has to be, as its ledger was told.
+        snapshot: as a ledger made it, or None.
+        values: chunks that were put beside snapshots, oldest first.
+        lines: the text of the log; batches before the snapshot may be missing.
+        marker: notes each event while it is replayed, if given.
+
+    Raises:
+        ValueError: something is damaged or missing, or was written by another version.
+    """
+    begin = Digests.of(identity)
+    found = Digests(begin.log, begin.values)
+    chunks = found.take(values)
+    if snapshot is None:
+        folded = Folded(Engine(spec), Agenda(), Facts())
+        written = begin
+    else:
+        written = _verified(identity, snapshot)
+        folded = _restored(spec, snapshot, chunks)
+        if written.values and found.values != written.values:
+            raise ValueError(
+                "the values beside the snapshot are damaged: their digest is not that which the "
+                "snapshot has of them"
+            )
+    # Those after the snapshot, of which there are none.
+    for _ in chunks:
+        pass
+    folded.engine.stats.keep_values()
+    start = folded.number
+    batches = Batches(lines, begin=begin.log, after=start, digest=written.log or None)
+    try:
+        for batch in batches:
+            folded.entries.extend(batch.entries)
+            if batch.number > start:
+                _replay(folded, batch, marker)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"the log cannot be folded: {type(error).__name__}: {error}") from error
+    folded.digests = Digests(batches.digest or begin.log, found.values)
+    return folded
+
+
+def snapshot_text(state: Mapping[str, Any]) -> str:
+    """The text of a snapshot: JSON of a state, with a digest of that."""
+    text = dumps(state)
+    return f'{text[:-1]},"digest":"{follow("", text)}"}}'
+
+
+def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
+    """The digests in a snapshot, which is as it was written; none in one of an earlier version."""
+    digest = snapshot.get("digest")
+    if digest is None:
+        return Digests("", "")
+    state = {key: value for key, value in snapshot.items() if key != "digest"}
+    if snapshot_text(state) != dumps(snapshot):
+        raise ValueError("the snapshot is damaged: its digest is not that of its text")
+    if snapshot["ensemble"] != identity:
+        raise ValueError(f"the snapshot is of ensemble {snapshot['ensemble']}, not of {identity}")
+    return Digests(snapshot["log"], snapshot["values"])
+
+
+def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Folded:
+    """What a snapshot comes to."""
+    try:
+        return Folded(
+            restore(spec, snapshot["engine"], values),
+            Agenda.from_json(snapshot["agenda"]),
+            Facts(**snapshot["facts"]),
+            snapshot["number"],
+            total=snapshot["entries"],
+        )
+    except (AttributeError, LookupError, TypeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"the snapshot is damaged: {reason}") from error
+
+
+def _replay(folded: Folded, batch: Written, marker: Marker | None) -> None:
+    rest = iter(batch.entries)
+    for event in batch.events:
+        if marker is not None:
+            marker.begin(event)
+        commands = folded.engine.handle(event)
+        if marker is not None:
+            marker.end()
+        folded.agenda.take(event, commands)
+        for command in commands:
+            if type(command) is Record:
+                entry = json.loads(line(command.t, command.name, command.context))
+                if entry not in rest:
+                    raise ValueError(
+                        f"batch {batch.number} has no entry {entry['name']!r} where this version "
+                        "would write one; go on with the version that wrote it"
+                    )
+    for entry in batch.entries:
+        folded.facts.take(entry)
+    folded.total += len(batch.entries)
+    folded.number = batch.number

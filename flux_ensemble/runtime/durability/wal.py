@@ -1,0 +1,388 @@
+"""The ledger of one ensemble: its events are on their way to disk before what they bring about.
+
+    event, commands ──► Ledger.write ──► batch ──► Store.commit ──► commands performed
+                                                        └──► done: the batch is durable
+
+The engine is deterministic, so the events that it took in are its state. They are put down
+in batches. The store makes commits in the order in which they were sent, and before anything
+that was sent after them: a job can be in the queue only if the batch that asks for it is
+in the store. So the commands of an event are performed as soon as its batch has been sent.
+
+That holds as long as commits succeed, so nothing is taken for granted: the first commit is
+waited for, and after one that has failed, commands wait until all before them is durable, and
+jobs that have been asked for and not been sent are held back.
+Each commit has all batches that are not known to be durable, so that none can be there
+without those before it; one that was there already is known by its number.
+
+A few commits are under way at once. While there are no more to be had the next batch fills, so
+under load batches are large and commits few. Events that bring about nothing wait for the
+next batch, but not for long.
+
+What is in a batch, `runtime.durability.batches` says. Now and then one carries a snapshot of the state
+after it, so that recovery has little to replay (`runtime.durability.replay`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_ensemble.engine.commands import Command, Record
+from flux_ensemble.engine.events import Event
+from flux_ensemble.metrics.streams import Values
+from flux_ensemble.runtime.durability.batches import (
+    Batch,
+    compact,
+    dumps,
+    follow,
+    header,
+    line,
+    sealed,
+)
+from flux_ensemble.runtime.durability.replay import Digests, Folded, snapshot_text
+from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.ports import Handle, Loop
+
+#: Seconds, and number, that events which bring about nothing wait for a batch. Where there are
+#: many ledgers, as many seconds as keeps the commits of all of them at LAZY_RATE a second.
+LAZY_SECONDS = 1.0
+LAZY_LIMIT = 10.0
+LAZY_RATE = 10
+LAZY_EVENTS = 1000
+
+#: Seconds that entries for people wait for a batch.
+SOON_SECONDS = 0.02
+
+#: Commits that are under way at once, at most, and characters in what is not known to be durable
+#: beyond which no more are: each commit has all of it.
+DEPTH = 32
+UNSURE_SIZE = 256 * 1024
+
+#: Events between two snapshots, at least; and as many as a snapshot has characters / this. Few,
+#: since what reacts to an event waits until a snapshot is durable.
+SNAPSHOT_EVENTS = 20_000
+SNAPSHOT_RATIO = 50
+
+#: Seconds until a commit that failed is repeated: the first time, and at most.
+RETRY_SECONDS = 0.1
+RETRY_LIMIT = 5.0
+
+
+class Store(Protocol):
+    """Where batches become durable."""
+
+    def commit(self, batches: Sequence[Batch], done: Callable[[Exception | None], None]) -> None:
+        """Make batches durable, all or none; several commits may be under way.
+
+        Commits are made in the order of the calls, and before whatever is sent elsewhere
+        after them.
+
+        Args:
+            batches: all that are not known to be durable, in order.
+            done: called once with None, or with why it is unknown whether they are durable.
+        """
+        ...
+
+
+class Gate(Protocol):
+    """Holds back jobs that are to be sent; holds are counted."""
+
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+
+class State(Protocol):
+    """What a ledger takes snapshots of."""
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Its state as JSON."""
+        ...
+
+    def take_values(self) -> Values:
+        """What its streams took in since the last call."""
+        ...
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch that is not known to be durable, and who is called when it is."""
+
+    batch: Batch
+    then: list[Callable[[], None]]
+
+
+class Ledger:
+    """Puts down the events of one ensemble; a `runtime.ports.WriteAhead`.
+
+    Args:
+        store: where to.
+        loop: for timers and the time.
+        state: what snapshots are of.
+        complain: gets a sentence when commits begin to fail, and when they work again.
+        gate: holds back jobs while commits fail.
+        identity: which ensemble it is, and which run of its name.
+        folded: what its log came to, if there is one.
+
+    Attributes:
+        agenda: what is to be known of the events put down.
+        commits: how many batches have been sent.
+        lazy_seconds: how long events that bring about nothing wait (`pace`).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        loop: Loop,
+        state: State,
+        complain: Callable[[str], None],
+        gate: Gate,
+        identity: str,
+        folded: Folded | None = None,
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._state = state
+        self._complain = complain
+        self._gate = gate
+        self._identity = identity
+        self.agenda = Agenda() if folded is None else folded.agenda
+        self.commits = 0
+        self.lazy_seconds = LAZY_SECONDS
+        self._number = 0 if folded is None else folded.number
+        self._entries = 0 if folded is None else folded.total
+        self._digests = Digests.of(identity) if folded is None else folded.digests
+        # As text from the beginning, so that a large batch takes no time of its own.
+        self._events: list[str] = []
+        self._lines: list[str] = []
+        #: Who is called when the next batch has been sent, and when it is durable.
+        self._when_sent: list[Callable[[], None]] = []
+        self._when_durable: list[Callable[[], None]] = []
+        self._sync = False
+        #: Something waits that is not to wait for company.
+        self._urgent = False
+        self._timer: Handle | None = None
+        self._t_due = 0.0
+        self._since_snapshot = 0
+        self._snapshot_due = SNAPSHOT_EVENTS
+        self._unsure: deque[_Sent] = deque()
+        self._under_way = 0
+        #: Commits succeed, so that it is enough to have sent them.
+        self._steady = False
+        self._failures = 0
+        self._calls: deque[Callable[[], None]] = deque()
+        self._calling = False
+        self._closed = False
+
+    def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
+        """Put down an event.
+
+        Args:
+            event: the event.
+            commands: what it brings about.
+            then: called when they may be performed, in the order of the events; not if
+                there are none.
+
+        Returns:
+            False: they may not be performed yet.
+        """
+        self.agenda.take(event, commands)
+        self._events.append(dumps(compact(event)))
+        self._since_snapshot += 1
+        soon = True
+        for command in commands:
+            if type(command) is Record:
+                self._lines.append(line(command.t, command.name, command.context))
+            else:
+                soon = False
+        if commands:
+            self._when_sent.append(then)
+        if (commands and not soon) or len(self._events) >= LAZY_EVENTS:
+            self._advance()
+        else:
+            self._wait(SOON_SECONDS if commands else self.lazy_seconds)
+        return False
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None] = lambda: None,
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Put down an entry for people that is not the engine's.
+
+        Args:
+            t, name, context: of the entry.
+            then: called as for `write`; with `sync` when it is durable.
+            sync: it is to survive a crash of the whole instance too.
+        """
+        self._lines.append(line(t, name, context))
+        (self._when_durable if sync else self._when_sent).append(then)
+        self._sync = self._sync or sync
+        self._advance()
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """Call back when all that was put down is durable."""
+        self._when_durable.append(then)
+        self._advance()
+
+    def checkpoint(self) -> None:
+        """Commit a snapshot, if there is anything new; nobody waits for it."""
+        if self._since_snapshot and not self._closed:
+            self._snapshot_due = 0
+            self._send()
+
+    def close(self) -> None:
+        """Put down no more; nothing is called back any more."""
+        self._closed = True
+        self._calls.clear()
+        self._stop_waiting()
+        self._works()
+
+    # -- when to send -----------------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        """Send what there is after so many seconds at most."""
+        t_due = self._loop.now() + seconds
+        if self._timer is not None and self._t_due <= t_due:
+            return
+        self._stop_waiting()
+        if not self._closed:
+            self._t_due = t_due
+            self._timer = self._loop.timer(seconds, self._waited)
+
+    def _waited(self) -> None:
+        self._timer = None
+        self._advance()
+
+    def _stop_waiting(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _advance(self) -> None:
+        """Send a batch, unless commits have to be waited for; then it is sent after these."""
+        self._urgent = True
+        if not self._closed and (not self._unsure or (self._steady and self._has_room)):
+            self._send()
+
+    @property
+    def _has_room(self) -> bool:
+        """Another commit may be sent although some are under way."""
+        unsure = sum(len(sent.batch.text) for sent in self._unsure)
+        return self._under_way < DEPTH and unsure < UNSURE_SIZE
+
+    # -- sending ----------------------------------------------------------------------
+
+    def _send(self) -> None:
+        self._stop_waiting()
+        self._urgent = False
+        batch = self._make()
+        then, self._when_durable = self._when_durable, []
+        if batch.snapshot is not None:
+            # It is large, and is not to be in the commits after it too.
+            self._steady = False
+        if not self._steady:
+            then = [*self._when_sent, *then]
+            self._when_sent = []
+        self._unsure.append(_Sent(batch, then))
+        self.commits += 1
+        self._commit()
+        ready, self._when_sent = self._when_sent, []
+        self._call(ready)
+
+    def _make(self) -> Batch:
+        """The next batch, of all that was put down."""
+        self._number += 1
+        begin = header(self._loop.now(), self._number, self._events)
+        plain = "".join((begin, *self._lines))
+        digests = self._digests
+        digests.log = follow(digests.log, plain)
+        text = sealed(plain, digests.log)
+        self._entries += len(self._lines)
+        snapshot = values = None
+        if self._since_snapshot >= self._snapshot_due:
+            self._since_snapshot = 0
+            values = dumps(self._state.take_values())
+            digests.values = follow(digests.values, values)
+            state = {
+                "ensemble": self._identity,
+                "number": self._number,
+                "entries": self._entries,
+                "log": digests.log,
+                "values": digests.values,
+                "agenda": self.agenda.to_json(),
+                **self._state.snapshot(),
+            }
+            snapshot = snapshot_text(state)
+            self._snapshot_due = max(SNAPSHOT_EVENTS, len(snapshot) // SNAPSHOT_RATIO)
+        batch = Batch(self._number, text, len(self._lines), snapshot, values, self._sync)
+        self._events, self._lines, self._sync = [], [], False
+        return batch
+
+    def _commit(self) -> None:
+        batches = [sent.batch for sent in self._unsure]
+        self._under_way += 1
+        self._store.commit(batches, lambda error: self._answered(batches[-1].number, error))
+
+    def _answered(self, number: int, error: Exception | None) -> None:
+        """The commit of all batches up to a number has succeeded, or failed."""
+        if self._closed:
+            return
+        self._under_way -= 1
+        if error is not None:
+            self._steady = False
+            if not self._failures:
+                self._gate.hold()
+                self._complain(f"cannot write its log: {error}; it waits, and tries again")
+            self._failures = min(self._failures + 1, 16)
+        while error is None and self._unsure and self._unsure[0].batch.number <= number:
+            self._calls.extend(self._unsure.popleft().then)
+        if not self._unsure:
+            self._steady = True
+            if self._works():
+                self._complain("its log can be written again")
+        if self._unsure and not self._under_way:
+            delay = min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_LIMIT)
+            self._loop.timer(delay, self._again)
+        elif self._urgent or len(self._events) >= LAZY_EVENTS:
+            self._advance()
+        elif self._events or self._when_sent:
+            self._wait(SOON_SECONDS if self._when_sent else self.lazy_seconds)
+        self._call(())
+
+    def _works(self) -> bool:
+        """Nothing fails any more; whether something did."""
+        failures, self._failures = self._failures, 0
+        if failures:
+            self._gate.go_on()
+        return bool(failures)
+
+    def _again(self) -> None:
+        """Send once more what is not known to be durable."""
+        if not self._closed:
+            self._commit()
+
+    def _call(self, calls: Iterable[Callable[[], None]]) -> None:
+        """Call back in order, also what comes up meanwhile."""
+        self._calls.extend(calls)
+        if self._calling:
+            return
+        self._calling = True
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            self._calling = False
+
+
+def pace(ledgers: Collection[Ledger]) -> None:
+    """Have the ledgers of one service, which share a store, keep their commits few."""
+    seconds = min(max(LAZY_SECONDS, len(ledgers) / LAZY_RATE), LAZY_LIMIT)
+    for ledger in ledgers:
+        ledger.lazy_seconds = seconds

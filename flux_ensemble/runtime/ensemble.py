@@ -1,0 +1,466 @@
+"""One loaded ensemble: its engine and driver, its log, and the requests it owes answers.
+
+An ensemble is *live* until it has ended and none of its jobs is active any more; its log
+is closed then. When something that must not happen did, its engine is not asked any more:
+it is "failed" unless it had ended before, and `errors` says what happened.
+"""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply, SubmitJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started, Tag
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.engine.status import status
+from flux_ensemble.metrics.streams import Values
+from flux_ensemble.runtime.driver import Driver
+from flux_ensemble.runtime.durability.replay import Facts, Folded
+from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.runtime.eventlog import Log
+from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member, WriteAhead
+from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.texts import bounded
+
+#: Takes the result of a request, or why it was refused.
+Answer = Callable[[Mapping[str, Any] | RequestError], None]
+
+
+class Ahead(WriteAhead, Protocol):
+    """Puts down what an ensemble does, and what its host has to say of it.
+
+    Attributes:
+        agenda: what is to be known of the events put down.
+    """
+
+    agenda: Agenda
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None],
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Put down an entry for people; `then` is called when it is durable."""
+        ...
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """Call back when all that was put down is durable."""
+        ...
+
+    def close(self) -> None:
+        """Put down no more."""
+        ...
+
+
+class Ensemble:
+    """A loaded ensemble, and the host of its driver.
+
+    Args:
+        spec: its document.
+        run: a number that tells it from others of its name.
+        cwd: the directory it was loaded from.
+        member: where its jobs go.
+        loop: for timers and the time.
+        custom: starts its worker process.
+        log_error: writes a line to the service's log.
+        changed: called when it may have ended, or may need to know other things.
+        ahead: makes what puts down all that it does.
+        recorder: takes down a recording, if given.
+        folded: what its log came to, if it goes on after a crash.
+        marker: notes each event while its engine handles it, if given.
+
+    Attributes:
+        facts: what happened to it outside of its engine.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        *,
+        run: int,
+        cwd: str,
+        member: Member,
+        loop: Loop,
+        custom: Callable[[Ensemble], Caller],
+        log_error: Callable[[str], None],
+        changed: Callable[[Ensemble], None],
+        ahead: Callable[[Ensemble], Ahead],
+        recorder: Recorder | None = None,
+        folded: Folded | None = None,
+        marker: Marker | None = None,
+    ) -> None:
+        self.name = spec.name
+        self.run = run
+        self.cwd = cwd
+        self.member = member
+        self.engine = Engine(spec) if folded is None else folded.engine
+        self.facts = Facts() if folded is None else folded.facts
+        self.log = Log() if folded is None else Log(folded.entries, folded.total)
+        self._loop = loop
+        self._log_error = log_error
+        self._changed = changed
+        self._answers: dict[int, Answer] = {}
+        #: Of who loaded it, until it has begun and that is durable.
+        self._loader: Answer | None = None
+        #: Why it takes no requests any more, whatever its state is.
+        self._shut: RequestError | None = None
+        self._last_request = 0 if folded is None else folded.agenda.last_request
+        self._wants: tuple[object, ...] = ()
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.failed = self._lose_recording
+        self._ahead = ahead(self)
+        self._driver = Driver(
+            self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead, marker
+        )
+        self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
+        if not self._live:
+            self.log.close()
+
+    # -- state --------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """As SPEC has it: running, paused, ending, completed, failed or canceled."""
+        return "failed" if self._broke else self.engine.state
+
+    @property
+    def reason(self) -> str:
+        """Why it is in its state, where there is something to say."""
+        return (self.stopped or "") if self._broke else self.engine.reason
+
+    @property
+    def stopped(self) -> str | None:
+        """Why its engine is not asked any more, or None."""
+        return self.facts.stopped
+
+    @property
+    def ended(self) -> bool:
+        """It is in a final state; jobs of it may still be active."""
+        return self.engine.ended or self._broke
+
+    @property
+    def live(self) -> bool:
+        """Something of it may still happen."""
+        return self._live
+
+    @property
+    def needs(self) -> tuple[frozenset[str], bool]:
+        """The job events that it needs, and whether it needs those of other jobs too."""
+        return self.engine.wants_events, self.engine.wants_foreign
+
+    @property
+    def t_seen(self) -> float:
+        """The time of the latest job event that it took in."""
+        return self._ahead.agenda.t_seen
+
+    @property
+    def commands(self) -> int:
+        """How many commands of it have been performed by this service."""
+        return self._driver.commands
+
+    @property
+    def firings(self) -> int:
+        """How often its rules have fired."""
+        return self.engine.firings
+
+    @property
+    def _broke(self) -> bool:
+        return self.stopped is not None and not self.engine.ended
+
+    def status(self) -> dict[str, Any]:
+        """Its entry in the response to `ensemble.status`."""
+        report = status(self.engine)
+        if self._broke:
+            report.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
+        return {
+            **report,
+            "directory": self.cwd,
+            "errors": list(self.facts.errors),
+            "violations": self.facts.violations,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Its entry in the response to `ensemble.list`."""
+        status = self.status()
+        return {
+            **{key: status[key] for key in ("name", "state", "reason", "t_start", "t_end")},
+            "active": status["jobs"]["active"],
+            "waiting": status["jobs"]["waiting"],
+            "finished": sum(group["finished"] for group in status["groups"].values()),
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a ledger's snapshot holds of it."""
+        return {"engine": dump(self.engine), "facts": self.facts.to_json()}
+
+    def take_values(self) -> Values:
+        """What its streams took in since the last call."""
+        return self.engine.stats.take_values()
+
+    # -- what goes in -------------------------------------------------------------
+
+    def owe(self, loader: Answer) -> None:
+        """Somebody has loaded it: the answer follows when it has begun, and that is durable."""
+        self._loader = loader
+
+    def start(self) -> None:
+        """The queue is being watched: begin."""
+        self._driver.post(Started(self._loop.now()))
+        self._ahead.barrier(self._loaded)
+
+    def _loaded(self) -> None:
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader({"name": self.name, "state": self.state})
+
+    def go_on(self, unfinished: Iterable[Effect], *, purged: bool) -> None:
+        """Go on after a crash: perform what has no outcome, of submissions what never showed.
+
+        Args:
+            unfinished: the engine's pending commands as they were when it was restored. Those
+                that came up since then are performed in their turn.
+            purged: a job that has not shown may have come and gone. It is not sent again, but
+                ends as failed.
+        """
+        now = self._loop.now()
+        if self.engine.t_start is None:
+            self.start()
+            return
+        still = {one.id for one in self.engine.pending}
+        pending = [one for one in unfinished if one.id in still]
+        if purged:
+            unseen = [tag for one in pending for tag in _tags(one) if self.engine.expects(tag)]
+            self.post(event for tag in unseen for event in self.lost(now, 0, tag))
+        for command in pending:
+            self.member.known.update(self._shown(command))
+        self._driver.perform([*self._ahead.agenda.due(now), *pending])
+
+    def _shown(self, command: Effect) -> Iterator[tuple[Tag, int]]:
+        """The jobs of a submission that have shown in the queue; 0 for one that is gone."""
+        tags = [tag for tag in _tags(command) if not self.engine.expects(tag)]
+        if not tags:
+            return
+        active = {
+            Tag(job.firing.group, job.firing.rule, job.firing.number, job.index): job.id
+            for job in self.engine.workload.active(tags[0].group)
+            if job.firing is not None
+        }
+        for tag in tags:
+            yield tag, active.get(tag, 0)
+
+    def lost(self, t: float, job: int, tag: Tag | None = None) -> Iterator[JobEvent]:
+        """What is to be said of a job that the queue does not know any more.
+
+        Args:
+            t: the time.
+            job: its id; 0 if that is unknown.
+            tag: of a job that never showed, else None.
+        """
+        if tag is not None:
+            yield JobEvent(t, job, "submit", {}, tag)
+        # A job that had shown, and no more, counts as submitted by this.
+        yield JobEvent(t, job, "validate")
+        note = "the queue does not know the job any more; what became of it is unknown"
+        yield JobEvent(t, job, "exception", {"type": "lost", "severity": 0, "note": note})
+        yield JobEvent(t, job, "clean")
+
+    def post(self, events: Iterable[Event]) -> None:
+        """Take in events that do not come live from the queue."""
+        self._driver.post(*events)
+
+    def member_changed(self, event: MemberChanged) -> None:
+        """A member says what it has."""
+        if self.engine.scaling.is_news(event):
+            self._driver.post(replace(event, t=self._loop.now()))
+
+    def suspend(self) -> None:
+        """The instance is shutting down: take in and perform nothing more."""
+        self.note("shutdown", {}, sync=True)
+        self._driver.close()
+        self._shut = RequestError(errno.EAGAIN, "the Flux instance is shutting down")
+        self._refuse_all(self._shut)
+
+    def job_event(self, event: JobEvent) -> None:
+        """A job did something."""
+        if event.tag is not None:
+            self.member.seen(event.tag, event.job)
+            if not self.engine.expects(event.tag) and event.job not in self.engine.workload.jobs:
+                self.violation(event)
+                return
+        if event.name == "invalidate":
+            self.member.refused(event.job)
+        if self.log.wants_events:
+            self.log.job_event(event.t, event.job, event.name, event.context)
+        engine = self.engine
+        if event.name not in engine.wants_events:
+            return
+        if not event.foreign or engine.wants_job(event.job_name):
+            self._driver.post(event)
+
+    def violation(self, event: JobEvent) -> None:
+        """A job has the tag of another one, or one that nobody gave: cancel it."""
+        assert event.tag is not None
+        self.note("violation", {"id": event.job, **event.tag._asdict()})
+        self._log_error(
+            f"{self.name}: job {event.job} has the tag of another job of group "
+            f"{event.tag.group!r} (rule {event.tag.rule!r}, firing {event.tag.firing}, index "
+            f"{event.tag.index}); it is cancelled"
+        )
+        command = CancelJobs(0, (event.job,), "its tag is that of another job of the ensemble")
+        self.member.cancel(command, lambda _: None)
+
+    def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
+        """Put a request to the engine."""
+        if self._shut is not None:
+            answer(self._shut)
+            return
+        if self.stopped is not None:
+            reason = f"ensemble {self.name!r} takes no requests any more: {self.stopped}"
+            answer(RequestError(errno.EAGAIN, reason))
+            return
+        self._last_request += 1
+        self._answers[self._last_request] = answer
+        self._driver.post(Request(self._loop.now(), self._last_request, op, args))
+
+    def note(
+        self,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None] = lambda: None,
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Add an entry to its log that is not the engine's.
+
+        Args:
+            name, context: of the entry.
+            then: called when it is durable.
+            sync: it is to survive a crash of the whole instance too.
+        """
+        t = self._loop.now()
+        entry = {"timestamp": t, "name": name, "context": context}
+        self.facts.take(entry)
+
+        def durable() -> None:
+            self.log.append(entry)
+            then()
+
+        self._ahead.note(t, name, context, durable, sync=sync)
+
+    def fail(self, reason: str, detail: str = "") -> None:
+        """It cannot go on, for a reason outside of its engine.
+
+        Args:
+            reason: one sentence.
+            detail: more text for `errors`.
+        """
+        reason = bounded(reason)
+        text = f"{reason}\n{bounded(detail)}".rstrip()
+        for one in text.splitlines():
+            self._log_error(f"{self.name}: {one}")
+        self.note("error", {"text": text})
+        if self.stopped is not None:
+            return
+        self._driver.close()
+
+        def durable() -> None:
+            was_live = self._live
+            self._retire()
+            if was_live:
+                self._changed(self)
+
+        name = "stopped" if self.engine.ended else "finish"
+        self.note(name, {"state": "failed", "reason": reason, "stopped": True}, durable)
+
+    def close(self, number: int, reason: str) -> None:
+        """Take it down; whoever waits for an answer gets this error."""
+        self._driver.close()
+        self._ahead.close()
+        self._shut = RequestError(number, reason)
+        self._refuse_all(self._shut)
+        self._retire()
+
+    # -- what comes out: the driver's host ------------------------------------------
+
+    def record(self, entry: Record) -> None:
+        """Keep an entry of the eventlog."""
+        self.log.append({"timestamp": entry.t, "name": entry.name, "context": entry.context})
+
+    def reply(self, reply: Reply) -> None:
+        """Answer a request."""
+        answer = self._answers.pop(reply.request, None)
+        if answer is None:
+            return
+        if reply.errno is None:
+            answer(reply.result)
+        else:
+            answer(RequestError(getattr(errno, reply.errno, errno.EINVAL), reply.reason))
+
+    def finish(self, finish: Finish) -> None:
+        """The engine has ended; `settled` sees to the rest when its jobs are gone."""
+
+    def settled(self) -> None:
+        """An event has been handled."""
+        if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
+            self._retire()
+            self._changed(self)
+        elif self._wants != (wants := (*self.needs, self.engine.wants_nodes)):
+            self._wants = wants
+            self._changed(self)
+
+    def broken(self, error: BaseException) -> None:
+        """The engine, or what performs its commands, has a fault."""
+        self.fail(
+            f"internal error: {error!r}",
+            "".join(traceback.format_exception(error)),
+        )
+
+    # -- helpers ------------------------------------------------------------------
+
+    def _retire(self) -> None:
+        self._live = False
+        self._end_recording()
+        # One that ended before it began was loaded all the same.
+        self._loaded()
+        self._refuse_all(RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended"))
+        self.log.close()
+
+    def _refuse_all(self, error: RequestError) -> None:
+        """Nothing will come of the requests that are open."""
+        answers, self._answers = self._answers, {}
+        loader, self._loader = self._loader, None
+        for answer in (*answers.values(), *(() if loader is None else (loader,))):
+            answer(error)
+
+    def _lose_recording(self) -> None:
+        # Not from here: this is within the driver.
+        self._loop.timer(0.0, self._end_recording)
+
+    def _end_recording(self) -> None:
+        """Close the recording, and say if it is not whole."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return
+        recorder.close()
+        if recorder.problem is not None:
+            self._log_error(f"{self.name}: {recorder.problem}")
+            self.note("error", {"text": recorder.problem})
+
+
+def _tags(command: Effect) -> Iterator[Tag]:
+    """The tags of the jobs that a command submits."""
+    if isinstance(command, SubmitJobs):
+        for index in range(command.first, command.first + command.count):
+            yield Tag(command.group, command.rule, command.firing, index)

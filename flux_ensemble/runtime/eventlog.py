@@ -1,0 +1,106 @@
+"""The eventlog of one ensemble, and those who follow it.
+
+Entries are RFC 18 objects: `timestamp`, `name`, `context`. An entry gets here when it is
+durable (`runtime.durability.wal`), and the newest `KEPT` are held in memory for those who ask.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+#: How many entries are held.
+KEPT = 10_000
+
+Entry = Mapping[str, Any]
+
+
+class Follower(Protocol):
+    """Somebody who gets entries as they are appended.
+
+    Attributes:
+        events: it also wants the events of jobs.
+    """
+
+    events: bool
+
+    def send(self, entry: Entry) -> None:
+        """Take an entry."""
+        ...
+
+    def end(self) -> None:
+        """There will be no more entries."""
+        ...
+
+
+class Log:
+    """An eventlog.
+
+    Args:
+        entries: those that are there already, as far as they are kept.
+        total: how many there have been, those included.
+
+    Attributes:
+        wants_events: a follower wants the events of jobs.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), total: int = 0) -> None:
+        self._entries: deque[Entry] = deque(entries, maxlen=KEPT)
+        self._appended = total
+        self._followers: list[Follower] = []
+        self._closed = False
+        self.wants_events = False
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self._entries.append(entry)
+        self._appended += 1
+        for follower in list(self._followers):
+            follower.send(entry)
+
+    def job_event(self, t: float, job: int, name: str, context: Mapping[str, Any]) -> None:
+        """Show a job's event to those who want them; it is not kept."""
+        entry = {
+            "timestamp": t,
+            "name": "job-event",
+            "context": {"id": job, "name": name, "context": context},
+        }
+        for follower in list(self._followers):
+            if follower.events:
+                follower.send(entry)
+
+    def read(self, follower: Follower, *, follow: bool, skip: int = 0) -> None:
+        """Give the entries there are, and with `follow` those to come until `close`.
+
+        Args:
+            follower: gets them.
+            follow: it wants those to come, too.
+            skip: how many of the entries there ever were it has already.
+        """
+        dropped = self._appended - len(self._entries)
+        for entry in islice(self._entries, max(0, skip - dropped), None):
+            follower.send(entry)
+        if follow and not self._closed:
+            self._followers.append(follower)
+            self._update()
+        else:
+            follower.end()
+
+    def leave(self, follower: Follower) -> None:
+        """A follower has gone; it gets no more."""
+        if follower in self._followers:
+            self._followers.remove(follower)
+            self._update()
+
+    def close(self) -> None:
+        """Nothing more will be appended: end the followers."""
+        self._closed = True
+        followers, self._followers = self._followers, []
+        self._update()
+        for follower in followers:
+            follower.end()
+
+    def _update(self) -> None:
+        self.wants_events = any(follower.events for follower in self._followers)

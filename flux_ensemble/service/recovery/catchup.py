@@ -1,0 +1,226 @@
+"""What happened to the jobs of ensembles while nobody watched.
+
+    journal in full ──history──► per ensemble: events ──apply──► engines
+    fence ───────────────────────────────────────────settle──► what is missing, sent again
+
+The job manager's journal gives every job that it knows, in no order. The events of jobs
+that an engine has as active, or expects because it sent them, go to that engine, but for those
+that it has taken in before. All other jobs of it have come and gone.
+
+The clock may have been set back at any time. So what the engine has seen of a job is told by
+where its last event is among the job's, which are in order, and not by time; and the events
+of one job stay in that order when those of all are sorted by time.
+
+After `apply`, what the journal brings live continues the history. After a fence, whatever
+the dead service sent has shown, so `settle` sends what has not, and gives up active jobs
+that the queue does not know any more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Past:
+    """What happened to the jobs of one ensemble.
+
+    Args:
+        events: those of its jobs, and of other jobs if it asks for these, each with the time by
+            which it is sorted: that of the latest event of its job until then.
+        expected: jobs by a tag that its engine expects, with their entries.
+        surplus: active jobs whose tag another job had.
+        interrupted: jobs that were cancelled because the instance shut down.
+    """
+
+    events: list[tuple[float, JobEvent]] = field(default_factory=list)
+    expected: dict[Tag, dict[int, list[Entry]]] = field(default_factory=dict)
+    surplus: list[JobEvent] = field(default_factory=list)
+    interrupted: list[int] = field(default_factory=list)
+
+    def add(self, events: Iterable[JobEvent]) -> None:
+        """Add events of one job, in order."""
+        latest = 0.0
+        for event in events:
+            latest = max(latest, event.t)
+            self.events.append((latest, event))
+
+
+class CatchUp:
+    """Takes in the history of the journal, once.
+
+    Args:
+        tracker: knows whose a job is; it learns which are active.
+        ensembles: those that are live.
+    """
+
+    def __init__(self, tracker: Tracker, ensembles: Iterable[Ensemble]) -> None:
+        self._tracker = tracker
+        self._ensembles = list(ensembles)
+        self._queue_wide = [one for one in self._ensembles if one.needs[1]]
+        self._past: defaultdict[Ensemble, _Past] = defaultdict(_Past)
+        tracker.begin_again()
+
+    def history(self, job: int, jobspec: Mapping[str, Any], entries: list[Entry]) -> None:
+        """Take in a job: its id, its jobspec, and its entries (RFC 18) in order."""
+        if not entries or entries[0]["name"] != "submit":
+            return
+        self._tracker.newest = max(self._tracker.newest, job)
+        found = self._tracker.owner_of(entries[0].get("context") or {}, jobspec)
+        owner = None if found is None else found[0]
+        for ensemble in self._queue_wide:
+            if ensemble is not owner:
+                self._foreign(ensemble, job, jobspec, entries)
+        if found is not None:
+            self._own(*found, job, entries)
+
+    def _own(self, ensemble: Ensemble, tag: Tag, job: int, entries: list[Entry]) -> None:
+        active = entries[-1]["name"] not in LAST_EVENTS
+        if active:
+            self._tracker.follow(job, ensemble)
+        if not ensemble.live:
+            return
+        past, engine = self._past[ensemble], ensemble.engine
+        if job in engine.workload.jobs:
+            self._take(ensemble, job, entries)
+        elif engine.expects(tag):
+            past.expected.setdefault(tag, {})[job] = entries
+        elif active:
+            past.surplus.append(_event(job, entries[0], tag))
+
+    def _take(
+        self, ensemble: Ensemble, job: int, entries: list[Entry], tag: Tag | None = None
+    ) -> None:
+        past, engine = self._past[ensemble], ensemble.engine
+        past.add(
+            _event(job, entry, tag if entry["name"] == "submit" else None)
+            for entry in _unseen(engine.observer.job(job), entries)
+            if entry["name"] in engine.wants_events
+        )
+        t_shutdown = ensemble.facts.t_shutdown
+        for entry in entries:
+            if (
+                t_shutdown is not None
+                and entry["name"] == "exception"
+                and entry["timestamp"] >= t_shutdown
+                and entry["context"].get("type") == "cancel"
+            ):
+                past.interrupted.append(job)
+
+    def _foreign(
+        self, ensemble: Ensemble, job: int, jobspec: Mapping[str, Any], entries: list[Entry]
+    ) -> None:
+        """The events of a job of others that the ensemble has not seen."""
+        engine = ensemble.engine
+        name = job_name(jobspec)
+        if not engine.wants_job(name):
+            return
+        # Of a job that it does not know, time alone tells what it has not seen.
+        since = max(ensemble.t_seen, engine.t_foreign)
+        unseen = _after_last(engine.observer.job(job), entries)
+        if unseen is None:
+            unseen = [entry for entry in entries if entry["timestamp"] > since]
+        self._past[ensemble].add(
+            JobEvent(
+                entry["timestamp"],
+                job,
+                entry["name"],
+                entry.get("context") or {},
+                foreign=True,
+                job_name=name,
+            )
+            for entry in unseen
+            if entry["name"] in engine.wants_events
+        )
+
+    def apply(self) -> None:
+        """Give the engines what happened; live events may follow."""
+        for ensemble, past in self._past.items():
+            try:
+                self._apply(ensemble, past)
+            except ENDINGS:
+                raise
+            except BaseException as error:
+                ensemble.broken(error)
+        self._past.clear()
+
+    def _apply(self, ensemble: Ensemble, past: _Past) -> None:
+        for tag, jobs in past.expected.items():
+            first = min(jobs)
+            ensemble.member.seen(tag, first)
+            if jobs[first][-1]["name"] == "invalidate":
+                ensemble.member.refused(first)
+            self._take(ensemble, first, jobs[first], tag)
+            for job in jobs.keys() - {first}:
+                if jobs[job][-1]["name"] not in LAST_EVENTS:
+                    past.surplus.append(_event(job, jobs[job][0], tag))
+        # Stable: the entries of a job stay in order.
+        past.events.sort(key=lambda one: (one[0], one[1].job))
+        t_shutdown = ensemble.facts.t_shutdown
+        if t_shutdown is not None and past.interrupted:
+            ensemble.post([Interrupted(t_shutdown, tuple(sorted(set(past.interrupted))))])
+        ensemble.post(event for _, event in past.events)
+        for event in past.surplus:
+            ensemble.violation(event)
+
+    def settle(self, now: float, newest: int) -> bool:
+        """All that was sent has shown: give up the jobs that are not there any more.
+
+        Args:
+            now: the time.
+            newest: the greatest id of a job that the queue has ever had.
+
+        Returns:
+            Jobs have been purged that nobody saw end: what has not shown may have been there.
+        """
+        purged = newest > self._tracker.newest
+        for ensemble in self._ensembles:
+            jobs = ensemble.engine.workload.jobs
+            gone = sorted(job for job in jobs if not self._tracker.follows(job))
+            purged = purged or bool(gone)
+            ensemble.post(event for job in gone for event in ensemble.lost(now, job))
+        return purged
+
+
+def _after_last(job: Job | None, entries: list[Entry]) -> list[Entry] | None:
+    """The entries of a job after the last one that an engine has taken in, by its marks.
+
+    Returns:
+        None if there is none of these: it has no mark, or the queue has forgotten what it showed
+        before a crash.
+    """
+    if job is not None:
+        for place in range(len(entries), 0, -1):
+            entry = entries[place - 1]
+            if job.t_last(entry["name"]) == entry["timestamp"]:
+                return entries[place:]
+    return None
+
+
+def _unseen(job: Job | None, entries: list[Entry]) -> list[Entry]:
+    """The entries that an engine has not taken in, and others that it ignores by their phase."""
+    unseen = _after_last(job, entries)
+    if unseen is not None:
+        return unseen
+    if job is None:
+        return entries
+    return [
+        entry
+        for entry in entries
+        if (t_last := job.t_last(entry["name"])) is None or entry["timestamp"] > t_last
+    ]
+
+
+def _event(job: int, entry: Entry, tag: Tag | None) -> JobEvent:
+    return JobEvent(entry["timestamp"], job, entry["name"], entry.get("context") or {}, tag)

@@ -1,0 +1,212 @@
+"""How the service comes back: after a crash, and after the job manager was gone.
+
+    KVS ──restore──► ensembles as they stood ──catch_up──► journal in full ──► fence ──► ready
+
+1. `restore` claims the ensembles, where no other service drives them (`service.claim`), by a
+   synced commit of the number of this epoch. The KVS makes commits in the order in which they
+   were sent, so all that the service before this one had sent is in it then. What the KVS holds
+   of each ensemble is folded (`runtime.durability.replay`).
+2. `catch_up` reads the journal in full and tells the engines what happened (`catchup`).
+3. A fence makes sure that every job which was ever sent has shown. Then the commands without
+   an outcome are performed again; of submissions only what has not shown.
+
+When the job manager ends its journal, steps 2 and 3 are done again as soon as it is back.
+Nothing here raises: an ensemble that cannot be restored is left in the KVS, and said to be
+`unreadable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from flux_ensemble import __version__
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import Effect
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.members.flux.journal import Journal
+from flux_ensemble.runtime.durability.batches import identity
+from flux_ensemble.runtime.durability.replay import Folded, fold
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Loop, Marker
+from flux_ensemble.service.recovery.catchup import CatchUp
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.store.stored import why_unreadable
+from flux_ensemble.service.tracker import Tracker
+
+#: Seconds until the journal, or a fence, is tried again: the first time, and at most.
+RETRY_SECONDS = 0.1
+RETRY_LIMIT = 2.0
+
+#: Makes an ensemble of what it was loaded with, the store of its log, and what reads that.
+Make = Callable[[Mapping[str, Any], Any, Callable[[Spec], Folded]], Ensemble]
+
+
+class Stores(Protocol):
+    """Where the logs are: see `service.store.kvs.KvsStores`."""
+
+    def names(self) -> Iterable[str]: ...
+
+    def read(self, name: str) -> Any: ...
+
+
+class Queue(Protocol):
+    """What fences are for: see `members.flux.queue.FluxQueue`."""
+
+    def fence(self, done: Callable[[Exception | None], None]) -> None: ...
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def newest(self, done: Callable[[int | Exception], None]) -> None: ...
+
+
+class Recovery:
+    """Brings ensembles back.
+
+    Args:
+        claim: claims the ensembles for this service, and gives the epoch.
+        mark: makes what notes the events of an ensemble (name, run) while they are replayed.
+        stores: the KVS.
+        journal: events of jobs.
+        tracker: hands them to ensembles.
+        ensembles: those there are.
+        queue: makes fences.
+        loop: for timers and the time.
+        complain: writes a line to the service's log.
+
+    Attributes:
+        epoch: how many services have begun in this instance.
+        ready: the journal is being read, and nothing is left to be caught up with.
+        unreadable: why an ensemble could not be restored, by name.
+    """
+
+    def __init__(
+        self,
+        claim: Callable[[], int],
+        mark: Callable[[str, int], Marker],
+        stores: Stores,
+        journal: Journal,
+        tracker: Tracker,
+        ensembles: Ensembles,
+        queue: Queue,
+        loop: Loop,
+        complain: Callable[[str], None],
+    ) -> None:
+        self._claim = claim
+        self._mark = mark
+        self._stores = stores
+        self._journal = journal
+        self._tracker = tracker
+        self._ensembles = ensembles
+        self._queue = queue
+        self._loop = loop
+        self._complain = complain
+        self.epoch = 0
+        self.ready = False
+        self.unreadable: dict[str, str] = {}
+        self._restored: list[tuple[Ensemble, list[Effect]]] = []
+        self._then: Callable[[], None] = lambda: None
+        self._attempts = 0
+        self._blind = True
+
+    def restore(self, make: Make) -> None:
+        """Claim what the KVS holds, and bring it back; `make` raises where it cannot."""
+        self.epoch = self._claim()
+        found = []
+        for name in self._stores.names():
+            try:
+                stored = self._stores.read(name)
+
+                def read(spec: Spec, stored: Any = stored) -> Folded:
+                    whose = identity(spec.name, stored.load["run"])
+                    mark = self._mark(spec.name, stored.load["run"])
+                    return fold(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
+
+                found.append(make(stored.load, stored.store, read))
+            except ENDINGS:
+                raise
+            except BaseException as error:
+                self.unreadable[name] = why_unreadable(error)
+                self._complain(
+                    f"cannot restore ensemble {name!r}: {self.unreadable[name]}; "
+                    f"its log stays in the KVS, at ensemble.{name}"
+                )
+        for ensemble in sorted(found, key=lambda one: one.run):
+            self._ensembles.add(ensemble)
+            if ensemble.live:
+                self._restored.append((ensemble, ensemble.engine.pending))
+
+    def catch_up(self, then: Callable[[], None]) -> None:
+        """Read the journal in full; `then` is called when the service is ready."""
+        self.ready = False
+        self._then = then
+        self._queue.suspend()
+        live = [one for one in self._ensembles if one.live]
+        if not live:
+            self._blind = False
+            self._done()
+            return
+        names = frozenset[str]().union(*(one.needs[0] for one in live))
+        queue_wide = any(one.needs[1] for one in live)
+        self._tracker.learning |= queue_wide
+        catch_up = CatchUp(self._tracker, live)
+        self._journal.catch_up(
+            names, queue_wide, catch_up.history, lambda: self._caught_up(catch_up)
+        )
+
+    def lost(self) -> None:
+        """The journal has ended: try again, a little later."""
+        self.ready = False
+        self._blind = True
+        self._queue.suspend()
+        self._loop.timer(self._delay(), lambda: self.catch_up(self._then))
+
+    def _delay(self) -> float:
+        self._attempts += 1
+        return float(min(RETRY_SECONDS * 2 ** (self._attempts - 1), RETRY_LIMIT))
+
+    def _caught_up(self, catch_up: CatchUp) -> None:
+        self._blind = False
+        catch_up.apply()
+        self._queue.resume()
+        self._fence(catch_up)
+
+    def _fence(self, catch_up: CatchUp) -> None:
+        def again(error: Exception) -> None:
+            self._complain(f"cannot make sure which jobs were submitted: {error}; trying again")
+            self._loop.timer(self._delay(), lambda: self._fence(catch_up))
+
+        def fenced(error: Exception | None) -> None:
+            if self._blind:
+                return  # the journal has ended meanwhile, and this is done again
+            if error is not None:
+                again(error)
+            else:
+                self._queue.newest(settle)
+
+        def settle(newest: int | Exception) -> None:
+            if self._blind:
+                return
+            if isinstance(newest, Exception):
+                again(newest)
+            else:
+                self._done(catch_up.settle(self._loop.now(), newest))
+
+        self._queue.fence(fenced)
+
+    def _done(self, purged: bool = False) -> None:
+        self._attempts = 0
+        self._queue.resume()
+        self.ready = True
+        restored, self._restored = self._restored, []
+        for ensemble, unfinished in restored:
+            try:
+                ensemble.note("epoch", {"epoch": self.epoch, "version": __version__}, sync=True)
+                ensemble.go_on(unfinished, purged=purged)
+            except ENDINGS:
+                raise
+            except BaseException as error:
+                ensemble.broken(error)
+        self._then()

@@ -1,0 +1,52 @@
+"""The ensembles of the service, by name."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.errors import RequestError
+
+#: Ended ensembles that are kept for status.
+KEPT_ENDED = 100
+
+
+class Ensembles:
+    """The ensembles of the service, by name, oldest first."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Ensemble] = {}
+
+    def __iter__(self) -> Iterator[Ensemble]:
+        return iter(list(self._all.values()))
+
+    def get(self, name: str) -> Ensemble:
+        """The ensemble of a name.
+
+        Raises:
+            RequestError: ENOENT.
+        """
+        if name not in self._all:
+            known = ", ".join(self._all) or "none"
+            raise RequestError(errno.ENOENT, f"no ensemble named {name!r} (ensembles: {known})")
+        return self._all[name]
+
+    def find(self, name: str, run: int) -> Ensemble | None:
+        """The ensemble of a name, if it is that run of it."""
+        found = self._all.get(name)
+        return found if found is not None and found.run == run else None
+
+    def add(self, ensemble: Ensemble) -> None:
+        """Add an ensemble, as the newest."""
+        self._all.pop(ensemble.name, None)
+        self._all[ensemble.name] = ensemble
+
+    def remove(self, ensemble: Ensemble) -> None:
+        """Drop an ensemble."""
+        del self._all[ensemble.name]
+
+    def surplus(self) -> list[Ensemble]:
+        """The oldest of the ended ones that are more than are kept."""
+        ended = [one for one in self._all.values() if one.ended and not one.live]
+        return ended[: max(0, len(ended) - KEPT_ENDED)]

@@ -1,0 +1,99 @@
+"""The document in a request to load an ensemble."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.model import Spec
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.texts import shown
+
+#: What Linux takes (linux/limits.h, linux/binfmts.h): bytes of a path, and of a variable as
+#: NAME=VALUE, each with the NUL at its end.
+MAX_PATH = 4096
+MAX_VARIABLE = 128 * 1024
+
+#: Bytes of all variables together. Each job has them in its jobspec, and a quarter of the limit
+#: of the stack is what Linux leaves for them and the arguments.
+MAX_ENVIRONMENT = 1024 * 1024
+
+
+def check_context(payload: Mapping[str, Any]) -> None:
+    """Check that jobs can have the working directory and the environment of a load request.
+
+    Raises:
+        RequestError: EINVAL.
+    """
+    size = len(payload["cwd"].encode()) + 1
+    if size > MAX_PATH:
+        raise _invalid(f"cwd: expected a path of less than {MAX_PATH} bytes, not {size - 1}")
+    total = 0
+    for key, value in payload["environment"].items():
+        size = len(f"{key}={value}".encode()) + 1
+        total += size
+        if size > MAX_VARIABLE:
+            raise _invalid(
+                f"environment: {shown(key)}: expected a variable of less than {MAX_VARIABLE} "
+                f"bytes, not {size - 1}; unset it, or put what it holds into a file"
+            )
+    if total > MAX_ENVIRONMENT:
+        raise _invalid(
+            f"environment: expected at most {MAX_ENVIRONMENT} bytes, not {total}; unset what the "
+            "jobs do not need"
+        )
+
+
+def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic: bool) -> Spec:
+    """Read and check the document of an `ensemble.load` request.
+
+    Args:
+        payload: of the request; `requests.parse` has checked its form.
+        files: the texts of the files that it names, as for `document.loading.load_text`.
+        elastic: the member can change its size.
+
+    Raises:
+        RequestError: EINVAL; for a document, with one line for each error.
+    """
+    if ("text" in payload) == ("spec" in payload):
+        raise _invalid("expected one of 'text' and 'spec'")
+    cwd, file = payload["cwd"], payload.get("file")
+    if not os.path.isabs(cwd):
+        raise _invalid(f"cwd: expected an absolute path, not {cwd!r}")
+    for key, value in payload["environment"].items():
+        if type(value) is not str:
+            raise _invalid(f"environment: {key}: expected a string, not {value!r}")
+    directory = os.path.join(cwd, os.path.dirname(file or ""))
+    where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
+    try:
+        if "text" in payload:
+            return load_text(payload["text"], **where, elastic=elastic, files=files)
+        return load_mapping(payload["spec"], **where, elastic=elastic, files=files)
+    except DocumentError as error:
+        raise RequestError(errno.EINVAL, str(error)) from None
+
+
+def open_recorder(
+    path: str | None, spec: Spec, document: str | Mapping[str, Any]
+) -> Recorder | None:
+    """What records an ensemble to the file that its `ensemble.load` request names, if any.
+
+    Raises:
+        RequestError: EINVAL; the file cannot be written.
+    """
+    if path is None:
+        return None
+    if not os.path.isabs(path):
+        raise _invalid(f"record: expected an absolute path, not {path!r}")
+    try:
+        return Recorder(path, spec, document)
+    except OSError as error:
+        raise _invalid(f"record: {path}: {error.strerror}") from None
+
+
+def _invalid(reason: str) -> RequestError:
+    return RequestError(errno.EINVAL, f"ensemble.load: {reason}")

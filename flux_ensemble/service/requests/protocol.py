@@ -1,0 +1,174 @@
+"""The requests of the service: which there are, what they hold, and who may make them.
+
+`TOPICS` is the whole protocol as a table (docs/rpc.md explains it); `parse` checks a
+payload against it. What a value means, such as whether a group exists, is checked by
+whoever handles the request.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.problems import Problems
+from flux_ensemble.document.schema import MAX_INT
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.texts import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a request.
+
+    Args:
+        kind: its type in Python; bool is no int.
+        expected: what error messages call that.
+        required: it must be there.
+        minimum: of a number.
+        maximum: of a number, and of how many characters a text has.
+    """
+
+    kind: type
+    expected: str
+    required: bool = False
+    minimum: int = 0
+    maximum: int = MAX_INT
+
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with a value; None if it is of this kind."""
+        if type(value) is not self.kind or (isinstance(value, int) and value < self.minimum):
+            return f"expected {self.expected}, not {shown(value)}"
+        if isinstance(value, int) and value > self.maximum:
+            return f"expected at most {self.maximum}, not {shown(value)}"
+        if isinstance(value, str) and len(value) > self.maximum:
+            return f"expected at most {self.maximum} characters, not {len(value)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One kind of request.
+
+    Args:
+        fields: its keys.
+        guest: a site may open it to guests.
+        streaming: it has many responses.
+    """
+
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    guest: bool = False
+    streaming: bool = False
+
+
+def _name(expected: str, required: bool = False) -> Field:
+    # No name or path is longer, and what is asked of an ensemble goes into its log.
+    return Field(str, expected, required, maximum=4096)
+
+
+_NAME = _name("the name of an ensemble", required=True)
+_FLAG = Field(bool, "true or false")
+
+TOPICS: Mapping[str, Topic] = {
+    "load": Topic(
+        {
+            "text": Field(str, "the text of a document"),
+            "spec": Field(dict, "a document as an object"),
+            "name": _name("a name for the ensemble"),
+            "file": _name("the name of the document's file"),
+            "scaler": Field(dict, "an object of keys of a scaler"),
+            "record": _name("the absolute path of a file to record to"),
+            "cwd": Field(str, "a directory", required=True),
+            "environment": Field(dict, "an object of strings", required=True),
+        }
+    ),
+    "list": Topic(guest=True),
+    "status": Topic({"name": _name("the name of an ensemble")}, guest=True),
+    "submit": Topic(
+        {
+            "name": _NAME,
+            "group": _name("the name of a job group", required=True),
+            "count": Field(int, "a number of jobs, 1 or more", minimum=1),
+            "params": Field(dict, "an object of parameter values"),
+        }
+    ),
+    "metrics": Topic({"name": _NAME}),
+    "log": Topic(
+        {
+            "name": _NAME,
+            "follow": _FLAG,
+            "events": _FLAG,
+            "skip": Field(int, "a number of entries, 0 or more"),
+        },
+        streaming=True,
+    ),
+    "pause": Topic({"name": _NAME}),
+    "resume": Topic({"name": _NAME}),
+    "terminate": Topic({"name": _NAME, "cancel": _FLAG}),
+    "cancel": Topic({"name": _NAME, "group": _name("the name of a job group")}),
+    "unload": Topic({"name": _NAME}),
+    "rules": Topic(
+        {
+            "name": _NAME,
+            "id": _name("the id of a rule", required=True),
+            "enabled": Field(bool, "true or false", required=True),
+        }
+    ),
+    "scale": Topic({"to": Field(int, "a number of nodes, 1 or more", True, 1)}),
+    "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
+}
+
+#: Keys of `load` that are checked as a document is, with the line of each problem.
+DOCUMENTS = frozenset(("text", "spec"))
+
+#: Those that change nothing.
+READING = frozenset(("list", "status", "metrics", "log"))
+
+
+def parse(method: str, text: str | None) -> dict[str, Any]:
+    """Check the payload of a request.
+
+    Args:
+        method: a key of `TOPICS`.
+        text: the payload, or None where there is none.
+
+    Returns:
+        The payload; keys that are not given are not there.
+
+    Raises:
+        RequestError: EINVAL; it is no JSON object, or a key is unknown, missing or of a
+            wrong type, or holds what no JSON of others can: text that is not UTF-8, a NUL,
+            a number that is not finite or too large.
+    """
+    try:
+        payload = json.loads(text) if text is not None else {}
+    except ValueError as error:
+        raise _invalid(method, f"the payload is not JSON ({error})") from None
+    except RecursionError:
+        raise _invalid(method, "the payload nests too deep") from None
+    if not isinstance(payload, dict):
+        raise _invalid(method, f"expected an object, not {shown(payload)}")
+    fields = TOPICS[method].fields
+    problems = Problems()
+    for key, value in payload.items():
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise _invalid(method, f"unknown key {shown(key)} (keys: {known})")
+        problem = fields[key].problem(value)
+        if problem is not None:
+            raise _invalid(method, f"{key}: {problem}")
+        if key not in DOCUMENTS:
+            check_plain(value, problems, (key,))
+    for key, one in fields.items():
+        if one.required and key not in payload:
+            raise _invalid(method, f"key {key!r} is missing: expected {one.expected}")
+    if problems:
+        raise _invalid(method, problems.sentences())
+    return payload
+
+
+def _invalid(method: str, reason: str) -> RequestError:
+    return RequestError(errno.EINVAL, f"ensemble.{method}: {reason}")

@@ -1,0 +1,128 @@
+"""What the service says when it is asked for `list` and `status` (docs/rpc.md)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from flux_ensemble import __version__
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.members import Members
+from flux_ensemble.service.recovery.recovery import Recovery
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.status.cache import Latest, Numbers
+from flux_ensemble.service.status.perf import Perf
+from flux_ensemble.service.tracker import Tracker
+
+Payload = Mapping[str, Any]
+Listed = list[Payload]
+
+#: What guests see of an ensemble where a site lets them.
+GUEST_KEYS = ("name", "state", "t_start", "t_end")
+
+
+class Reports:
+    """Puts the answers together.
+
+    Args:
+        mode: of the service, "module" or "client".
+        ensembles, tracker, recovery, members, instance, perf: what they are about.
+        state: of the service.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        ensembles: Ensembles,
+        tracker: Tracker,
+        recovery: Recovery,
+        members: Members,
+        instance: Latest,
+        perf: Perf,
+        state: Callable[[], str],
+    ) -> None:
+        self._mode = mode
+        self._ensembles = ensembles
+        self._tracker = tracker
+        self._recovery = recovery
+        self._members = members
+        self._instance = instance
+        self._perf = perf
+        self._state = state
+        self._t_start = time.time()
+        self._past = {"commands": 0, "firings": 0}
+
+    def forget(self, ensemble: Ensemble) -> None:
+        """An ensemble is dropped; what it has done still counts."""
+        for key in self._past:
+            self._past[key] += getattr(ensemble, key)
+
+    def list(self, owner: bool) -> Payload:
+        """The answer to `ensemble.list`; guests see less than the owner."""
+        listed: Listed = [ensemble.summary() for ensemble in self._ensembles]
+        if not owner:
+            listed = _cut(listed, (*GUEST_KEYS, "active", "waiting", "finished"))
+        return {"ensembles": listed}
+
+    def status(
+        self, name: str | None, owner: bool, done: Callable[[Payload | Exception], None]
+    ) -> None:
+        """The answer to `ensemble.status`.
+
+        Args:
+            name: the one ensemble that it is about, or None.
+            owner: guests see less than the owner.
+            done: gets it, or an exception that was raised in putting it together.
+
+        Raises:
+            RequestError: ENOENT.
+        """
+        chosen = list(self._ensembles) if name is None else [self._ensembles.get(name)]
+
+        def answered(nodes: Numbers, queue: Numbers) -> None:
+            try:
+                answer: Payload | Exception = self._answer(chosen, owner, nodes, queue)
+            except Exception as error:
+                answer = error
+            done(answer)
+
+        self._instance.get(answered)
+
+    def _answer(
+        self, chosen: Iterable[Ensemble], owner: bool, nodes: Numbers, queue: Numbers
+    ) -> Payload:
+        listed: Listed = [ensemble.status() for ensemble in chosen]
+        answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
+        if owner:
+            answer["service"] = self._service()
+            answer["members"] = self._members.report(nodes, queue)
+        else:
+            answer["service"] = {"version": __version__}
+            listed = _cut(listed, (*GUEST_KEYS, "groups", "jobs"))
+        return {**answer, "ensembles": listed}
+
+    def _service(self) -> Payload:
+        return {
+            "version": __version__,
+            "mode": self._mode,
+            "pid": os.getpid(),
+            "t_start": self._t_start,
+            "python": platform.python_version(),
+            "epoch": self._recovery.epoch,
+            "state": self._state(),
+            "unreadable": self._recovery.unreadable,
+            "events": self._tracker.events,
+            **{
+                key: past + sum(getattr(ensemble, key) for ensemble in self._ensembles)
+                for key, past in self._past.items()
+            },
+            "perf": self._perf.report(),
+        }
+
+
+def _cut(listed: Iterable[Payload], keys: Iterable[str]) -> Listed:
+    keys = tuple(keys)
+    return [{key: one[key] for key in keys} for one in listed]

@@ -1,0 +1,66 @@
+"""What an ensemble was loaded with, as the KVS has it: checked before anything is made of it.
+
+Whatever is wrong there makes the one ensemble unreadable, with a sentence, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.service.requests.protocol import TOPICS
+from flux_ensemble.service.store.errors import StoreError, damaged
+from flux_ensemble.texts import shown
+
+#: Characters of the reason for which an ensemble is unreadable.
+LONGEST_REASON = 1000
+
+
+def check_load(name: str, load: Mapping[str, Any]) -> None:
+    """Check the form of what an ensemble was loaded with.
+
+    Args:
+        name: of the ensemble, by the key.
+        load: a load request, and with it the texts of its files and the number of the run.
+
+    Raises:
+        StoreError: it has not that form.
+    """
+    for key, field in TOPICS["load"].fields.items():
+        problem = field.problem(load[key]) if key in load else None
+        if problem is not None:
+            raise _wrong(name, key, problem)
+        if field.required and key not in load:
+            raise _wrong(name, key, f"expected {field.expected}, and it is missing")
+    run, files = load.get("run"), load.get("files")
+    if type(run) is not int or not 0 <= run < 1 << 63:
+        raise _wrong(name, "run", f"expected the number of a run, not {shown(run)}")
+    if type(files) is not dict or any(type(text) is not str for text in files.values()):
+        raise _wrong(name, "files", f"expected an object of strings, not {shown(files)}")
+
+
+def check_name(name: str, given: str) -> None:
+    """Check that an ensemble is kept by its own name: a copy of it would be another driver.
+
+    Args:
+        name: by the key.
+        given: by its document.
+
+    Raises:
+        StoreError: it is not.
+    """
+    if given != name:
+        raise damaged(f"ensemble.{name}.load", f"it is that of ensemble {given!r}, copied or moved")
+
+
+def why_unreadable(error: BaseException) -> str:
+    """Why an ensemble cannot be restored; one sentence, of a length that can be shown."""
+    known = isinstance(error, StoreError | RequestError)
+    text = str(error) if known else sentence(error)
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
+
+
+def _wrong(name: str, key: str, problem: str) -> StoreError:
+    return damaged(f"ensemble.{name}.load", f"{key}: {problem}")
