@@ -55,7 +55,7 @@ test_expect_success 'status as JSON shows both while they run' '
 test_expect_success 'the client of the package does the same' '
 	flux python -c "import sys; print(sys.version_info[:2])" >flux.version &&
 	run_python <<-EOD
-	from flux_ensemble.client.client import Client, EnsembleError
+	from flux_ensemble.client import Client, EnsembleError
 
 	client = Client()
 	assert [one["name"] for one in client.list()] == ["one", "two"]

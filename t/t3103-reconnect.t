@@ -76,7 +76,7 @@ test_expect_success 'watch, wait, log --follow and the Python client go on too' 
 	write_document all &&
 	cat >client.py <<-EOD &&
 	import json
-	from flux_ensemble.client.client import Client
+	from flux_ensemble.client import Client
 	for entry in Client().log("all", follow=True):
 	    print(json.dumps(entry), flush=True)
 	EOD

@@ -66,7 +66,7 @@ test_expect_success 'a long line loses its middle' '
 test_expect_success 'a text of many lines is many lines of the log, up to a bound' '
 	cat <<-\EOD | run_python &&
 	import syslog
-	from flux_ensemble.client.client import Client
+	from flux_ensemble.client import Client
 	from flux_ensemble.service.logger import logger
 
 	log = logger(Client().handle)

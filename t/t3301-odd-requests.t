@@ -133,7 +133,7 @@ test_expect_success 'no stream that was refused counts as one that is open' '
 
 test_expect_success 'a directory and an environment that no job could have are refused' '
 	cat <<-\EOD | run_python &&
-	from flux_ensemble.client.client import Client, EnsembleError
+	from flux_ensemble.client import Client, EnsembleError
 
 	client = Client()
 	text = open("idle.yaml").read()
@@ -159,7 +159,7 @@ test_expect_success 'a directory and an environment that no job could have are r
 
 test_expect_success 'an error quotes no more than a few kilobytes' '
 	cat <<-\EOD | run_python &&
-	from flux_ensemble.client.client import Client, EnsembleError
+	from flux_ensemble.client import Client, EnsembleError
 
 	client = Client()
 	long = "x" * 10_000_000

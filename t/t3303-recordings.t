@@ -47,7 +47,7 @@ test_expect_success 'what is no regular file is refused, and nothing waits for a
 		cwd="$PWD" environment:={} record=/dev/tty &&
 	cat <<-\EOD | run_python
 	import os
-	from flux_ensemble.client.client import Client, EnsembleError, user_context
+	from flux_ensemble.client import Client, EnsembleError, user_context
 
 	reader = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK)
 	request = {"text": open("echo.yaml").read(), "name": "echo", **user_context()}

@@ -24,7 +24,8 @@ from flux_ensemble.cli.common import (
     Failure,
     complain,
 )
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
+from flux_ensemble.deploy.loading import DeployError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -83,7 +84,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         family, _ = _COMMANDS[cmd_name]
-        commands = import_module(f"flux_ensemble.cli.{family}").COMMANDS
+        commands = import_module(f"flux_ensemble.cli.commands.{family}").COMMANDS
         return next(command for command in commands if command.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -139,7 +140,7 @@ def run_command(argv: list[str] | None = None) -> int:
     except EnsembleError as exc:
         complain(str(exc))
         return USAGE if exc.errno == errno.EINVAL else FAILED
-    except BindingsError as exc:
+    except (BindingsError, DeployError) as exc:
         complain(str(exc))
         return FAILED
     except OSError as exc:

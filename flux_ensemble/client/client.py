@@ -1,6 +1,6 @@
 """Python client of the ensemble service: one method for each RPC topic.
 
-    from flux_ensemble.client.client import Client
+    from flux_ensemble.client import Client
 
     client = Client()
     name = client.load(open("ensemble.yaml").read(), file="ensemble.yaml")["name"]

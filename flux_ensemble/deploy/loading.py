@@ -7,18 +7,21 @@ import re
 from typing import Any
 
 from flux_ensemble.bindings import module_arguments, module_path, module_problem
-from flux_ensemble.cli.common import Failure
-from flux_ensemble.client.client import Client, EnsembleError
+from flux_ensemble.client import Client, EnsembleError
 
 #: The first Flux with Python broker modules.
 MODULES_SINCE = (0, 84)
+
+
+class DeployError(Exception):
+    """The service cannot be started here; the text says why, and what to do."""
 
 
 def ensure_service(client: Client) -> None:
     """Loads the broker module on rank 0, unless some ensemble service answers already.
 
     Raises:
-        Failure: it cannot be loaded here.
+        DeployError: it cannot be loaded here.
         EnsembleError: the service answers with an error.
     """
     try:
@@ -29,7 +32,7 @@ def ensure_service(client: Client) -> None:
             raise
     version = str(client.handle.attr_get("version"))
     if parse_version(version) < MODULES_SINCE:
-        raise Failure(
+        raise DeployError(
             f"Flux {version} has no Python broker modules (0.84 brought them): "
             "run `flux ensemble serve` beside this, and try again"
         )
@@ -42,12 +45,12 @@ def ensure_service(client: Client) -> None:
         if exc.errno == errno.EEXIST:
             return  # someone else loaded it in the meantime
         if exc.errno == errno.EPERM:
-            raise Failure(
+            raise DeployError(
                 "the ensemble service is not loaded, and only the owner of this Flux instance "
                 "may load it"
             ) from exc
         if exc.errno == errno.EBUSY:
-            raise Failure(
+            raise DeployError(
                 "another ensemble service drives the ensembles of this instance, and cannot be "
                 "reached from this rank: `flux dmesg` says where it is"
             ) from exc
@@ -55,7 +58,7 @@ def ensure_service(client: Client) -> None:
             f"the broker module 'ensemble' does not load ({exc.strerror}): `flux dmesg` may say "
             "why, and `flux ensemble serve` runs the service outside the broker"
         )
-        raise Failure(problem) from exc
+        raise DeployError(problem) from exc
 
 
 def declare_module(handle: Any) -> None:

@@ -30,9 +30,6 @@ REQUEST_RULE = "request"
 RETRY_RULE = "retry"
 RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
 
-#: The name of the member that an ensemble runs on.
-MEMBER = "default"
-
 #: Arguments of River's statistics that say how many values are kept, and the least that each
 #: may be.
 STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}

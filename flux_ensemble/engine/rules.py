@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.model import JOB_EVENTS, MEMBER, OUTCOME_TRIGGERS, Action, Rule, Spec
+from flux_ensemble.document.model import JOB_EVENTS, OUTCOME_TRIGGERS, Action, Rule, Spec
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
-from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath, parse_path
 
 #: Events that every ensemble needs from the journal.

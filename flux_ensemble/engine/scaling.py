@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flux_ensemble.document.model import MEMBER, Action
+from flux_ensemble.document.model import Action
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import Effect, Scale, StartTimer, StopTimer
 from flux_ensemble.engine.core import Cause, Core, Triggered
@@ -28,7 +28,7 @@ from flux_ensemble.engine.pending import (
     ScaleOutcome,
     scale_timer,
 )
-from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import MetricPath
 
 

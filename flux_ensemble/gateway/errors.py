@@ -6,7 +6,7 @@ import errno
 
 from grpc import StatusCode
 
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway import backend as base
 from flux_ensemble.gateway.threads import LaneFull
 

@@ -16,7 +16,8 @@ from typing import Any
 from grpc import StatusCode
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.client.client import Client, EnsembleError, failure
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.client import failure
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member

@@ -6,25 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: The name of the member that an ensemble runs on.
+MEMBER = "default"
+
 #: Outcomes of a job (SPEC "Outcomes of a job"); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
-
 
 #: Counters of a group, as in `count.GROUP.COUNTER`.
 COUNTERS = ("submitted", "finished", *OUTCOMES)
 
-
 #: Metrics of the member and of the jobs that wait for it, as in `nodes.free`.
 MEMBER_METRICS = {"nodes": ("size", "up", "free"), "queue": ("pending-nodes",)}
-
 
 #: Variables that every group has a stream of; memo keys add to them.
 STREAMS = ("duration", "pending")
 
-
 #: Variables that exist only while a heartbeat is evaluated.
 GAUGES = ("waiting", "running")
-
 
 #: River statistics that every stream has: document name -> River class.
 DEFAULT_STATISTICS = {

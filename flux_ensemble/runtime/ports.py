@@ -18,7 +18,7 @@ meanwhile the engine takes in further events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import (
     CancelJobs,
@@ -31,11 +31,6 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, Tag
-from flux_ensemble.members.elastic.resize import Done
-from flux_ensemble.members.elastic.scaler import Changed
-
-if TYPE_CHECKING:
-    pass
 
 Outcome = CommandDone | CommandFailed
 
@@ -205,7 +200,7 @@ class Scaler(Protocol):
     low: int
     high: int
 
-    def scale(self, to: int, done: Done) -> None:
+    def scale(self, to: int, done: Resized) -> None:
         """Change the size.
 
         Args:
@@ -214,7 +209,7 @@ class Scaler(Protocol):
         """
         ...
 
-    def watch(self, changed: Changed) -> None:
+    def watch(self, changed: SizeSeen) -> None:
         """Tell of the size, and of how many of it are up and free.
 
         Args:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flux_ensemble.document.model import MEMBER
 from flux_ensemble.engine.events import MemberChanged
 from flux_ensemble.members.elastic.factory import make_scaler
 from flux_ensemble.members.elastic.ranks import Ranks, nodes
@@ -22,6 +21,7 @@ from flux_ensemble.members.elastic.settings import ScalerSettings, read_scaler
 from flux_ensemble.members.elastic.watcher import RESPONSE_SECONDS, Resources
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.ports import Handle

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway.admission import Limits
 from flux_ensemble.gateway.backend import Backend, Grant, Size
 from flux_ensemble.gateway.members import Member, Members

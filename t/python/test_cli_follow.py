@@ -20,9 +20,9 @@ from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.messages import Line, plain
 from flux_ensemble.cli.session import follow
 from flux_ensemble.cli.session.follow import Follower
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client import client as client_module
 from flux_ensemble.client import reconnect as outage
-from flux_ensemble.client.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
 from flux_ensemble.client.responses import Entry
 

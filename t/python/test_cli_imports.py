@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_ensemble import cli
+from flux_ensemble.cli import commands
 from flux_ensemble.cli.main import FAMILIES
 
 #: Packages that take long to import.
@@ -61,7 +61,7 @@ def packages(modules: Iterable[str]) -> set[str]:
 
 
 def families(modules: set[str]) -> set[str]:
-    return {name for name in FAMILIES if f"flux_ensemble.cli.{name}" in modules}
+    return {name for name in FAMILIES if f"flux_ensemble.cli.commands.{name}" in modules}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_is_in_the_list_of_commands_by_its_module() -> None:
     found = {
         one.name: [command.name for command in module.COMMANDS]
-        for one in pkgutil.iter_modules(cli.__path__)
-        if hasattr(module := import_module(f"flux_ensemble.cli.{one.name}"), "COMMANDS")
+        for one in pkgutil.iter_modules(commands.__path__)
+        if hasattr(module := import_module(f"flux_ensemble.cli.commands.{one.name}"), "COMMANDS")
     }
     assert found == {family: list(summaries) for family, summaries in FAMILIES.items()}
 

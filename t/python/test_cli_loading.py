@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.common import Failure
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy import loading
-from flux_ensemble.deploy.loading import ensure_service
+from flux_ensemble.deploy.loading import DeployError, ensure_service
 
 APPEND = "FLUX_MODPROBE_PATH_APPEND"
 NOT_LOADED = EnsembleError(errno.ENOSYS, "the ensemble service is not loaded")
@@ -99,15 +98,17 @@ def test_a_module_that_someone_else_loads_meanwhile_will_do() -> None:
     ],
 )
 def test_where_it_cannot_be_loaded_a_sentence_says_why(handle: Handle, sentence: str) -> None:
-    with pytest.raises(Failure, match=sentence):
+    with pytest.raises(DeployError, match=sentence):
         ensure(handle)
 
 
 def test_a_module_that_does_not_load_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = Handle(refusal=OSError(errno.ECONNRESET, "Connection reset by peer"))
     monkeypatch.setattr(loading, "module_problem", lambda: "install it for Flux's Python")
-    with pytest.raises(Failure, match=r"^install it for Flux's Python$"):
+    with pytest.raises(DeployError, match=r"^install it for Flux's Python$"):
         ensure(handle)
     monkeypatch.setattr(loading, "module_problem", lambda: None)
-    with pytest.raises(Failure, match=r"does not load \(Connection reset by peer\).*`flux dmesg`"):
+    with pytest.raises(
+        DeployError, match=r"does not load \(Connection reset by peer\).*`flux dmesg`"
+    ):
         ensure(handle)

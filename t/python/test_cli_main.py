@@ -18,7 +18,7 @@ from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands import control, logs, run, show
 from flux_ensemble.cli.main import ensemble, run_command
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.loading import parse_version
 
 HELLO = """

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.client import client as module
 from flux_ensemble.client import reconnect as outage
-from flux_ensemble.client.client import Client, EnsembleError, failure, user_context
+from flux_ensemble.client.client import failure
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rpc_servers import PATIENCE, serving
 
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway import instances
 from flux_ensemble.gateway.backend import (
     BackendError,

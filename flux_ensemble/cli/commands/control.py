@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from flux_ensemble.cli.common import Assignment, job_id, naming
-from flux_ensemble.client.client import Client
+from flux_ensemble.client import Client
 from flux_ensemble.client.responses import State
 
 

@@ -11,7 +11,7 @@ import click
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import FAILED, OK
 from flux_ensemble.cli.display.tables import ANSI, ANSI_OFF, print_json, use_colour
-from flux_ensemble.client.client import Client, EnsembleError
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.deploy.checks import Finding, examine
 
 #: The style of a state.

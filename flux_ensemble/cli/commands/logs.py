@@ -30,7 +30,8 @@ from flux_ensemble.cli.display.tables import print_json
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session.reconnect import Absence
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach
-from flux_ensemble.client.client import Client, EnsembleError, given_up, log_failure
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.client import given_up, log_failure
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
 from flux_ensemble.client.responses import Ended, Entry
 

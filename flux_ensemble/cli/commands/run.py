@@ -19,7 +19,7 @@ from flux_ensemble.cli.common import (
     naming,
     read_document,
 )
-from flux_ensemble.client.client import Client, EnsembleError, user_context
+from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.client.client import Client
+from flux_ensemble.client import Client
 from flux_ensemble.service.logger import LEVELS
 
 

@@ -24,7 +24,7 @@ from flux_ensemble.cli.display.tables import (
     table_options,
 )
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach, summary_of
-from flux_ensemble.client.client import Client
+from flux_ensemble.client import Client
 from flux_ensemble.client.responses import EnsembleStatus, Status
 
 

@@ -10,7 +10,7 @@ import click
 
 from flux_ensemble.bindings import module_arguments, module_path
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.client.client import Client
+from flux_ensemble.client import Client
 from flux_ensemble.deploy.loading import declare_module, ensure_service
 from flux_ensemble.deploy.supervision import NOPANIC, release
 from flux_ensemble.deploy.supervision import supervise as begin

@@ -29,7 +29,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
 from flux_ensemble.cli.display.views import View, summarize
-from flux_ensemble.client.client import user_context
+from flux_ensemble.client import user_context
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.faults import ENDINGS

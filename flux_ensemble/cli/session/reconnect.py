@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from flux_ensemble.client.client import Client, EnsembleError, failure
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.client import failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Outage
 
 

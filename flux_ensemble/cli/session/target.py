@@ -17,7 +17,7 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.client.client import Client, EnsembleError
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import EnsembleStatus, Summary
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.state_dir import States, default_root

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.client.client import EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway.backend import (
     Contended,
     Grant,

@@ -1,4 +1,4 @@
-"""Growing a Flux instance: brokers start, come online, and are used; see `members.elastic.scaler`."""
+"""Growing a Flux instance (`members.elastic.scaler`): brokers start, come online, and are used."""
 
 from __future__ import annotations
 

@@ -11,13 +11,10 @@ from flux_ensemble.members.elastic.ranks import Parents, Ranks
 from flux_ensemble.members.elastic.watcher import Look
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
-from flux_ensemble.runtime.ports import Handle
+from flux_ensemble.runtime.ports import Handle, Resized
 
 if TYPE_CHECKING:
     from flux_ensemble.members.elastic.scaler import ElasticInstance
-
-#: Takes the size that was reached, or why it was not.
-Done = Callable[[int | Exception], None]
 
 
 class Work(Protocol):
@@ -45,7 +42,7 @@ class Change:
         work: None until it is known how the ranks are.
     """
 
-    def __init__(self, instance: ElasticInstance, to: int, done: Done) -> None:
+    def __init__(self, instance: ElasticInstance, to: int, done: Resized) -> None:
         self.instance = instance
         self.to = to
         self.dones = [done]

@@ -7,8 +7,8 @@ How brokers are started and stopped is the business of subclasses (`members.elas
     shrink  drain ──► jobs end, or are canceled after a grace period ──► stop ──► offline
 
 There is no state but the instance's own. Each step is taken because of how the ranks are
-(`members.elastic.ranks`), so that a change that was cut short by a crash, or by another change, goes on
-when it is asked for again.
+(`members.elastic.ranks`), so that a change that was cut short by a crash, or by another change,
+goes on when it is asked for again.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ from flux.hostlist import Hostlist
 
 from flux_ensemble.members.elastic.grow import Growth
 from flux_ensemble.members.elastic.ranks import Ranks, check_bounds, nodes
-from flux_ensemble.members.elastic.resize import Change, Done
+from flux_ensemble.members.elastic.resize import Change
 from flux_ensemble.members.elastic.shrink import Shrink
 from flux_ensemble.members.elastic.watcher import Resources
 from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.ports import Resized, SizeSeen
 
 #: Seconds in which brokers have to come up.
 START_SECONDS = 300.0
 
 #: Seconds in which a broker that has heard that it has to stop goes offline.
 GOING_SECONDS = 60.0
-
-#: Takes the size, and how many of it are up and free.
-Changed = Callable[[int, int, int], None]
 
 
 class ElasticInstance:
@@ -84,7 +82,7 @@ class ElasticInstance:
         self.high = high
         self._grace = grace
         self._start_seconds = start_seconds
-        self._watching: list[Changed] = []
+        self._watching: list[SizeSeen] = []
         self._told: tuple[int, ...] = ()
         self._change: Change | None = None
         self._closed = False
@@ -131,7 +129,7 @@ class ElasticInstance:
             "trouble": self.state(),
         }
 
-    def scale(self, to: int, done: Done) -> None:
+    def scale(self, to: int, done: Resized) -> None:
         """Change the size; another change that is under way ends with ECANCELED.
 
         Args:
@@ -153,7 +151,7 @@ class ElasticInstance:
         change = self._change = Change(self, to, done)
         change.look(partial(self._begin, change))
 
-    def watch(self, changed: Changed) -> None:
+    def watch(self, changed: SizeSeen) -> None:
         """Tell of the size (ranks in use), and of the ranks up and free (without a job).
 
         Args:

@@ -4,7 +4,8 @@
 scaler = "instance"                                 # or "minicluster"
 start-broker = "ssh {host} systemctl restart flux"  # instance: a broker of a host
 
-See docs/elastic.md for all keys. Nothing here knows Flux: `members.elastic.factory` makes the scaler.
+See docs/elastic.md for all keys. Nothing here knows Flux: `members.elastic.factory` makes the
+scaler.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ScalerSettings:
 
     Args:
         kind: "instance" or "minicluster".
-        options: keyword arguments that both kinds have; see `members.elastic.scaler.ElasticInstance`.
+        options: keyword arguments that both kinds have: see `ElasticInstance`.
         texts: the keys that only this kind has.
     """
 

@@ -9,8 +9,8 @@ of job-ingest, which are processes of their own, look at one of them: until one 
 each command's first job takes the validated path, and the others wait for what becomes of it.
 
 It knows no Flux itself: a queue with `send` and `release` is enough for it (the real one is
-`members.flux.queue.FluxQueue`). Each job carries its tag, and the journal shows each job with its tag,
-so it can always be told whether a job got into the queue: see `members.flux.delivery`.
+`members.flux.queue.FluxQueue`). Each job carries its tag, and the journal shows each job with
+its tag, so it can always be told whether a job got into the queue: see `members.flux.delivery`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 (time, sequence, happening). `SimulatedRunner` runs the jobs of a `VirtualQueue`
 by drawing how long each takes.
 
-Every draw for a job comes from a hash of the seed and the job's tag (`members.simulation.uniforms`), so a
-seed repeats exactly, and a job draws the same whatever else happens around it.
+Every draw for a job comes from a hash of the seed and the job's tag
+(`members.simulation.uniforms`), so a seed repeats exactly, and a job draws the same whatever
+else happens around it.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ A few commits are under way at once. While there are no more to be had the next 
 under load batches are large and commits few. Events that bring about nothing wait for the
 next batch, but not for long.
 
-What is in a batch, `runtime.durability.batches` says. Now and then one carries a snapshot of the state
-after it, so that recovery has little to replay (`runtime.durability.replay`).
+What is in a batch, `runtime.durability.batches` says. Now and then one carries a snapshot of the
+state after it, so that recovery has little to replay (`runtime.durability.replay`).
 """
 
 from __future__ import annotations

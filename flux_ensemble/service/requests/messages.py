@@ -103,7 +103,8 @@ class Responder:
             Its payload.
 
         Raises:
-            RequestError: it is out of bounds (`service.requests.limits`), or its payload is no text.
+            RequestError: it is out of bounds (`service.requests.limits`), or its payload is no
+                text.
         """
         size, waiting = _payload_size(message), len(self._waiting) - (message in self._waiting)
         if is_owner(message):

@@ -5,11 +5,11 @@
     ensemble.NAME.values.NNNNNNNN    what its streams took in before a snapshot: JSON
     ensemble.NAME.log.NNNNNNNN       a segment of its log: RFC 18 entries, a line of JSON each
 
-`flux kvs get --raw KEY` shows each of them. A batch of the log (`runtime.durability.batches.Batch`) is one
-transaction: all of it is there or nothing is. The KVS makes transactions one after the
-other, those of one sender in the order they were sent. A job that was sent to job-ingest after
-a transaction gets into the KVS after it, too: all this goes through one broker, first in,
-first out.
+`flux kvs get --raw KEY` shows each of them. A batch of the log
+(`runtime.durability.batches.Batch`) is one transaction: all of it is there or
+nothing is. The KVS makes transactions one after the other, those of one sender in the order
+they were sent. A job that was sent to job-ingest after a transaction gets into the KVS after
+it, too: all this goes through one broker, first in, first out.
 
 Segments: a batch is appended to the last segment, which is full after `APPENDS` appends
 or `SEGMENT_BYTES` of text. What was appended Flux holds as a list of pieces, and
