@@ -6,11 +6,16 @@ from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import SourceError, defined_names
-from flux_ensemble.document.model import SCALE_ACTIONS, STATISTIC_SIZES, Scaling
+from flux_ensemble.document.model import SCALE_ACTIONS, Scaling
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.schema import IDENTIFIER, matches
 from flux_ensemble.document.yaml_reader import Document
-from flux_ensemble.metrics.names import DEFAULT_STATISTICS, MEMBER_METRICS, Statistic
+from flux_ensemble.metrics.names import (
+    DEFAULT_STATISTICS,
+    MEMBER_METRICS,
+    STATISTIC_SIZES,
+    Statistic,
+)
 from flux_ensemble.texts import shown
 
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.

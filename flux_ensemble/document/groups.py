@@ -133,7 +133,7 @@ class GroupReader:
 
     def _check_sizes(self, one: JobSet, at: Path) -> None:
         try:
-            check_sizes(one, one.sweep.sizes)
+            check_sizes(one.texts(), one.sweep.sizes)
         except ValueError as error:
             self._problems.add(at, str(error))
 

@@ -10,7 +10,7 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -29,10 +29,6 @@ TAG_KEY = "ensemble"
 REQUEST_RULE = "request"
 RETRY_RULE = "retry"
 RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
-
-#: Arguments of River's statistics that say how many values are kept, and the least that each
-#: may be.
-STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 #: Job events of RFC 21 that a rule can name as `job-EVENT`.
 JOB_EVENTS = (
@@ -142,6 +138,17 @@ class JobSet:
     jobspec: Mapping[str, Any] | None = None
     sweep: Sweep = field(default_factory=Sweep)
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """The texts that go into each of its jobs, and what each is; placeholders as they are."""
+        for word in self.command:
+            yield "a word of a command", word
+        for name, value in self.environment.items():
+            yield "an environment variable", f"{name}={value}"
+        paths = (("workdir", self.workdir), ("output", self.output), ("error", self.error))
+        for what, path in paths:
+            if path is not None:
+                yield f"a path in {what!r}", path
+
 
 @dataclass(frozen=True)
 class Group:
@@ -199,8 +206,8 @@ class Group:
         for one in self.sets:
             sweep = one.sweep.override(given)
             if sweep is not one.sweep:
-                own = one.sweep.sizes
-                check_sizes(one, {name: changed.get(name, size) for name, size in own.items()})
+                own = {name: changed.get(name, size) for name, size in one.sweep.sizes.items()}
+                check_sizes(one.texts(), own)
             parts.append((one, sweep, one.count if count is None else count))
         return Submission(tuple(parts))
 

@@ -17,9 +17,6 @@ from flux_ensemble.document.sweep import SWEEPS
 #: Largest integer of a jobspec; Flux reads them as C ints.
 MAX_INT = 2**31 - 1
 
-#: Longest name of a group, rule, ensemble, parameter or statistic, in characters.
-MAX_NAME = 128
-
 #: Names of groups and rules. They are used in metric paths, and in file names.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
 

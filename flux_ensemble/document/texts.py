@@ -7,14 +7,11 @@ parameter. So every job of a checked document can be made, and is one that could
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.texts import shown
-
-if TYPE_CHECKING:
-    from flux_ensemble.document.model import JobSet
 
 #: Longest word of a command, and longest variable with its name, in bytes: Linux starts no
 #: program with a longer one (MAX_ARG_STRLEN, which has a null byte in it).
@@ -105,18 +102,18 @@ def _size(value: Any) -> int:
     return len(as_text(value).encode(errors="replace"))
 
 
-def check_sizes(one: JobSet, sizes: Mapping[str, int]) -> None:
+def check_sizes(texts: Iterable[tuple[str, str]], sizes: Mapping[str, int]) -> None:
     """Check that no job of a job set has texts that are too long.
 
     Args:
-        one: the job set.
+        texts: those of the job set, each with what it is.
         sizes: as the function of this name gives them.
 
     Raises:
         ValueError: a text, or all of them, can be too long.
     """
     left = MAX_TEXTS
-    for what, text in _texts(one):
+    for what, text in texts:
         size = len(text.encode())
         if sizes and "{" in text:
             for match in _PLACEHOLDER.finditer(text):
@@ -130,13 +127,3 @@ def check_sizes(one: JobSet, sizes: Mapping[str, int]) -> None:
             f"expected a command and an environment of at most {MAX_TEXTS} bytes, "
             f"not {MAX_TEXTS - left}"
         )
-
-
-def _texts(one: JobSet) -> Iterator[tuple[str, str]]:
-    for word in one.command:
-        yield "a word of a command", word
-    for name, value in one.environment.items():
-        yield "an environment variable", f"{name}={value}"
-    for what, path in (("workdir", one.workdir), ("output", one.output), ("error", one.error)):
-        if path is not None:
-            yield f"a path in {what!r}", path

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Longest name of a group, rule, ensemble, parameter or statistic, in characters.
+MAX_NAME = 128
+
 #: The name of the member that an ensemble runs on.
 MEMBER = "default"
 
@@ -33,6 +36,10 @@ DEFAULT_STATISTICS = {
     "min": "Min",
     "mad": "MAD",
 }
+
+#: Arguments of River's statistics that say how many values are kept, and the least that each
+#: may be.
+STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 
 @dataclass(frozen=True, slots=True)

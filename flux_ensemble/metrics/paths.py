@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from flux_ensemble.document.schema import MAX_NAME
-from flux_ensemble.metrics.names import COUNTERS, MEMBER, MEMBER_METRICS
+from flux_ensemble.metrics.names import COUNTERS, MAX_NAME, MEMBER, MEMBER_METRICS
 from flux_ensemble.texts import listed
 
 COUNT = "count"

@@ -15,9 +15,15 @@ from typing import Any
 
 from river import stats
 
-from flux_ensemble.document.model import STATISTIC_SIZES
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS, Statistic
+from flux_ensemble.metrics.names import (
+    COUNTERS,
+    GAUGES,
+    MEMBER_METRICS,
+    STATISTIC_SIZES,
+    STREAMS,
+    Statistic,
+)
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath
 from flux_ensemble.texts import shown

@@ -20,7 +20,7 @@ from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Folded
 from flux_ensemble.runtime.durability.wal import Ledger, pace
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Caller
+from flux_ensemble.runtime.ports import Caller, Scaler
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.store.kvs import KvsStore
@@ -35,6 +35,7 @@ class Assembly:
         log: writes a line to the service's log: syslog level, text.
         changed: called when an ensemble may have ended, or may need other job events.
         marks: note which event is being handled.
+        scaler: gives what the size of the instance is changed by, None where it is fixed.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Assembly:
         log: Callable[[int, str], None],
         changed: Callable[[Ensemble], None],
         marks: Marks,
+        scaler: Callable[[], Scaler | None],
     ) -> None:
         self._handle = handle
         self._queue = queue
         self._log = log
         self._changed = changed
         self._marks = marks
+        self._scaler = scaler
         self._uri = handle.attr_get("local-uri")
         self._kept: dict[Ensemble, tuple[KvsStore, Ledger]] = {}
 
@@ -106,7 +109,7 @@ class Assembly:
             spec,
             run=load["run"],
             cwd=load["cwd"],
-            member=FluxMember(self._queue, spec, run=load["run"], **where),
+            member=FluxMember(self._queue, spec, run=load["run"], **where, scaler=self._scaler),
             loop=loop,
             custom=start_worker,
             log_error=self._error,

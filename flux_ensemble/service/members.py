@@ -19,13 +19,14 @@ from flux_ensemble.members.elastic.factory import make_scaler
 from flux_ensemble.members.elastic.ranks import Ranks, nodes
 from flux_ensemble.members.elastic.settings import ScalerSettings, read_scaler
 from flux_ensemble.members.elastic.watcher import RESPONSE_SECONDS, Resources
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.errors import RequestError
-from flux_ensemble.runtime.ports import Handle
-from flux_ensemble.service.status.cache import Numbers
+from flux_ensemble.runtime.ports import Handle, Scaler
+
+Numbers = Mapping[str, int | None]
 
 
 class Instance:
@@ -33,24 +34,26 @@ class Instance:
 
     Args:
         name: of the member.
-        queue: of the instance; it has the scaler.
+        broker: of the instance.
         changed: called with the news.
         complain: writes a line to the service's log.
 
     Attributes:
         latest: what it said last, None before the first time.
+        scaler: what changes its size, None where it is fixed.
     """
 
     def __init__(
         self,
         name: str,
-        queue: FluxQueue,
+        broker: Broker,
         changed: Callable[[MemberChanged], None],
         complain: Callable[[str], None],
     ) -> None:
         self.name = name
         self.latest: MemberChanged | None = None
-        self._queue = queue
+        self.scaler: Scaler | None = None
+        self._broker = broker
         self._changed = changed
         self._complain = complain
         self._failure: str | None = None
@@ -61,7 +64,7 @@ class Instance:
     @property
     def elastic(self) -> bool:
         """Its size can change."""
-        return self._queue.scaler is not None
+        return self.scaler is not None
 
     def configure(self, table: Mapping[str, Any]) -> None:
         """Take the scaler that the site has configured, if there is one.
@@ -77,13 +80,13 @@ class Instance:
             self._use(settings)
 
     def _use(self, settings: ScalerSettings) -> None:
-        scaler = make_scaler(self._queue, settings)
-        if self._queue.scaler is not None:
-            self._queue.scaler.close()
+        scaler = make_scaler(self._broker, settings)
+        if self.scaler is not None:
+            self.scaler.close()
         self.rest()
         # What another scaler said of its bounds is not so any more.
         self.latest = None
-        self._queue.scaler, self._settings = scaler, settings
+        self.scaler, self._settings = scaler, settings
 
         def looked(size: int, up: int, free: int) -> None:
             self._says(size, up, free, scaler.low, scaler.high)
@@ -128,7 +131,7 @@ class Instance:
         Raises:
             RequestError: EINVAL if the size is fixed, EAGAIN if it is not known yet.
         """
-        scaler, latest = self._queue.scaler, self.latest
+        scaler, latest = self.scaler, self.latest
         if scaler is None:
             raise RequestError(
                 errno.EINVAL,
@@ -149,7 +152,7 @@ class Instance:
     def watch(self) -> None:
         """Look how many nodes there are, also where no scaler does."""
         if not self.elastic and self._resources is None:
-            self._resources = Resources(self._queue, self._counted)
+            self._resources = Resources(self._broker, self._counted)
 
     def rest(self) -> None:
         """Look no more, where no scaler does."""
@@ -160,12 +163,12 @@ class Instance:
     def close(self) -> None:
         """Give up what is under way."""
         self.rest()
-        if self._queue.scaler is not None:
-            self._queue.scaler.close()
+        if self.scaler is not None:
+            self.scaler.close()
 
     def report(self) -> dict[str, Any]:
         """What `ensemble.status` says of it, as JSON."""
-        scaler = self._queue.scaler
+        scaler = self.scaler
         return {
             "size": None if self.latest is None else self.latest.size,
             "scaler": None if scaler is None else scaler.report(),
@@ -185,7 +188,7 @@ class Members:
     """All members, by name.
 
     Args:
-        queue: of the one that there is.
+        broker: of the one that there is.
         ensembles: who is told.
         ready: whether they can be: they are up to date with their jobs.
         complain: writes a line to the service's log.
@@ -193,21 +196,26 @@ class Members:
 
     def __init__(
         self,
-        queue: FluxQueue,
+        broker: Broker,
         ensembles: Iterable[Ensemble],
         ready: Callable[[], bool],
         complain: Callable[[str], None],
     ) -> None:
-        self._queue = queue
+        self._broker = broker
         self._ensembles = ensembles
         self._ready = ready
         self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
-        self._table = {MEMBER: Instance(MEMBER, queue, self._tell, complain)}
+        self._table = {MEMBER: Instance(MEMBER, broker, self._tell, complain)}
 
     @property
     def elastic(self) -> bool:
         """The size of the member can change."""
         return self._table[MEMBER].elastic
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What changes the size of the member, None where it is fixed."""
+        return self._table[MEMBER].scaler
 
     def configure(self, table: Mapping[str, Any]) -> None:
         """Take what the site has configured.
@@ -241,7 +249,7 @@ class Members:
         if ensemble in self._waiting:
             return
         self.changed(ensemble)
-        late = self._queue.loop.timer(RESPONSE_SECONDS, lambda: self._go_on(ensemble))
+        late = self._broker.loop.timer(RESPONSE_SECONDS, lambda: self._go_on(ensemble))
         self._waiting[ensemble] = then, late
         if all(one.latest is not None for one in self._wanted(ensemble)):
             self._go_on(ensemble)

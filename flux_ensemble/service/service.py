@@ -34,8 +34,8 @@ from flux_ensemble import __version__
 from flux_ensemble.document.model import JOB_EVENTS, Spec
 from flux_ensemble.engine.commands import CancelJobs
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.journal import Journal
-from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.runtime.durability.replay import Folded
@@ -94,7 +94,6 @@ class Service:
         self._name = name
         self._stop = stop
         self.over: str | None = None
-        self._guard = guard(self.unexpected)
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
         self._guests = settings["allow-guest-status"]
@@ -106,23 +105,25 @@ class Service:
         self._unfit: str | None = None
         self._responder = Responder(handle, self._error)
         self._streams = Streams(self._responder)
-        self._queue = FluxQueue(handle, self.unexpected)
+        self._broker = Broker(handle, self.unexpected)
+        self._queue = FluxQueue(self._broker)
         self._marks = Marks()
-        self._assembly = Assembly(handle, self._queue, log, self._changed, self._marks)
+        self._assembly = Assembly(
+            handle, self._queue, log, self._changed, self._marks, lambda: self._members.scaler
+        )
         self._tracker = Tracker(
             int(handle.attr_get("security.owner")),
             self._ensembles.find,
             lambda: self._queue_wide,
         )
         self._journal = Journal(
-            partial(Stream, handle, self._queue.inbox),
+            partial(Stream, handle, self._broker.inbox),
             event=self._tracker.event,
             backlog=self._tracker.learn,
             lost=self._lost_journal,
         )
-        self._claims = Claims(handle, self._guard, name=name, mode=mode, lost=self._end)
-        self._stores = KvsStores(handle, self._guard)
-        self._loop = FluxLoop(handle, self._guard)
+        self._claims = Claims(handle, self._broker.guard, name=name, mode=mode, lost=self._end)
+        self._stores = KvsStores(handle, self._broker.guard)
         self._recovery = Recovery(
             self._claim,
             partial(self._marks.of, replay=True),
@@ -131,21 +132,21 @@ class Service:
             self._tracker,
             self._ensembles,
             self._queue,
-            self._loop,
+            self._broker.loop,
             self._error,
         )
         self._members = Members(
-            self._queue, self._ensembles, lambda: self._recovery.ready, self._error
+            self._broker, self._ensembles, lambda: self._recovery.ready, self._error
         )
         self._configure(configured)
-        self._perf = Perf(self._loop, lambda: self._queue.submissions.waiting)
+        self._perf = Perf(self._broker.loop, lambda: self._queue.submissions.waiting)
         self._reports = Reports(
             mode,
             self._ensembles,
             self._tracker,
             self._recovery,
             self._members,
-            Latest(partial(query, self._queue), self._loop),
+            Latest(partial(query, self._broker), self._broker.loop),
             self._perf,
             lambda: self._state,
         )
@@ -165,9 +166,9 @@ class Service:
             "action": self._ask_engine,
             "scale": self._scale,
         }
-        self._watchers = listen(handle, name, self._guard, self.dispatch, self._streams.gone)
-        self._shutdown = Shutdown(handle, self._guard, self._queue.inbox, self._suspend)
-        self._guard(self._begin)()
+        self._watchers = listen(handle, name, self._broker.guard, self.dispatch, self._streams.gone)
+        self._shutdown = Shutdown(handle, self._broker.guard, self._broker.inbox, self._suspend)
+        self._broker.guard(self._begin)()
 
     def _claim(self) -> int:
         """Claim the ensembles for this service, and see what the one before it died of."""
@@ -199,7 +200,7 @@ class Service:
         except (StoreError, OSError) as error:
             self._error(f"cannot read the KVS: {error}; trying again")
             self._cannot_begin(f"it cannot read the KVS: {error}")
-            self._loop.timer(RETRY_LIMIT, self._begin)
+            self._broker.loop.timer(RETRY_LIMIT, self._begin)
             return
         except ENDINGS:
             raise
@@ -208,7 +209,7 @@ class Service:
             self._cannot_begin(f"internal error: {error!r} (see flux dmesg)")
             return
         self._unfit = None
-        self._queue.elsewhere = list(self._claims.elsewhere)
+        self._queue.elsewhere[:] = self._claims.elsewhere
         self._log(
             syslog.LOG_INFO,
             f"flux-ensemble {__version__} begins epoch {self._recovery.epoch}",
@@ -248,13 +249,13 @@ class Service:
         self._error(reason)
         self._take_down(reason)
         # What has been asked is answered first.
-        self._loop.timer(0.0, lambda: self._queue.inbox.put(self._stop))
+        self._broker.loop.timer(0.0, lambda: self._broker.inbox.put(self._stop))
 
     def close(self) -> None:
         """Take everything down: workers end, whoever waits gets an error; jobs go on."""
         if self.over is None:
             for ensemble in self._ensembles:
-                self._guard(self._assembly.checkpoint)(ensemble)
+                self._broker.guard(self._assembly.checkpoint)(ensemble)
             self._take_down("the ensemble service is shutting down")
         self._claims.close()
         for watcher in self._watchers:
@@ -266,7 +267,7 @@ class Service:
         self._starting.clear()
         for ensemble in self._ensembles:
             # What goes wrong with one is no reason to leave out those after it.
-            self._guard(ensemble.close)(errno.ESHUTDOWN, reason)
+            self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
         self._journal.stop()
         self._members.close()
         self._perf.stop()

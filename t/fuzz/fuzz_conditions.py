@@ -18,6 +18,7 @@ from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, JobEvent, Started, Tag, TimerFired
 from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.engine.status import status
 
 _NAMES = (
     "x", "y", "digits", "memo['x']", "count.a.success", "count.a.submitted", "nodes.free",
@@ -165,7 +166,7 @@ def attempt(given: dict[str, Any]) -> None:
         engine.handle(JobEvent(t, 1, name, {"status": 0}))
     engine.check()
     json.dumps(engine.metrics(t), allow_nan=False)
-    json.dumps(engine.status(), allow_nan=False)
+    json.dumps(status(engine), allow_nan=False)
     dump(engine)
 
 

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,12 @@ from rpc_servers import serving  # noqa: E402
 
 from flux_ensemble.gateway.backend import Grant, Size, target  # noqa: E402
 from flux_ensemble.members.elastic.factory import make_scaler  # noqa: E402
-from flux_ensemble.members.elastic.minicluster import MiniClusterScaler, connect  # noqa: E402
+from flux_ensemble.members.elastic.minicluster import MiniCluster, connect  # noqa: E402
 from flux_ensemble.members.elastic.ranks import REASON  # noqa: E402
-from flux_ensemble.members.elastic.scaler import ElasticInstance  # noqa: E402
+from flux_ensemble.members.elastic.scaler import START_SECONDS, ElasticInstance  # noqa: E402
 from flux_ensemble.members.elastic.settings import read_scaler  # noqa: E402
-from flux_ensemble.members.elastic.site_command import InstanceScaler  # noqa: E402
-from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
+from flux_ensemble.members.elastic.site_command import SiteCommand  # noqa: E402
+from flux_ensemble.members.flux.broker import Broker  # noqa: E402
 
 START = f"flux python {Path(__file__).with_name('start_broker.py')} {{rank}}"
 
@@ -46,13 +46,13 @@ def unexpected(error: BaseException) -> None:
     handle.reactor_stop()
 
 
-queue = FluxQueue(handle, unexpected)
+broker = Broker(handle, unexpected)
 
 
 def wait(until: Callable[[], bool], limit: float = 60.0) -> None:
     """Run the reactor until a condition holds."""
     t_end = time.monotonic() + limit
-    tick = queue.loop.timer(0.05, handle.reactor_stop, every=0.05)
+    tick = broker.loop.timer(0.05, handle.reactor_stop, every=0.05)
     while not until():
         assert time.monotonic() < t_end, "it took too long"
         handle.reactor_run()
@@ -61,13 +61,27 @@ def wait(until: Callable[[], bool], limit: float = 60.0) -> None:
     tick.cancel()
 
 
+def instance_scaler(
+    command: str,
+    *,
+    start_seconds: float = START_SECONDS,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> ElasticInstance:
+    """A scaler that runs a command for each broker."""
+    command_of_site = SiteCommand(
+        broker, command, start_seconds=start_seconds, environment=environment
+    )
+    return ElasticInstance(broker, command_of_site, start_seconds=start_seconds, **options)
+
+
 class Bench:
     """A scaler, and what it has told."""
 
     def __init__(
         self, command: str = START, *, scaler: ElasticInstance | None = None, **options: Any
     ) -> None:
-        self.scaler = scaler or InstanceScaler(queue, command, **options)
+        self.scaler = scaler or instance_scaler(command, **options)
         self.seen: list[tuple[int, int, int]] = []
         self.scaler.watch(lambda *numbers: self.seen.append(numbers))
 
@@ -129,7 +143,7 @@ def configured(table: dict[str, Any]) -> ElasticInstance:
     """The scaler of a configuration."""
     settings = read_scaler(table)
     assert settings is not None
-    return make_scaler(queue, settings)
+    return make_scaler(broker, settings)
 
 
 def submit(nodes: int, seconds: float) -> int:
@@ -389,9 +403,11 @@ def minicluster() -> None:
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
 
-    def scaler(timeout: float = 10, **options: Any) -> MiniClusterScaler:
+    def scaler(timeout: float = 10, **options: Any) -> ElasticInstance:
         client = connect(f"localhost:{port}", "alpha", timeout=timeout)
-        return MiniClusterScaler(queue, client, **options)
+        start_seconds = options.get("start_seconds", START_SECONDS)
+        minicluster = MiniCluster(broker, client, start_seconds=start_seconds)
+        return ElasticInstance(broker, minicluster, **options)
 
     hasty = Bench(scaler=scaler(timeout=0.3, start_seconds=1))
     hasty.refused(2, errno.ETIMEDOUT, "rank 1 (fake1) did not come up", "is not available")
@@ -399,13 +415,13 @@ def minicluster() -> None:
     bench = Bench(scaler=scaler(timeout=1))
     waiting = submit(3, 0.2)
     results = bench.begin(3)
-    wait(lambda: bench.scaler.state() is not None)
-    assert "is not available" in str(bench.scaler.state())
+    wait(lambda: bench.scaler.provisioner.trouble is not None)
+    assert "is not available" in str(bench.scaler.provisioner.trouble)
     brokers = Brokers()
     with serving(brokers, port=port):
         wait(lambda: bool(results))
         assert results == [3]
-        assert bench.scaler.state() is None
+        assert bench.scaler.provisioner.trouble is None
         succeeded(waiting)
         running = [submit(1, 2), submit(1, 2), submit(1, 2)]
         for job in running:
@@ -430,7 +446,11 @@ def minicluster() -> None:
         brokers.maximum = 2
         bench.refused(3, errno.EIO, "rank 2 (fake2)", "grants no more than 2 nodes", "size is 2")
         bench.refused(3, errno.EIO, "cannot grow", "maximum is 2", "the size is 2")
-        unknown = Bench(scaler=MiniClusterScaler(queue, connect(f"localhost:{port}", "beta")))
+        unknown = Bench(
+            scaler=ElasticInstance(
+                broker, MiniCluster(broker, connect(f"localhost:{port}", "beta"))
+            )
+        )
         unknown.refused(1, errno.EIO, "'beta'")
         unknown.refused(3, errno.EIO, "'beta'")
         unknown.scaler.close()

@@ -42,7 +42,7 @@ class Modules:
 
         def look() -> None:
             if process.poll() is None:
-                self._bench.queue.loop.timer(LOOK, look)
+                self._bench.queue.broker.loop.timer(LOOK, look)
                 return
             self._process = None
             self.codes.append(process.returncode)
@@ -105,7 +105,7 @@ def away(jobs: int, seconds: float) -> dict[str, Any]:
 
     def disturb(modules: Modules) -> None:
         def wait() -> None:
-            bench.queue.loop.timer(seconds, lambda: modules.run("load"))
+            bench.queue.broker.loop.timer(seconds, lambda: modules.run("load"))
 
         modules.run("remove", wait)
 
@@ -143,7 +143,7 @@ def late() -> dict[str, Any]:
     def given_up(error: Exception | None) -> None:
         outcomes.append(getattr(error, "errno", None))
         # In a turn of its own: nothing of the call is left then.
-        bench.queue.loop.timer(0.0, handle.reactor_stop)
+        bench.queue.broker.loop.timer(0.0, handle.reactor_stop)
 
     handle.service_register("late").get()
     watcher = handle.msg_watcher_create(
@@ -154,13 +154,15 @@ def late() -> dict[str, Any]:
     watcher.start()
     future = handle.rpc("late.call", {})
     tag = future.pimpl.flux_rpc_get_matchtag()
-    bench.queue.call(future, lambda future: future.get(), given_up, 0.2)
+    bench.queue.broker.call(future, lambda future: future.get(), given_up, 0.2)
     del future
     handle.reactor_run()
     before = tag in tags()
     handle.respond(requests[0], {})
     # A response to this comes after it.
-    bench.queue.call(handle.rpc("broker.ping", {"seq": 1}), lambda future: future.get(), given_up)
+    bench.queue.broker.call(
+        handle.rpc("broker.ping", {"seq": 1}), lambda future: future.get(), given_up
+    )
     handle.reactor_run()
     watcher.destroy()
     return {"errors": bench.errors, "outcomes": outcomes, "free": [before, tag in tags()]}

@@ -23,6 +23,7 @@ from flux.message import Message  # noqa: E402
 from flux_ensemble.document.loading import load_mapping  # noqa: E402
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
+from flux_ensemble.members.flux.broker import Broker  # noqa: E402
 from flux_ensemble.members.flux.futures import Futures  # noqa: E402
 from flux_ensemble.members.flux.inbox import Inbox  # noqa: E402
 from flux_ensemble.members.flux.journal import Journal  # noqa: E402
@@ -52,9 +53,9 @@ class Bench:
         self.seen: dict[int, Counter[str]] = {}
         self.clean = 0
         self.learned = 0
-        self.queue = FluxQueue(self.handle, self._unexpected, patience=patience)
+        self.queue = FluxQueue(Broker(self.handle, self._unexpected), patience=patience)
         self.journal = Journal(
-            partial(Stream, self.handle, self.queue.inbox),
+            partial(Stream, self.handle, self.queue.broker.inbox),
             event=self._event,
             backlog=self._learn,
             lost=self.errors.append,

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from flux_ensemble.members.elastic.minicluster import MiniClusterScaler, connect
-from flux_ensemble.members.elastic.scaler import ElasticInstance
+from flux_ensemble.members.elastic.minicluster import MiniCluster, connect
+from flux_ensemble.members.elastic.provisioner import Provisioner
+from flux_ensemble.members.elastic.scaler import START_SECONDS, ElasticInstance
 from flux_ensemble.members.elastic.settings import ScalerSettings
-from flux_ensemble.members.elastic.site_command import InstanceScaler
-from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.elastic.site_command import SiteCommand
+from flux_ensemble.members.flux.broker import Broker
 
 
-def make_scaler(queue: FluxQueue, settings: ScalerSettings) -> ElasticInstance:
+def make_scaler(broker: Broker, settings: ScalerSettings) -> ElasticInstance:
     """Make a scaler.
 
     Args:
-        queue: the queue of the instance.
+        broker: of the instance.
         settings: of the scaler.
 
     Raises:
         ValueError: the instance is not one for it, or something is wrong; a sentence.
     """
+    provisioner = _make_provisioner(broker, settings)
+    try:
+        return ElasticInstance(broker, provisioner, **settings.options)
+    except ValueError:
+        provisioner.close()
+        raise
+
+
+def _make_provisioner(broker: Broker, settings: ScalerSettings) -> Provisioner:
     texts = settings.texts
+    start_seconds = settings.options.get("start_seconds", START_SECONDS)
     if settings.kind == "instance":
-        return InstanceScaler(queue, texts["start-broker"], **settings.options)
+        return SiteCommand(broker, texts["start-broker"], start_seconds=start_seconds)
     client = connect(
         texts["grpc-target"],
         texts.get("grpc-member", ""),
@@ -29,8 +40,4 @@ def make_scaler(queue: FluxQueue, settings: ScalerSettings) -> ElasticInstance:
         key=texts.get("tls-key", ""),
         ca=texts.get("tls-ca", ""),
     )
-    try:
-        return MiniClusterScaler(queue, client, **settings.options)
-    except ValueError:
-        client.close()
-        raise
+    return MiniCluster(broker, client, start_seconds=start_seconds)

@@ -61,7 +61,7 @@ class Growth:
             request = {"targets": listed(new), "reason": REASON}
             change.call("resource.drain", request, self._drained, f"drain {change.named(new)}")
         start = (missing & ranks.ours) - self._started
-        if not change.instance.together:
+        if not change.instance.provisioner.together:
             # A broker whose parent is just ending would end with it.
             there = ranks.online - change.instance.stopping.keys()
             start = frozenset(
@@ -69,7 +69,9 @@ class Growth:
             )
         if start:
             self._started |= start
-            change.instance.start(start, ranks.online | self._coming, self._not_started)
+            change.instance.provisioner.start(
+                change.instance, start, ranks.online | self._coming, self._not_started
+            )
         # One that was told to stop is about to go, and is started when it has gone.
         back = (missing & ranks.leaving) - change.instance.stopping.keys()
         if back and not self._undraining:
@@ -107,6 +109,6 @@ class Growth:
         raise OSError(
             errno.ETIMEDOUT,
             f"{self._change.named(missing)} did not come up within {self._limit:g} s; "
-            f"{because(*reasons, self._change.instance.state())}"
+            f"{because(*reasons, self._change.instance.provisioner.trouble)}"
             f"the size is {len(self._in_use)}",
         )

@@ -1,7 +1,7 @@
-"""A scaler for a Flux MiniCluster: the gRPC service changes its size, in Kubernetes.
+"""The brokers of a Flux MiniCluster: the gRPC service changes its size, in Kubernetes.
 
     client = connect("ensemble-service:50051", "default/ensemble", cert=..., key=..., ca=...)
-    scaler = MiniClusterScaler(queue, client)
+    scaler = ElasticInstance(broker, MiniCluster(broker, client))
 
 The Flux Operator makes the brokers of a MiniCluster, the ranks from 0 up to its size, and takes
 away the highest ones when it shrinks, with whatever runs there. So all else is done as for
@@ -10,10 +10,9 @@ asked for a smaller size; and a greater one is reached when the brokers are onli
 
 The client of the service blocks. It is called from one thread, one call at a time, and what
 came of a call is handed to the reactor. While the service is down it is asked again, with
-pauses that grow, as long as the change may take; `MiniClusterScaler.state` tells of it.
+pauses that grow, as long as the change may take; `MiniCluster.trouble` tells of it.
 
-This module is the one below `rpc` that knows of it: `connect` imports its client, and gRPC, when
-it is called.
+gRPC need not be installed: `connect` imports the client of the service when it is called.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flux_ensemble.members.elastic.resize import Change
-from flux_ensemble.members.elastic.scaler import START_SECONDS, ElasticInstance
+from flux_ensemble.members.elastic.provisioner import Fleet
+from flux_ensemble.members.elastic.scaler import START_SECONDS
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.pipeline import Report
-from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.runtime.ports import Loop
 
 #: Seconds that one call may take; the client tries again in that time, too.
@@ -172,67 +171,54 @@ class _Wish:
         size: of the MiniCluster, in nodes.
         granted: called with the size that the service has granted.
         refused: called with the reason.
-        stops: ranks that are to stop.
+        asking: called before each time that it is asked.
         pause: seconds before it is asked once more.
     """
 
     size: int
     granted: Callable[[int], None]
     refused: Callable[[Exception], None]
-    stops: Set[int] = frozenset()
+    asking: Callable[[], None]
     pause: float = FIRST_PAUSE
 
 
-class MiniClusterScaler(ElasticInstance):
-    """Changes the size of a MiniCluster; see the module.
+class MiniCluster:
+    """Asks for the size of a MiniCluster: a `Provisioner`; see the module.
 
     Args:
-        queue: the queue of the instance; its handle has to be one of rank 0.
+        broker: of the instance.
         client: of the service; it is closed with this.
-        low, high: bounds of the size, beside those of the service; by default all hosts.
-        grace: seconds after which jobs on ranks that are to go are canceled; None waits.
         start_seconds: how long the service and the brokers may take, to come or to go.
-
-    Raises:
-        ValueError: the bounds are wrong; a sentence.
     """
 
     kind = "minicluster"
     together = True
 
     def __init__(
-        self,
-        queue: FluxQueue,
-        client: Client,
-        *,
-        low: int = 1,
-        high: int | None = None,
-        grace: float | None = None,
-        start_seconds: float = START_SECONDS,
+        self, broker: Broker, client: Client, *, start_seconds: float = START_SECONDS
     ) -> None:
-        super().__init__(queue, low=low, high=high, grace=grace, start_seconds=start_seconds)
         self.stop_seconds = start_seconds
+        self.trouble: str | None = None
+        self._broker = broker
         self._client = client
-        self._thread = Thread(queue.loop, "minicluster")
+        self._thread = Thread(broker.loop, "minicluster")
         self._wish: _Wish | None = None
         self._calling = False
-        self._trouble: str | None = None
-
-    def state(self) -> str | None:
-        """Why the service does not do what it was asked, while it is asked again."""
-        return self._trouble
 
     def report(self) -> dict[str, Any]:
-        """As for any instance, and which service is asked, and until when it can be."""
+        """Which service is asked, and until when it can be."""
         return {
-            **super().report(),
             "target": self._client.target,
             "member": self._client.member,
             "t_expires": self._client.t_expires,
         }
 
     def start(
-        self, ranks: Set[int], after: Set[int], failed: Callable[[Set[int], str], None]
+        self,
+        fleet: Fleet,
+        ranks: Set[int],
+        after: Set[int],
+        failed: Callable[[Set[int], str], None],
     ) -> None:
         """Ask for the size that has all these ranks."""
 
@@ -241,9 +227,12 @@ class MiniClusterScaler(ElasticInstance):
             if lacking:
                 failed(lacking, f"the gRPC service grants no more than {size} nodes")
 
-        self._ask(_Wish(max(after) + 1, granted, lambda error: failed(ranks, sentence(error))))
+        def refused(error: Exception) -> None:
+            failed(ranks, sentence(error))
 
-    def stop(self, ranks: Set[int], after: Set[int], report: Report) -> None:
+        self._ask(_Wish(max(after) + 1, granted, refused, lambda: None))
+
+    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
         """Ask for the size that has none of these ranks."""
 
         def granted(size: int) -> None:
@@ -251,20 +240,18 @@ class MiniClusterScaler(ElasticInstance):
                 refused(OSError(errno.EIO, f"the gRPC service keeps {size} nodes"))
 
         def refused(error: Exception) -> None:
-            self.stays(ranks)
+            fleet.stays(ranks)
             report(error)
 
-        self._ask(_Wish(max(after) + 1, granted, refused, ranks))
+        self._ask(_Wish(max(after) + 1, granted, refused, partial(fleet.stops, ranks)))
 
-    def ended(self, change: Change) -> None:
-        """A change is over: nothing is asked for any more."""
-        super().ended(change)
+    def abandon(self) -> None:
+        """The change is over: nothing is asked for any more."""
         self._wish = None
-        self._trouble = None
+        self.trouble = None
 
     def close(self) -> None:
-        """Give up what is under way, and close the connection."""
-        super().close()
+        """Close the connection."""
         self._thread.close()
         self._client.close()
 
@@ -277,7 +264,7 @@ class MiniClusterScaler(ElasticInstance):
     def _try(self, wish: _Wish) -> None:
         if wish is self._wish and not self._calling:
             self._calling = True
-            self.stops(wish.stops)
+            wish.asking()
             size = wish.size
             self._thread.call(lambda: self._client.scale(size).size, partial(self._answered, wish))
 
@@ -288,14 +275,14 @@ class MiniClusterScaler(ElasticInstance):
             if self._wish is not None:
                 self._try(self._wish)
         elif not isinstance(result, Exception):
-            self._wish = self._trouble = None
+            self._wish = self.trouble = None
             wish.granted(result)
         elif getattr(getattr(result, "code", None), "name", None) in PASSING:
-            self._trouble = str(result)
-            self.queue.loop.timer(wish.pause, partial(self._try, wish))
+            self.trouble = str(result)
+            self._broker.loop.timer(wish.pause, partial(self._try, wish))
             wish.pause = min(2 * wish.pause, LONGEST_PAUSE)
         else:
             if not hasattr(result, "code"):
-                self.queue.report(result)
-            self._wish = self._trouble = None
+                self._broker.report(result)
+            self._wish = self.trouble = None
             wish.refused(OSError(errno.EIO, str(result)))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from flux_ensemble.members.elastic.provisioner import Fleet, Provisioner
 from flux_ensemble.members.elastic.ranks import Parents, Ranks
-from flux_ensemble.members.elastic.watcher import Look
+from flux_ensemble.members.elastic.watcher import Look, Resources
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.runtime.ports import Handle, Resized
-
-if TYPE_CHECKING:
-    from flux_ensemble.members.elastic.scaler import ElasticInstance
 
 
 class Work(Protocol):
@@ -26,6 +24,26 @@ class Work(Protocol):
         Raises:
             OSError: it goes no further; what is reached stays.
         """
+        ...
+
+
+class Instance(Fleet, Protocol):
+    """What a change is of: see `members.elastic.scaler.ElasticInstance`.
+
+    Attributes:
+        broker: of the instance.
+        provisioner: starts and stops brokers.
+        resources: how the ranks are.
+        stopping: ranks that were told to stop and are still there, and until when that counts.
+    """
+
+    broker: Broker
+    provisioner: Provisioner
+    resources: Resources
+    stopping: dict[int, float]
+
+    def ended(self, change: Change) -> None:
+        """A change is over."""
         ...
 
 
@@ -42,7 +60,7 @@ class Change:
         work: None until it is known how the ranks are.
     """
 
-    def __init__(self, instance: ElasticInstance, to: int, done: Resized) -> None:
+    def __init__(self, instance: Instance, to: int, done: Resized) -> None:
         self.instance = instance
         self.to = to
         self.dones = [done]
@@ -51,14 +69,14 @@ class Change:
         self._timers: dict[str, Handle] = {}
 
     @property
-    def queue(self) -> FluxQueue:
-        """The queue of the instance."""
-        return self.instance.queue
+    def broker(self) -> Broker:
+        """The broker of the instance."""
+        return self.instance.broker
 
     @property
     def parents(self) -> Parents:
         """The tree of brokers."""
-        return self.instance.resources.parents
+        return self.instance.parents
 
     def end(self, result: int | Exception) -> None:
         """Tell those who wait, once."""
@@ -69,7 +87,7 @@ class Change:
         for timer in self._timers.values():
             timer.cancel()
         for done in self.dones:
-            self.queue.guard(done)(result)
+            self.broker.guard(done)(result)
 
     def guarded(self, step: Callable[..., None], *args: Any) -> None:
         """Take a step, unless the change is over; whatever it raises ends the change."""
@@ -79,14 +97,14 @@ class Change:
             step(*args)
         except Exception as error:
             if not isinstance(error, OSError):
-                self.queue.report(error)
+                self.broker.report(error)
             self.end(error)
 
     def timer(self, name: str, after: float, step: Callable[[], None]) -> None:
         """Take a step after some time; a timer of the same name is set anew."""
         if name in self._timers:
             self._timers[name].cancel()
-        self._timers[name] = self.queue.loop.timer(after, partial(self.guarded, step))
+        self._timers[name] = self.broker.loop.timer(after, partial(self.guarded, step))
 
     def call(
         self,
@@ -109,8 +127,8 @@ class Change:
                 raise cannot(what, error)
             then(responses[0])
 
-        self.queue.call(
-            self.queue.handle.rpc(topic, payload, nodeid=0),
+        self.broker.call(
+            self.broker.handle.rpc(topic, payload, nodeid=0),
             lambda future: responses.append(future.get() or {}),
             partial(self.guarded, report),
         )

@@ -1,7 +1,7 @@
 """Changes the size of a Flux instance without losing a job.
 
-How brokers are started and stopped is the business of subclasses (`members.elastic.site_command`,
-`members.elastic.minicluster`); what is the same everywhere is here:
+A provisioner starts and stops brokers (`members.elastic.provisioner`); what is the same
+everywhere is here:
 
     grow    brokers start ──► online ──► undrain those that a shrink had drained ──► in use
     shrink  drain ──► jobs end, or are canceled after a grace period ──► stop ──► offline
@@ -14,39 +14,36 @@ goes on when it is asked for again.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Set
+from collections.abc import Set
 from functools import partial
 from typing import Any
 
 from flux.hostlist import Hostlist
 
 from flux_ensemble.members.elastic.grow import Growth
-from flux_ensemble.members.elastic.ranks import Ranks, check_bounds, nodes
+from flux_ensemble.members.elastic.provisioner import GOING_SECONDS, Provisioner
+from flux_ensemble.members.elastic.ranks import Parents, Ranks, check_bounds, nodes
 from flux_ensemble.members.elastic.resize import Change
 from flux_ensemble.members.elastic.shrink import Shrink
 from flux_ensemble.members.elastic.watcher import Resources
-from flux_ensemble.members.flux.pipeline import Report
-from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.runtime.ports import Resized, SizeSeen
 
 #: Seconds in which brokers have to come up.
 START_SECONDS = 300.0
 
-#: Seconds in which a broker that has heard that it has to stop goes offline.
-GOING_SECONDS = 60.0
-
 
 class ElasticInstance:
-    """The size of an instance: a `runtime.ports.Scaler` but for `start` and `stop`.
+    """The size of an instance: a `runtime.ports.Scaler`.
 
     Args:
-        queue: the queue of the instance; its handle has to be one of rank 0.
+        broker: of the instance; its handle has to be one of rank 0.
+        provisioner: starts and stops brokers; it is closed with this.
         low, high: bounds of the size; by default all hosts that the instance has.
         grace: seconds after which jobs on ranks that are to go are canceled; None waits.
         start_seconds: how long brokers may take to come up.
 
     Attributes:
-        kind: as [ensemble] names it.
         low, high: bounds of the size. `high` falls if fewer ranks have resources for jobs.
         hosts: by rank.
         resources: how the ranks are.
@@ -56,26 +53,19 @@ class ElasticInstance:
         ValueError: the bounds are wrong; a sentence.
     """
 
-    kind = ""
-
-    #: Brokers come and go by their number: those that go are the highest ranks, and go all at
-    #: once, when none of them has a job; those that come may be online already.
-    together = False
-
-    #: Seconds in which brokers that were told to stop have to go.
-    stop_seconds = GOING_SECONDS
-
     def __init__(
         self,
-        queue: FluxQueue,
+        broker: Broker,
+        provisioner: Provisioner,
         *,
         low: int = 1,
         high: int | None = None,
         grace: float | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        self.queue = queue
-        self.hosts = [str(host) for host in Hostlist(queue.handle.attr_get("hostlist"))]
+        self.broker = broker
+        self.provisioner = provisioner
+        self.hosts = [str(host) for host in Hostlist(broker.handle.attr_get("hostlist"))]
         high = len(self.hosts) if high is None else high
         check_bounds(low, high, len(self.hosts))
         self.low = low
@@ -87,46 +77,19 @@ class ElasticInstance:
         self._change: Change | None = None
         self._closed = False
         self.stopping: dict[int, float] = {}
-        self.resources = Resources(queue, self._looked)
-
-    # -- how brokers come and go ---------------------------------------------------------
-
-    def start(
-        self, ranks: Set[int], after: Set[int], failed: Callable[[Set[int], str], None]
-    ) -> None:
-        """Start brokers; that they are up is seen elsewhere.
-
-        Args:
-            ranks: of the brokers.
-            after: the ranks whose brokers will be there.
-            failed: called for ranks that did not start, with the reason.
-        """
-        raise NotImplementedError
-
-    def stop(self, ranks: Set[int], after: Set[int], report: Report) -> None:
-        """Stop brokers that have no job and no broker below them, and say so to `stops`.
-
-        Args:
-            ranks: of the brokers.
-            after: the ranks whose brokers will still be there.
-            report: called with the error if it is known that they do not stop.
-        """
-        raise NotImplementedError
-
-    def state(self) -> str | None:
-        """What keeps brokers from starting or stopping now, and is tried again: a sentence."""
-        return None
+        self.resources = Resources(broker, self._looked)
 
     # -- the scaler ------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
         """What `ensemble.status` says of it (docs/rpc.md)."""
         return {
-            "kind": self.kind,
+            "kind": self.provisioner.kind,
             "low": self.low,
             "high": self.high,
             "changing_to": None if self._change is None else self._change.to,
-            "trouble": self.state(),
+            "trouble": self.provisioner.trouble,
+            **self.provisioner.report(),
         }
 
     def scale(self, to: int, done: Resized) -> None:
@@ -167,11 +130,18 @@ class ElasticInstance:
         self.resources.close()
         if self._change is not None:
             self._change.end(OSError(errno.ESHUTDOWN, "the service is shutting down"))
+        self.provisioner.close()
 
     # -- changes ----------------------------------------------------------------------
 
+    @property
+    def parents(self) -> Parents:
+        """The tree of brokers."""
+        return self.resources.parents
+
     def ended(self, change: Change) -> None:
         """A change is over."""
+        self.provisioner.abandon()
         if change is self._change:
             self._change = None
 
@@ -194,13 +164,13 @@ class ElasticInstance:
         """
         if not ranks:
             return
-        t_end = self.queue.loop.now() + GOING_SECONDS
+        t_end = self.broker.loop.now() + GOING_SECONDS
         self.stopping.update(dict.fromkeys(ranks, t_end))
 
         def forget() -> None:
             self.stays({rank for rank in ranks if self.stopping.get(rank) == t_end})
 
-        self.queue.loop.timer(GOING_SECONDS, forget)
+        self.broker.loop.timer(GOING_SECONDS, forget)
 
     def stays(self, ranks: Set[int]) -> None:
         """Ranks that were told to stop do not."""
@@ -219,7 +189,7 @@ class ElasticInstance:
         if numbers != self._told:
             self._told = numbers
             for changed in self._watching:
-                self.queue.guard(changed)(*numbers[:3])
+                self.broker.guard(changed)(*numbers[:3])
         change = self._change
         if change is not None and change.work is not None:
             change.guarded(change.work.step, ranks)

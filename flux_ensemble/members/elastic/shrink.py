@@ -31,7 +31,7 @@ class Shrink:
     def __init__(self, change: Change, ranks: Ranks, grace: float | None) -> None:
         self._change = change
         self._grace = grace
-        self._together = change.instance.together
+        self._together = change.instance.provisioner.together
         self._going = to_shrink(ranks, change.parents, change.to)
         if self._together:
             check_highest(self._going, ranks)
@@ -62,8 +62,8 @@ class Shrink:
                 raise cannot("hear from the scheduler", error)
             change.look(self._vacate)
 
-        future = change.queue.handle.rpc("sched.resource-status", nodeid=0)
-        change.queue.call(future, lambda future: future.get(), partial(change.guarded, answered))
+        future = change.broker.handle.rpc("sched.resource-status", nodeid=0)
+        change.broker.call(future, lambda future: future.get(), partial(change.guarded, answered))
 
     def _vacate(self, ranks: Ranks) -> None:
         self._vacating = True
@@ -95,9 +95,11 @@ class Shrink:
         stop = ready - self._stopped
         if stop:
             self._stopped |= stop
-            change.timer("limit", change.instance.stop_seconds, self._late)
+            change.timer("limit", change.instance.provisioner.stop_seconds, self._late)
             report = partial(change.guarded, self._reported, stop)
-            change.instance.stop(stop, ranks.online - self._going, report)
+            change.instance.provisioner.stop(
+                change.instance, stop, ranks.online - self._going, report
+            )
         if idle != self._going:
             change.timer("recheck", RECHECK_SECONDS, change.look)
 
@@ -115,11 +117,11 @@ class Shrink:
     def _late(self) -> None:
         staying = self._going & self._stopped
         if staying:
-            instance = self._change.instance
+            provisioner = self._change.instance.provisioner
             raise OSError(
                 errno.ETIMEDOUT,
                 f"{self._change.named(staying)} was told to stop, and is still there after "
-                f"{instance.stop_seconds:g} s; {because(instance.state())}it stays drained",
+                f"{provisioner.stop_seconds:g} s; {because(provisioner.trouble)}it stays drained",
             )
 
     def _cancel_jobs(self) -> None:
@@ -139,4 +141,4 @@ class Shrink:
 
         for job in response["jobs"]:
             report = partial(change.guarded, canceled, job["id"])
-            change.queue.change(job["id"], "job-manager.raise", cancel, report)
+            change.broker.change(job["id"], "job-manager.raise", cancel, report)

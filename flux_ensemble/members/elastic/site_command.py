@@ -1,13 +1,12 @@
-"""What a Flux member grows and shrinks by, and a scaler for an instance of configured hosts.
+"""The brokers of an instance of configured hosts: a command of the site starts them.
 
-    scaler = InstanceScaler(queue, "ssh {host} systemctl start flux", low=1, high=8)
+    scaler = ElasticInstance(broker, SiteCommand(broker, "ssh {host} systemctl start flux"))
     scaler.watch(lambda size, up, free: ...)
     scaler.scale(4, lambda result: ...)
 
 An instance that was started from the `hosts` of `[bootstrap]` (flux-config-bootstrap(5)) knows
-all its ranks from the beginning, whether their brokers run or not. `InstanceScaler` starts
-those that do not by a command of the site, and stops the others as `flux overlay disconnect`
-does.
+all its ranks from the beginning, whether their brokers run or not. `SiteCommand` starts those
+that do not by a command of the site, and stops the others as `flux overlay disconnect` does.
 """
 
 from __future__ import annotations
@@ -18,56 +17,61 @@ from functools import partial
 from typing import Any
 
 from flux_ensemble.members.elastic.commands import Commands
-from flux_ensemble.members.elastic.scaler import START_SECONDS, ElasticInstance
+from flux_ensemble.members.elastic.provisioner import GOING_SECONDS, Fleet
+from flux_ensemble.members.elastic.scaler import START_SECONDS
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.pipeline import Report
-from flux_ensemble.members.flux.queue import FluxQueue
 
 
-class InstanceScaler(ElasticInstance):
+class SiteCommand:
     """Starts and stops the brokers of the hosts that an instance was configured with.
 
+    It is a `Provisioner`.
+
     Args:
-        queue: the queue of the instance; its handle has to be one of rank 0.
+        broker: of the instance; its handle has to be one of rank 0.
         command: starts the broker of a host: see `members.elastic.commands`.
-        low, high: bounds of the size; by default all hosts.
-        grace: seconds after which jobs on ranks that are to go are canceled; None waits.
         start_seconds: how long brokers may take to come up; half of it is for the command.
         environment: of the command; by default that of this process.
 
     Raises:
-        ValueError: the instance is not of this kind, or the arguments are wrong; a sentence.
+        ValueError: the instance is not of this kind, or the command is wrong; a sentence.
     """
 
     kind = "instance"
+    together = False
+    stop_seconds = GOING_SECONDS
+    trouble: str | None = None
 
     def __init__(
         self,
-        queue: FluxQueue,
+        broker: Broker,
         command: str,
         *,
-        low: int = 1,
-        high: int | None = None,
-        grace: float | None = None,
         start_seconds: float = START_SECONDS,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        method = queue.handle.attr_get("broker.boot-method")
+        method = broker.handle.attr_get("broker.boot-method")
         if method != "config":
             raise ValueError(
                 "scaler: expected an instance that was started from the hosts in [bootstrap], "
                 f"not by {method!r}"
             )
+        self._broker = broker
         # So that a command that hangs is told of, and not the broker that is not there.
         self._commands = Commands(
-            queue.loop,
+            broker.loop,
             command,
             os.environ if environment is None else environment,
             start_seconds / 2,
         )
-        super().__init__(queue, low=low, high=high, grace=grace, start_seconds=start_seconds)
 
     def start(
-        self, ranks: Set[int], after: Set[int], failed: Callable[[Set[int], str], None]
+        self,
+        fleet: Fleet,
+        ranks: Set[int],
+        after: Set[int],
+        failed: Callable[[Set[int], str], None],
     ) -> None:
         """Run the command for each rank."""
 
@@ -76,22 +80,28 @@ class InstanceScaler(ElasticInstance):
                 failed({rank}, reason)
 
         for rank in sorted(ranks):
-            self._commands.run(rank, self.hosts[rank], partial(ended, rank))
+            self._commands.run(rank, fleet.hosts[rank], partial(ended, rank))
 
-    def stop(self, ranks: Set[int], after: Set[int], report: Report) -> None:
+    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
         """Have each rank's parent disconnect it (flux-core, `overlay.disconnect-subtree`)."""
 
         def answered(future: Any) -> None:
             future.get()
 
-        self.stops(ranks)
+        fleet.stops(ranks)
         for rank in sorted(ranks):
-            future = self.queue.handle.rpc(
-                "overlay.disconnect-subtree", {"rank": rank}, nodeid=self.resources.parents[rank]
+            future = self._broker.handle.rpc(
+                "overlay.disconnect-subtree", {"rank": rank}, nodeid=fleet.parents[rank]
             )
-            self.queue.call(future, answered, report)
+            self._broker.call(future, answered, report)
+
+    def abandon(self) -> None:
+        """The change is over; commands that run go on."""
+
+    def report(self) -> dict[str, Any]:
+        """Nothing beside what is said of every scaler."""
+        return {}
 
     def close(self) -> None:
-        """Give up what is under way, and end the commands."""
-        super().close()
+        """End the commands."""
         self._commands.close()

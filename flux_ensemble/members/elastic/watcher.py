@@ -21,8 +21,8 @@ from flux.idset import IDset
 from flux.resource import ResourceSet
 
 from flux_ensemble.members.elastic.ranks import Parents, Ranks, tree
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.journal import TOPIC as JOBS
-from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.runtime.ports import Handle
 
@@ -43,7 +43,7 @@ class Resources:
     """The ranks of an instance.
 
     Args:
-        queue: for calls, timers and the handle, which has to be one of rank 0.
+        broker: for calls, timers and the handle, which has to be one of rank 0.
         changed: called after each look that succeeds, from the first one on.
 
     Attributes:
@@ -51,8 +51,8 @@ class Resources:
         parents: the tree of brokers.
     """
 
-    def __init__(self, queue: FluxQueue, changed: Callable[[Ranks], None]) -> None:
-        self._queue = queue
+    def __init__(self, broker: Broker, changed: Callable[[Ranks], None]) -> None:
+        self._broker = broker
         self._changed = changed
         self.ranks: Ranks | None = None
         self.parents: Parents = {}
@@ -92,7 +92,7 @@ class Resources:
 
         def ended(stream: Stream, error: Exception) -> None:
             del self._streams[topic]
-            self._queue.loop.timer(RETRY_SECONDS, partial(self._open, topic, payload))
+            self._broker.loop.timer(RETRY_SECONDS, partial(self._open, topic, payload))
 
         def receive(stream: Stream, text: str) -> None:
             if topic == JOBS:
@@ -101,12 +101,12 @@ class Resources:
                 self._look_again()
 
         self._streams[topic] = Stream(
-            self._queue.handle, self._queue.inbox, topic, payload, receive, ended
+            self._broker.handle, self._broker.inbox, topic, payload, receive, ended
         )
 
     def _look_later(self, after: float) -> None:
         if self._pause is None and not self._closed:
-            self._pause = self._queue.loop.timer(after, self._look_now)
+            self._pause = self._broker.loop.timer(after, self._look_now)
 
     def _look_now(self) -> None:
         self._pause = None
@@ -142,8 +142,8 @@ class Resources:
             answers[topic] = future.get()
 
         for topic, payload in topics.items():
-            future = self._queue.handle.rpc(topic, payload, nodeid=0)
-            self._queue.call(
+            future = self._broker.handle.rpc(topic, payload, nodeid=0)
+            self._broker.call(
                 future, partial(receive, topic), partial(report, topic), RESPONSE_SECONDS
             )
 

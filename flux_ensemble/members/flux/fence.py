@@ -26,19 +26,17 @@ import base64
 import errno
 import json
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import flux.job
 from flux.constants import FLUX_JOB_NOVALIDATE
 from flux.core.inner import lib
 
 from flux_ensemble.document.model import TAG_KEY
-from flux_ensemble.members.flux.delivery import RESPONSE_SECONDS
+from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.pipeline import Report
-
-if TYPE_CHECKING:
-    from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.steps import Step, Steps, run
 
 #: The dependency scheme that nobody knows.
 SCHEME = "ensemble-fence"
@@ -53,113 +51,72 @@ LONGEST_PAUSE = 0.2
 LOOKS = 50
 
 
-def raise_fence(queue: FluxQueue, report: Report) -> None:
+def raise_fence(broker: Broker, elsewhere: list[int], report: Report) -> None:
     """Begin one fence.
 
     Args:
-        queue: where.
+        broker: where.
+        elsewhere: other ranks where it is raised too, before; each is taken out when that is done.
         report: gets None when it is back, or an error when it will not be: a refusal by a
             validator, or no response.
     """
-
-    def back(error: Exception | None) -> None:
-        if error is None or getattr(error, "errno", None) in _GONE:
-            queue.elsewhere.pop()
-            raise_fence(queue, report)
-        else:
-            report(error)
-
-    if queue.elsewhere:
-        fence = _Fence(queue, back, rank=queue.elsewhere[-1])
-    else:
-        fence = _Fence(queue, report)
-    fence.begin(lambda: fence.submit(fence.look))
+    run(_fences(broker, elsewhere), report)
 
 
-def flush(queue: FluxQueue, report: Report) -> None:
+def flush(broker: Broker, report: Report) -> None:
     """Begin a flush.
 
     Args:
-        queue: where.
+        broker: where.
         report: gets None when all events that jobs had before this are in the KVS, or an error.
     """
-    fence = _Fence(queue, report, novalidate=True)
-    fence.begin(lambda: fence.submit(lambda: report(None)))
+    run(_flush(broker), report)
 
 
-class _Fence:
-    """The steps of a fence; an error in any of them is reported."""
+def _fences(broker: Broker, elsewhere: list[int]) -> Steps:
+    while elsewhere:
+        try:
+            yield from _fence(broker, elsewhere[-1])
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+        elsewhere.pop()
+    yield from _fence(broker, lib.FLUX_NODEID_ANY)
 
-    def __init__(
-        self,
-        queue: FluxQueue,
-        report: Report,
-        *,
-        novalidate: bool = False,
-        rank: int = lib.FLUX_NODEID_ANY,
-    ) -> None:
-        self._queue = queue
-        self._report = report
-        self._novalidate = novalidate
-        self._rank = rank
-        self._text = ""
-        self._looks = 0
-        self._empty = 0
-        self._pause = FIRST_PAUSE
 
-    def begin(self, then: Callable[[], None]) -> None:
-        """Ask what queues there are, and make the jobspec."""
+def _fence(broker: Broker, rank: int) -> Steps:
+    config = yield broker.response(broker.handle.rpc("config.get"))
+    jobspec = json.dumps(fence_jobspec(config))
+    yield _refusal(broker, jobspec, rank)
+    yield from _until_idle(broker, rank)
+    yield _refusal(broker, jobspec, rank)
 
-        def configured(config: Mapping[str, Any]) -> None:
-            self._text = json.dumps(fence_jobspec(config))
-            then()
 
-        future = self._queue.handle.rpc("config.get")
-        self._call(future, lambda future: future.get(), configured)
+def _flush(broker: Broker) -> Steps:
+    config = yield broker.response(broker.handle.rpc("config.get"))
+    jobspec = json.dumps(fence_jobspec(config))
+    yield _refusal(broker, jobspec, lib.FLUX_NODEID_ANY, FLUX_JOB_NOVALIDATE)
 
-    def _call(
-        self, future: Any, receive: Callable[[Any], Any], then: Callable[[Any], None]
-    ) -> None:
-        """Go on with what `receive` makes of a future, or report what it raises."""
-        results: list[Any] = []
 
-        def report(error: Exception | None) -> None:
-            if error is None:
-                then(results[0])
-            else:
-                self._report(error)
+def _refusal(broker: Broker, jobspec: str, rank: int, flags: int = 0) -> Step:
+    """Submit a job that is refused, as `flux.job.submit_async` does it, which knows no ranks."""
+    request = {"J": signed(jobspec), "urgency": 0, "flags": flags}
+    return broker.response(broker.handle.rpc("job-ingest.submit", request, rank), _check_refusal)
 
-        self._queue.call(
-            future, lambda future: results.append(receive(future)), report, RESPONSE_SECONDS
-        )
 
-    def submit(self, then: Callable[[], None]) -> None:
-        """Submit a job, and go on when it is refused."""
-        flags = FLUX_JOB_NOVALIDATE if self._novalidate else 0
-        # As `flux.job.submit_async` does it, which knows no ranks.
-        request = {"J": signed(self._text), "urgency": 0, "flags": flags}
-        future = self._queue.handle.rpc("job-ingest.submit", request, self._rank)
-        self._call(future, _check_refusal, lambda _: then())
-
-    def look(self) -> None:
-        """Ask job-ingest for its backlogs."""
-        future = self._queue.handle.rpc("job-ingest.stats-get", {}, self._rank)
-        self._call(future, lambda future: future.get(), self._looked)
-
-    def _looked(self, stats: Mapping[str, Any]) -> None:
+def _until_idle(broker: Broker, rank: int) -> Steps:
+    """Wait until no job is with a validator or frobnicator, twice in a row."""
+    idle, pause = 0, FIRST_PAUSE
+    for _ in range(LOOKS):
+        stats = yield broker.response(broker.handle.rpc("job-ingest.stats-get", {}, rank))
         backlog = sum(stage["backlog"] for stage in stats["pipeline"].values())
-        self._looks += 1
-        self._empty = 0 if backlog else self._empty + 1
-        if self._empty == 2:
-            self.submit(lambda: self._report(None))
-        elif self._empty:
-            self.look()
-        elif self._looks < LOOKS:
-            self._queue.loop.timer(self._pause, self.look)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        else:
-            text = f"job-ingest is busy: {backlog} jobs are with its validators"
-            self._report(OSError(errno.ETIMEDOUT, text))
+        idle = 0 if backlog else idle + 1
+        if idle == 2:
+            return
+        if backlog:
+            yield broker.pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+    raise OSError(errno.ETIMEDOUT, f"job-ingest is busy: {backlog} jobs are with its validators")
 
 
 def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,35 +3,54 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flux.job
 
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.pipeline import Batch, Report
-from flux_ensemble.members.flux.queue import _unless_inactive
+from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.submission import Submitter
-from flux_ensemble.runtime.ports import Done
+from flux_ensemble.runtime.ports import Done, Scaler
 from flux_ensemble.texts import bounded
 
 
 class FluxMember(Submitter):
-    """One ensemble's jobs in Flux's queue: a `runtime.ports.Member`; see `Submitter`."""
+    """One ensemble's jobs in Flux's queue: a `runtime.ports.Member`; see `Submitter`.
+
+    Args:
+        queue, spec, run, environment, cwd: as for `Submitter`.
+        scaler: gives what the size of the instance is changed by, None where it is fixed.
+    """
+
+    def __init__(
+        self,
+        queue: FluxQueue,
+        spec: Spec,
+        *,
+        run: int,
+        environment: Mapping[str, str],
+        cwd: str,
+        scaler: Callable[[], Scaler | None] = lambda: None,
+    ) -> None:
+        super().__init__(queue, spec, run=run, environment=environment, cwd=cwd)
+        self._broker = queue.broker
+        self._scaler = scaler
 
     @property
     def elastic(self) -> bool:
         """The size of the instance can change."""
-        return self._queue.scaler is not None
+        return self._scaler() is not None
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
         """Raise a cancel exception on each job."""
 
         def start(call: int, report: Report) -> None:
-            future = flux.job.cancel_async(self._queue.handle, command.jobs[call], command.reason)
-            self._queue.call(future, _unless_inactive, report)
+            self._broker.cancel(command.jobs[call], command.reason, report)
 
         self._run(command.id, "cancel", command.jobs, start, done)
 
@@ -48,14 +67,14 @@ class FluxMember(Submitter):
                 requests.append((job, "job-manager.update", {"updates": updates}))
 
         def start(call: int, report: Report) -> None:
-            self._queue.change(*requests[call], report)
+            self._broker.change(*requests[call], report)
 
         jobs = tuple(job for job, *_ in requests)
         self._run(command.id, "update", jobs, start, done)
 
     def scale(self, command: Scale, done: Done) -> None:
         """Change the size of the instance, where it can be changed."""
-        scaler = self._queue.scaler
+        scaler = self._scaler()
         if scaler is None:
             reason = "the Flux instance has a fixed size"
             done(CommandFailed(time.time(), command.id, "EINVAL", reason))
@@ -94,7 +113,7 @@ class FluxMember(Submitter):
             done(CommandFailed(time.time(), command, failed, reason, detail))
 
         batch = Batch(len(jobs), start, finish, stop_at_error=False)
-        self._queue.calls.add(self, batch)
+        self._broker.calls.add(self, batch)
 
     def revoke(self) -> None:
         """Send no more jobs of the submissions under way."""

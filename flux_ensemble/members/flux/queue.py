@@ -1,38 +1,28 @@
-"""The Flux member: jobs go to Flux's queue, asynchronously and pipelined.
+"""Flux's queue: jobs are submitted asynchronously and pipelined.
 
-`FluxQueue` is what all ensembles of a service share: the handle, and a bounded number of
-submissions and other calls under way, taken in turns. `FluxMember` is one ensemble's
-view of it: it makes jobspecs with the environment and working directory of the user who
-loaded the document, and reports each command's outcome.
+`FluxQueue` is what all ensembles of a service share: a bounded number of submissions under way,
+taken in turns, and fences. `members.flux.member` is one ensemble's view of it: it makes jobspecs
+with the environment and working directory of the user who loaded the document, and reports
+each command's outcome.
 
 A site's frobnicators see every job, and its validators one of each job set
 (`members.flux.submission`). A response can be lost for good (job-ingest reloaded under load), so
 nothing is awaited without a limit. What became of a submission without a response is found
 out with a fence and with what the journal has shown (`members.flux.delivery`, `members.flux.fence`,
-`FluxMember.seen`): no job is submitted twice, and none is given up that runs.
+`Submitter.seen`): no job is submitted twice, and none is given up that runs.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from flux.core.handle import Flux
-
+from flux_ensemble.members.flux.broker import PAUSE, Broker
 from flux_ensemble.members.flux.delivery import PATIENCE, RESPONSE_SECONDS, Answer, Fences, Outcomes
-from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.fence import raise_fence
-from flux_ensemble.members.flux.inbox import Inbox
-from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.release import Release
 from flux_ensemble.members.flux.submit_rpc import Submissions
-
-if TYPE_CHECKING:
-    from flux_ensemble.runtime.ports import Scaler
 
 #: Submissions under way at once over all ensembles: as many as Flux takes in so many seconds, the
 #: number to begin with, and its bounds. The more Flux has the less it needs for each, but what
@@ -42,56 +32,37 @@ SUBMISSIONS = 2048
 FEWEST_SUBMISSIONS = 256
 MOST_SUBMISSIONS = 16384
 
-#: Seconds between two lots of calls: responses to requests are not to wait in a queue behind them.
-PAUSE = 0.006
-
-#: Other calls under way at once.
-CALLS = 256
-
 
 class FluxQueue:
     """Flux's queue, for any number of ensembles.
 
     Args:
-        handle: Flux handle.
-        report: gets exceptions that are nobody's business but the programmer's.
+        broker: the broker of the instance.
         patience: seconds after which a submission fails if it cannot be found out what became
             of it, for instance because job-ingest is not loaded.
 
     Attributes:
-        inbox: what the journal and responses go through.
-        scaler: what the instance grows and shrinks by, or None.
         elsewhere: other ranks where jobs may be on their way that earlier services sent; the next
             fence is raised there, too.
     """
 
-    def __init__(
-        self,
-        handle: Flux,
-        report: Callable[[BaseException], None],
-        *,
-        patience: float = PATIENCE,
-    ) -> None:
-        self.handle = handle
-        self.report = report
-        self.guard = guard(report)
-        self.patience = patience
-        self.scaler: Scaler | None = None
+    def __init__(self, broker: Broker, *, patience: float = PATIENCE) -> None:
+        self.broker = broker
+        self.report = broker.report
         self.elsewhere: list[int] = []
-        self.loop = FluxLoop(handle, self.guard)
-        self.inbox = Inbox(handle, report)
-        self._sent = Submissions(handle, self.inbox, self.loop)
-        later = partial(self.loop.timer, PAUSE)
+        self._patience = patience
+        self._sent = Submissions(broker.handle, broker.inbox, broker.loop)
         window = Window(
             SUBMISSIONS,
             seconds=SUBMISSIONS_SECONDS,
             low=FEWEST_SUBMISSIONS,
             high=MOST_SUBMISSIONS,
         )
-        self.submissions = Pipeline(window, later)
-        self.calls = Pipeline(Window(CALLS), later)
-        self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
-        self._fences = Fences(partial(raise_fence, self), self.loop.timer, patience)
+        self.submissions = Pipeline(window, partial(broker.loop.timer, PAUSE))
+        self.outcomes = Outcomes(lambda done: self.fence(done), broker.loop.timer)
+        self._fences = Fences(
+            partial(raise_fence, broker, self.elsewhere), broker.loop.timer, patience
+        )
 
     def fence(self, done: Report) -> None:
         """Call back when all that was submitted before this has shown in the journal.
@@ -126,7 +97,7 @@ class FluxQueue:
         self._fences.suspend()
 
     def resume(self) -> None:
-        """The journal goes on, and `FluxMember.seen` was told all that it shows again."""
+        """The journal goes on, and `Submitter.seen` was told all that it shows again."""
         self._fences.resume()
 
     def newest(self, done: Callable[[int | Exception], None]) -> None:
@@ -136,8 +107,8 @@ class FluxQueue:
             done: gets it, or why it cannot be known.
         """
         found: list[int] = []
-        self.call(
-            self.handle.rpc("job-manager.getinfo"),
+        self.broker.call(
+            self.broker.handle.rpc("job-manager.getinfo"),
             lambda future: found.append(future.get()["max_jobid"]),
             lambda error: done(found[0] if error is None else error),
             RESPONSE_SECONDS,
@@ -163,52 +134,4 @@ class FluxQueue:
         done: Report,
     ) -> None:
         """Release held jobs when they are on disk: see `members.flux.release.Release`."""
-        Release(self, lane, held, jobs, known, done)
-
-    def call(
-        self,
-        future: Any,
-        receive: Callable[[Any], None],
-        report: Report,
-        timeout: float = PATIENCE,
-    ) -> None:
-        """Report what comes of a future: what `receive` raises for it, or success."""
-
-        def answered(future: Any) -> None:
-            try:
-                receive(future)
-            except Exception as error:
-                report(error)
-            else:
-                report(None)
-
-        def come(future: Any) -> None:
-            limit.cancel()
-            self.inbox.put(answered, future)
-
-        def late() -> None:
-            # The future stays until its response comes; why it has no limit of its own is said
-            # in `members.flux.futures`.
-            future.stop()
-            report(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
-
-        limit = self.loop.timer(timeout, late)
-        future.then(come)
-
-    def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
-        """Have the job manager change a job; one that has ended is no error."""
-        self.call(self.handle.rpc(topic, {"id": job, **payload}), _unless_inactive, report)
-
-
-def _unless_inactive(future: Any) -> None:
-    """Raise the future's error, except where the job has ended or can no longer be changed.
-
-    The job manager tells these apart by its sentence alone (`urgency.c`, `update.c` and
-    `raise.c` in flux-core's job-manager).
-    """
-    try:
-        future.get()
-    except OSError as error:
-        over = "inactive" in sentence(error) or "once resources are allocated" in sentence(error)
-        if error.errno != errno.ENOENT and not over:
-            raise
+        Release(self.broker, lane, held, jobs, known).begin(self._patience, done)

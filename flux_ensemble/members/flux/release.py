@@ -10,126 +10,119 @@ FLUX_KVS_SYNC puts all that is in the KVS on disk, and only then are they given 
 from __future__ import annotations
 
 import errno
-from collections.abc import Hashable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Hashable, Mapping, MutableMapping, Sequence
+from functools import partial
+from typing import Any
 
 from flux.constants import FLUX_KVS_SYNC
 from flux.kvs import KVSTxn, commit_async
 
-from flux_ensemble.members.flux.delivery import RESPONSE_SECONDS, Attempts, is_unknown
+from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.delivery import is_unknown
 from flux_ensemble.members.flux.fence import flush
 from flux_ensemble.members.flux.pipeline import Batch, Report
-
-if TYPE_CHECKING:
-    from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.steps import Resume, Step, Steps, attempts, run
 
 
 class Release:
     """Releases held jobs, when all events that they had at its beginning are on disk.
 
     Args:
-        queue: where they are.
+        broker: where they are.
         lane: of the pipeline of calls.
         held: the urgency that each held job is to have; a job is taken out when it is released.
         jobs: those to release; one that is not in `held` is left alone.
         known: those of them that may have been released before, with the urgency that they were
             to have then: they are released only if their urgency is still 0.
-        done: gets None, or why they are still held.
     """
 
     def __init__(
         self,
-        queue: FluxQueue,
+        broker: Broker,
         lane: Hashable,
         held: MutableMapping[int, int],
         jobs: Sequence[int],
         known: Mapping[int, int],
-        done: Report,
     ) -> None:
-        self._queue = queue
+        self._broker = broker
         self._lane = lane
         self._held = held
         self._jobs = jobs
         self._known = known
-        self._done = done
-        Attempts(self._commit, queue.loop.timer, queue.patience, self._committed)
 
-    def _commit(self, report: Report) -> None:
-        def flushed(error: Exception | None) -> None:
-            if error is None:
-                self._sync(report)
-            else:
-                report(error)
+    def begin(self, patience: float, done: Report) -> None:
+        """Begin.
 
-        flush(self._queue, flushed)
+        Args:
+            patience: seconds after which each half of it is given up.
+            done: gets None, or why they are still held.
+        """
+        run(self._steps(patience), done)
 
-    def _sync(self, report: Report) -> None:
+    def _steps(self, patience: float) -> Steps:
+        timer = self._broker.loop.timer
+        yield attempts(self._to_disk, timer, patience)
+        yield attempts(self._release, timer, patience)
+
+    def _to_disk(self) -> Steps:
+        yield partial(flush, self._broker)
         # A transaction that changes nothing is good enough. It has to outlive the call.
         transaction = KVSTxn()
-        future = commit_async(self._queue.handle, FLUX_KVS_SYNC, "primary", transaction)
-        self._queue.call(future, lambda future: future.get(), report, RESPONSE_SECONDS)
+        future = commit_async(self._broker.handle, FLUX_KVS_SYNC, "primary", transaction)
+        yield self._broker.response(future)
 
-    def _committed(self, error: Exception | None) -> None:
-        if error is not None:
-            self._done(error)
-            return
-        Attempts(self._release, self._queue.loop.timer, self._queue.patience, self._done)
-
-    def _release(self, report: Report) -> None:
-        """Release those that are held; report an unknown outcome before other errors."""
+    def _release(self) -> Steps:
+        """Release those that are held; an unknown outcome goes before other errors."""
         jobs = [job for job in self._jobs if job in self._held]
 
         def start(call: int, report: Report) -> None:
-            job = jobs[call]
-            if job in self._known:
-                self._look(job, report)
-            else:
-                self._raise(job, report)
+            run(self._release_one(jobs[call]), report)
 
-        def finish(batch: Batch) -> None:
-            errors = [error for _, error in batch.errors]
-            report(next(filter(is_unknown, errors), errors[0] if errors else None))
+        def wait(resume: Resume) -> None:
+            batch = Batch(len(jobs), start, resume, stop_at_error=False)
+            self._broker.calls.add(self._lane, batch)
 
-        self._queue.calls.add(self._lane, Batch(len(jobs), start, finish, stop_at_error=False))
+        batch = yield wait
+        errors = [error for _, error in batch.errors]
+        if errors:
+            raise next(filter(is_unknown, errors), errors[0])
 
-    def _look(self, job: int, report: Report) -> None:
-        """Release a job if its urgency is 0, or is to be another one meanwhile."""
-        urgency: list[Any] = []
-
-        def receive(future: Any) -> None:
-            try:
-                urgency.append(future.get()["job"].get("urgency"))
-            except OSError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-
-        def looked(error: Exception | None) -> None:
-            if error is not None:
-                report(error)
-            elif urgency == [0]:
-                self._raise(job, report)
-            elif urgency and self._held.get(job) != self._known[job]:
-                self._change(job, self._held.pop(job), report)
-            else:
+    def _release_one(self, job: int) -> Steps:
+        """Release a job; one that is known only if its urgency is 0, or is to be another now."""
+        if job in self._known:
+            urgency = yield from self._urgency(job)
+            if urgency is None or (urgency != 0 and self._held.get(job) == self._known[job]):
                 self._held.pop(job, None)
-                report(None)
-
-        future = self._queue.handle.rpc("job-list.list-id", {"id": job, "attrs": ["urgency"]})
-        self._queue.call(future, receive, looked)
-
-    def _raise(self, job: int, report: Report) -> None:
-        """Give a job its urgency, if it is to have one."""
-        # Taken out first: an update from now on is sent after this.
-        urgency = self._held.pop(job, 0)
-        if urgency:
-            self._change(job, urgency, report)
+                return
         else:
-            report(None)
+            urgency = 0
+        # Taken out first: an update from now on is sent after this.
+        wanted = self._held.pop(job, 0)
+        if wanted != urgency:
+            yield from self._change(job, wanted)
 
-    def _change(self, job: int, urgency: int, report: Report) -> None:
-        def changed(error: Exception | None) -> None:
-            if error is not None and is_unknown(error):
+    def _urgency(self, job: int) -> Generator[Step, Any, int | None]:
+        """The urgency of a job; None if the queue does not have it any more."""
+        request = {"id": job, "attrs": ["urgency"]}
+        future = self._broker.handle.rpc("job-list.list-id", request)
+        try:
+            response = yield self._broker.response(future)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
+        urgency: int | None = response["job"].get("urgency")
+        return urgency
+
+    def _change(self, job: int, urgency: int) -> Steps:
+        """Give a job its urgency."""
+
+        def change(resume: Resume) -> None:
+            self._broker.change(job, "job-manager.urgency", {"urgency": urgency}, resume)
+
+        try:
+            yield change
+        except OSError as error:
+            if is_unknown(error):
                 self._held.setdefault(job, urgency)
-            report(error)
-
-        self._queue.change(job, "job-manager.urgency", {"urgency": urgency}, changed)
+            raise

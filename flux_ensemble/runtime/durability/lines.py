@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from typing import IO
 
-from flux_ensemble.runtime.durability.lines import write_all
-
 #: Longest line in bytes. A document of the largest size fits into one.
 MAX_LINE = 32 << 20
 

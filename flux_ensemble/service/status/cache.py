@@ -8,10 +8,11 @@ wait, and Flux is never asked twice at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from flux_ensemble.runtime.ports import Loop
+from flux_ensemble.service.members import Numbers
 
 #: Seconds after which an answer is not used any more, and after which it is asked for again.
 OLD_SECONDS = 1.0
@@ -19,8 +20,6 @@ RENEW_SECONDS = 0.2
 
 #: Seconds after which an answer that is not there will never be.
 LOST_SECONDS = 10.0
-
-Numbers = Mapping[str, int | None]
 
 #: Gets the numbers of nodes, and of jobs.
 Take = Callable[[Numbers, Numbers], None]

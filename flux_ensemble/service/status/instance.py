@@ -11,8 +11,9 @@ from typing import Any
 
 from flux.resource import ResourceSet
 
-from flux_ensemble.members.flux.queue import FluxQueue
-from flux_ensemble.service.status.cache import Numbers, Take
+from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.service.members import Numbers
+from flux_ensemble.service.status.cache import Take
 
 #: Seconds to wait for each response.
 PATIENCE = 5.0
@@ -21,11 +22,11 @@ NODES = ("node_cores_free", "node_cores_up", "node_up_count", "node_free_count")
 STATES = ("new", "depend", "priority", "sched", "run", "cleanup", "inactive")
 
 
-def query(queue: FluxQueue, done: Take) -> None:
+def query(broker: Broker, done: Take) -> None:
     """Ask for nodes and jobs.
 
     Args:
-        queue: where.
+        broker: where.
         done: gets the answer.
     """
     answers: dict[str, Numbers] = {}
@@ -40,11 +41,11 @@ def query(queue: FluxQueue, done: Take) -> None:
         def report(error: Exception | None) -> None:
             answers[topic] = answer
             if not isinstance(error, OSError | None):
-                queue.report(error)
+                broker.report(error)
             if len(answers) == 2:
                 done(answers["resource.sched-status"], answers["job-list.job-stats"])
 
-        queue.call(queue.handle.rpc(topic, {}), receive, report, PATIENCE)
+        broker.call(broker.handle.rpc(topic, {}), receive, report, PATIENCE)
 
     ask("resource.sched-status", NODES, count_nodes)
     ask("job-list.job-stats", STATES, count_jobs)

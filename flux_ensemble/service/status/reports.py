@@ -10,10 +10,10 @@ from typing import Any
 
 from flux_ensemble import __version__
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.service.members import Members
+from flux_ensemble.service.members import Members, Numbers
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
-from flux_ensemble.service.status.cache import Latest, Numbers
+from flux_ensemble.service.status.cache import Latest
 from flux_ensemble.service.status.perf import Perf
 from flux_ensemble.service.tracker import Tracker
 

@@ -1,0 +1,139 @@
+"""A Flux broker as an asynchronous client sees it: calls with a limit, and changes of jobs.
+
+    broker = Broker(handle, report)
+    broker.call(broker.handle.rpc("resource.status"), receive, report)
+
+What is submitted goes through `members.flux.queue`; everything else that is asked of Flux goes
+through here, in the order of the handle, and its responses through the inbox.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import flux.job
+from flux.core.handle import Flux
+
+from flux_ensemble.members.flux.delivery import PATIENCE, RESPONSE_SECONDS
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.inbox import Inbox
+from flux_ensemble.members.flux.loop import FluxLoop, guard
+from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
+from flux_ensemble.members.flux.steps import Resume, Step
+
+#: Calls under way at once.
+CALLS = 256
+
+#: Seconds between two lots of calls: responses to requests are not to wait in a queue behind them.
+PAUSE = 0.006
+
+
+class Broker:
+    """A handle with its reactor.
+
+    Args:
+        handle: Flux handle.
+        report: called with unexpected exceptions.
+
+    Attributes:
+        handle, report: as given.
+        guard: wraps callbacks, so that `report` gets what they raise.
+        loop: the reactor.
+        inbox: what the journal and responses go through.
+        calls: takes turns between ensembles that make many calls.
+    """
+
+    def __init__(self, handle: Flux, report: Callable[[BaseException], None]) -> None:
+        self.handle = handle
+        self.report = report
+        self.guard = guard(report)
+        self.loop = FluxLoop(handle, self.guard)
+        self.inbox = Inbox(handle, report)
+        self.calls = Pipeline(Window(CALLS), partial(self.loop.timer, PAUSE))
+
+    def call(
+        self,
+        future: Any,
+        receive: Callable[[Any], None],
+        report: Report,
+        timeout: float = PATIENCE,
+    ) -> None:
+        """Report what comes of a future: what `receive` raises for it, or success."""
+
+        def answered(future: Any) -> None:
+            try:
+                receive(future)
+            except Exception as error:
+                report(error)
+            else:
+                report(None)
+
+        def come(future: Any) -> None:
+            limit.cancel()
+            self.inbox.put(answered, future)
+
+        def late() -> None:
+            # The future stays until its response comes; why it has no limit of its own is said
+            # in `members.flux.futures`.
+            future.stop()
+            report(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+
+        limit = self.loop.timer(timeout, late)
+        future.then(come)
+
+    def response(
+        self, future: Any, receive: Callable[[Any], Any] = lambda future: future.get()
+    ) -> Step:
+        """Wait for a response, as a step of a sequence.
+
+        Args:
+            future: of the request.
+            receive: makes the step's result of the future, or raises the error that it is.
+        """
+
+        def wait(resume: Resume) -> None:
+            results: list[Any] = []
+
+            def report(error: Exception | None) -> None:
+                resume(results[0] if error is None else error)
+
+            self.call(
+                future, lambda future: results.append(receive(future)), report, RESPONSE_SECONDS
+            )
+
+        return wait
+
+    def pause(self, seconds: float) -> Step:
+        """Wait so long, as a step of a sequence."""
+
+        def wait(resume: Resume) -> None:
+            self.loop.timer(seconds, partial(resume, None))
+
+        return wait
+
+    def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
+        """Have the job manager change a job; one that has ended is no error."""
+        self.call(self.handle.rpc(topic, {"id": job, **payload}), _unless_inactive, report)
+
+    def cancel(self, job: int, reason: str, report: Report) -> None:
+        """Raise a cancel exception on a job; one that has ended is no error."""
+        future = flux.job.cancel_async(self.handle, job, reason)
+        self.call(future, _unless_inactive, report)
+
+
+def _unless_inactive(future: Any) -> None:
+    """Raise the future's error, except where the job has ended or can no longer be changed.
+
+    The job manager tells these apart by its sentence alone (`urgency.c`, `update.c` and
+    `raise.c` in flux-core's job-manager).
+    """
+    try:
+        future.get()
+    except OSError as error:
+        over = "inactive" in sentence(error) or "once resources are allocated" in sentence(error)
+        if error.errno != errno.ENOENT and not over:
+            raise
