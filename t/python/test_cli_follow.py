@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.commands import logs
-from flux_ensemble.cli.commands.logs import stream_logs
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.messages import Line, plain
 from flux_ensemble.cli.session import follow
 from flux_ensemble.cli.session.follow import Follower
+from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client import client as client_module
 from flux_ensemble.client import reconnect as outage
@@ -454,7 +454,7 @@ def read(
         seen.append((name, one["name"]))
         return len(seen) >= want
 
-    in_time = stream_logs(Client(handle), names, note, follow=True, timeout=timeout)
+    in_time = LogReader(Client(handle), names, note, follow=True).read(timeout)
     return in_time, seen
 
 
@@ -483,7 +483,7 @@ def test_what_follows_the_wanted_entry_of_a_log_is_left_out() -> None:
         seen.append((name, one["name"]))
         return one["name"] == "finish"
 
-    assert stream_logs(Client(handle), ["a", "b"], note, follow=True)
+    assert LogReader(Client(handle), ["a", "b"], note, follow=True).read()
     assert seen == [("a", "finish"), ("b", "start"), ("b", "finish")]
 
 
@@ -497,7 +497,7 @@ def test_logs_are_read_on_when_the_service_is_back() -> None:
         seen.append((name, one["name"]))
         return one["name"] == "finish"
 
-    assert stream_logs(Client(handle), ["a", "b"], note, follow=True)
+    assert LogReader(Client(handle), ["a", "b"], note, follow=True).read()
     assert seen == [("a", "start"), ("b", "start"), ("a", "finish"), ("b", "finish")]
     assert handle.ops() == ["log", "log", "status", "list", "log", "log"]
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import signal
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -21,18 +16,13 @@ from flux_ensemble.cli.common import (
     Failure,
     complain,
     job_id,
-    naming,
-    run_reactor,
-    signals,
 )
 from flux_ensemble.cli.display.messages import STATE_STYLES, Span, explain
 from flux_ensemble.cli.display.tables import print_json
 from flux_ensemble.cli.display.views import make_lines
-from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach
-from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.client import given_up, log_failure
-from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
+from flux_ensemble.client import Client
 from flux_ensemble.client.responses import Ended, Entry
 
 
@@ -59,7 +49,7 @@ def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: P
         return False
 
     if not isinstance(client, LocalStates):
-        stream_logs(client, [name], show, follow=follow)
+        LogReader(client, [name], show, follow=follow).read()
     elif follow:
         raise Failure("--follow is for Flux: a local run follows itself", USAGE)
     else:
@@ -96,7 +86,7 @@ def wait(names: tuple[str, ...], timeout: float) -> int:
         line((Span(f"{name}: "), Span(context["state"], style), Span(f": {context['reason']}")))
         return True
 
-    in_time = stream_logs(client, list(left), note, follow=True, timeout=timeout)
+    in_time = LogReader(client, list(left), note, follow=True).read(timeout)
     if not in_time:
         complain(f"the time is up and {' and '.join(map(repr, left))} had not ended")
         return TIMED_OUT
@@ -106,122 +96,6 @@ def wait(names: tuple[str, ...], timeout: float) -> int:
     if "failed" in states:
         return FAILED
     return CANCELED if "canceled" in states else OK
-
-
-def stream_logs(
-    client: Client,
-    names: Collection[str],
-    on_entry: Callable[[str, Entry], bool],
-    *,
-    follow: bool,
-    timeout: float = 0.0,
-) -> bool:
-    """Reads the logs of some ensembles at the same time.
-
-    Args:
-        client: a client whose handle nothing else runs a reactor on.
-        names: the ensembles.
-        on_entry: called with a name and an entry; True if no more of that log is wanted.
-        follow: go on with new entries until an ensemble's end.
-        timeout: seconds to go on at most; 0 is no limit.
-
-    Returns:
-        Whether every log was read to its end, or as far as wanted, in time.
-
-    Raises:
-        EnsembleError: a request failed.
-        KeyboardInterrupt: the user does not want to wait any longer.
-    """
-    handle = client.handle
-    reading = dict.fromkeys(names)
-    received = {name: Received() for name in names}
-    numbers = dict.fromkeys(names, 0)
-    looking = interrupted = False
-    refused: list[tuple[str, OSError]] = []
-
-    def look(*_: Any) -> None:
-        nonlocal looking
-        if not looking and not absence.lasts:
-            looking = True
-            future = client.send("status", {"name": next(iter(reading))})
-            future.then(looked, timeout=LOOK_TIMEOUT)
-
-    def looked(future: Any) -> None:
-        nonlocal looking
-        looking = False
-        try:
-            service = future.get()["service"]
-        except OSError as exc:
-            if reading and all(received[name].waits_after(exc) for name in reading):
-                absence.begin()
-        else:
-            absence.heard(service)
-
-    def begin(name: str) -> None:
-        numbers[name] += 1
-        request = {"name": name, "follow": follow, "skip": received[name].count or None}
-        client.send("log", request, stream=True).then(take, name, numbers[name])
-
-    def take(future: Any, name: str, number: int) -> None:
-        if number != numbers[name]:
-            return  # of a log that has been asked for once more
-        try:
-            entry = future.get()
-        except OSError as exc:
-            if follow and name in reading and received[name].waits_after(exc):
-                absence.begin()
-                return
-            if exc.errno != errno.ENODATA:
-                refused.append((name, exc))
-            reading.pop(name, None)
-        else:
-            # Also of a log of which no more is wanted: it would come again otherwise.
-            future.reset()
-            if name in reading and received[name].take(entry) and on_entry(name, entry):
-                del reading[name]
-        stop_if_done()
-
-    def stop_if_done() -> None:
-        if refused or not reading:
-            handle.reactor_stop()
-
-    def back() -> None:
-        for name in reading:
-            received[name].begin_again()
-            begin(name)
-
-    def give_up(error: EnsembleError | None) -> None:
-        refused.append((next(iter(reading)), error or given_up(*reading)))
-        stop_if_done()
-
-    def interrupt() -> None:
-        nonlocal interrupted
-        interrupted = True
-        handle.reactor_stop()
-
-    absence = Absence(client, back=back, given_up=give_up)
-    with ExitStack() as stack:
-        stack.enter_context(signals(handle, (signal.SIGINT,), interrupt))
-        stack.callback(absence.end)
-        if timeout:
-            stack.enter_context(
-                handle.timer_watcher_create(timeout, lambda *_: handle.reactor_stop())
-            )
-        for name in names:
-            begin(name)
-        if follow:
-            stack.enter_context(handle.timer_watcher_create(LOOK_INTERVAL, look, LOOK_INTERVAL))
-            look()
-        run_reactor(handle)
-    if interrupted:
-        raise KeyboardInterrupt
-    for name, exc in refused:
-        error = log_failure(exc, name, received[name])
-        if received[name].count:
-            raise error from exc
-        with naming(client, name):
-            raise error from exc
-    return not reading
 
 
 COMMANDS = (log, wait)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 
 if TYPE_CHECKING:
+    from flux_ensemble.document.model import Spec
     from flux_ensemble.members.virtual.cluster import Cluster
 
 NAME_OPTION = click.option(
@@ -76,43 +78,66 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     default=None,
     help="Go on with a local run that was killed, or begin anew.",
 )
-def run(
-    file: str,
-    name: str | None,
-    debug: bool,
-    timeout: float,
-    record: str | None,
-    member: str | None,
-    state_dir: Path | None,
-    nodes: int | None,
-    cores: int | None,
-    gpus: int | None,
-    resume: bool | None,
-    **minicluster: Any,
-) -> int:
+def run(**options: Any) -> int:
     """Load document FILE ("-": standard input), follow the ensemble, and exit with it.
 
     In a Flux instance the jobs go to its queue, by the service, which is loaded where it is
     not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
     cancels its jobs; a second Ctrl-C leaves at once.
     """
-    scaler = read_minicluster(member, name, minicluster)
-    if scaler is not None:
-        name, member = None, "flux"
-    text, label = read_document(file)
-    spec = check_document(text, label, name)
-    events = debug or spec.debug
-    if resume and record is not None:
-        raise Failure("--record cannot be given with --resume: it would miss the beginning", USAGE)
-    cluster = _cluster(nodes, cores, gpus)
-    client = None if member == "local" else _connect(member)
+    kept = {field.name for field in fields(_Run)} - {"minicluster"}
+    given = {key: value for key, value in options.items() if key in kept}
+    minicluster = {key: value for key, value in options.items() if key not in kept}
+    return _Run(**given, minicluster=minicluster).execute()
 
-    from flux_ensemble.cli.display.views import make_view
 
-    if client is None:
+@dataclass
+class _Run:
+    """One run; the fields are the options, those of a MiniCluster in a mapping of their own."""
+
+    file: str
+    name: str | None
+    debug: bool
+    timeout: float
+    record: str | None
+    member: str | None
+    state_dir: Path | None
+    nodes: int | None
+    cores: int | None
+    gpus: int | None
+    resume: bool | None
+    minicluster: dict[str, Any]
+
+    def execute(self) -> int:
+        """Checks the document, and runs it on Flux or on this machine.
+
+        Returns:
+            The exit code.
+
+        Raises:
+            Failure: it cannot run.
+        """
+        scaler = read_minicluster(self.member, self.name, self.minicluster)
+        if scaler is not None:
+            self.name, self.member = None, "flux"
+        text, label = read_document(self.file)
+        spec = check_document(text, label, self.name)
+        if self.resume and self.record is not None:
+            raise Failure(
+                "--record cannot be given with --resume: it would miss the beginning", USAGE
+            )
+        events = self.debug or spec.debug
+        client = None if self.member == "local" else _connect(self.member)
+        if client is None:
+            return self._run_locally(spec, text, events)
+        return self._run_on_flux(client, text, label, events, scaler)
+
+    def _run_locally(self, spec: Spec, text: str, events: bool) -> int:
+        from flux_ensemble.cli.display.views import make_view
         from flux_ensemble.cli.session.local_run import run_locally
 
-        if member is None:
+        cluster = self._cluster()
+        if self.member is None:
             click.echo(
                 "flux-ensemble: no Flux instance can be reached: running on this machine as "
                 f"{cluster.nodes} nodes of {cluster.cores} cores",
@@ -124,32 +149,37 @@ def run(
             cluster,
             make_view(),
             events=events,
-            timeout=timeout,
-            state_dir=state_dir,
-            record=record,
-            resume=resume,
+            timeout=self.timeout,
+            state_dir=self.state_dir,
+            record=self.record,
+            resume=self.resume,
         )
-    given = {
-        "--nodes": nodes,
-        "--cores": cores,
-        "--gpus": gpus,
-        "--state-dir": state_dir,
-        "--resume": resume,
-    }
-    for option, value in given.items():
-        if value is not None:
-            raise Failure(f"{option} is for the local queue: add --member local", USAGE)
-    ensure_service(client)
 
-    from flux_ensemble.cli.session.follow import Follower
+    def _cluster(self) -> Cluster:
+        """The virtual cluster: by default what `flux start -s4` offers here."""
+        from flux_ensemble.members.virtual.cluster import Cluster
 
-    follower = Follower(client, make_view(), owner=True, events=events, timeout=timeout)
-    request = {"text": text, "name": name, "file": label, **user_context()}
-    if scaler is not None:
-        request["scaler"] = scaler
-    if record is not None:
-        request["record"] = os.path.abspath(record)
-    return follower.load(request)
+        cores = self.cores or len(os.sched_getaffinity(0))
+        return Cluster(self.nodes or 4, cores, self.gpus or 0)
+
+    def _run_on_flux(
+        self, client: Client, text: str, label: str, events: bool, scaler: dict[str, Any] | None
+    ) -> int:
+        from flux_ensemble.cli.display.views import make_view
+        from flux_ensemble.cli.session.follow import Follower
+
+        for option in ("nodes", "cores", "gpus", "state_dir", "resume"):
+            if getattr(self, option) is not None:
+                name = "--" + option.replace("_", "-")
+                raise Failure(f"{name} is for the local queue: add --member local", USAGE)
+        ensure_service(client)
+        follower = Follower(client, make_view(), owner=True, events=events, timeout=self.timeout)
+        request = {"text": text, "name": self.name, "file": label, **user_context()}
+        if scaler is not None:
+            request["scaler"] = scaler
+        if self.record is not None:
+            request["record"] = os.path.abspath(self.record)
+        return follower.load(request)
 
 
 def _connect(member: str | None) -> Client | None:
@@ -160,13 +190,6 @@ def _connect(member: str | None) -> Client | None:
         if member == "flux":
             raise
         return None
-
-
-def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> Cluster:
-    """The virtual cluster of the local queue: by default what `flux start -s4` offers here."""
-    from flux_ensemble.members.virtual.cluster import Cluster
-
-    return Cluster(nodes or 4, cores or len(os.sched_getaffinity(0)), gpus or 0)
 
 
 @click.command

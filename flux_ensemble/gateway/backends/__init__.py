@@ -1,1 +1,1 @@
-"""Back ends: what changes the size of a member, behind the contract in `base`."""
+"""Back ends: what changes the size of a member, behind the contract in `gateway.backend`."""

@@ -1,0 +1,160 @@
+"""Reading the logs of several ensembles at once, through absences of the service."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from typing import Any
+
+from flux_ensemble.cli.common import naming, run_reactor, signals
+from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.client import given_up, log_failure
+from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
+from flux_ensemble.client.responses import Entry
+
+
+class LogReader:
+    """Reads the logs of some ensembles at the same time.
+
+    Args:
+        client: a client whose handle nothing else runs a reactor on.
+        names: the ensembles.
+        on_entry: called with a name and an entry; True if no more of that log is wanted.
+        follow: go on with new entries until an ensemble's end.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        names: Collection[str],
+        on_entry: Callable[[str, Entry], bool],
+        *,
+        follow: bool,
+    ) -> None:
+        self._client = client
+        self._on_entry = on_entry
+        self._follow = follow
+        #: Names of the logs that are still read, in order.
+        self._reading = dict.fromkeys(names)
+        self._received = {name: Received() for name in names}
+        #: How often each log was asked for: responses to earlier requests are ignored.
+        self._requests = dict.fromkeys(names, 0)
+        self._refused: list[tuple[str, OSError]] = []
+        self._looking = False
+        self._interrupted = False
+        self._absence = Absence(client, back=self._begin_again, given_up=self._give_up)
+
+    def read(self, timeout: float = 0.0) -> bool:
+        """Reads to the end of every log, or as far as wanted.
+
+        Args:
+            timeout: seconds to go on at most; 0 is no limit.
+
+        Returns:
+            Whether that was reached in time.
+
+        Raises:
+            EnsembleError: a request failed.
+            KeyboardInterrupt: the user does not want to wait any longer.
+        """
+        handle = self._client.handle
+        with ExitStack() as stack:
+            stack.enter_context(signals(handle, (signal.SIGINT,), self._interrupt))
+            stack.callback(self._absence.end)
+            if timeout:
+                stack.enter_context(
+                    handle.timer_watcher_create(timeout, lambda *_: handle.reactor_stop())
+                )
+            for name in self._reading:
+                self._begin(name)
+            if self._follow:
+                stack.enter_context(
+                    handle.timer_watcher_create(LOOK_INTERVAL, self._look, LOOK_INTERVAL)
+                )
+                self._look()
+            run_reactor(handle)
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._raise_refusal()
+        return not self._reading
+
+    def _raise_refusal(self) -> None:
+        """Raises the first error that a request ended with, if one did."""
+        for name, refusal in self._refused:
+            error = log_failure(refusal, name, self._received[name])
+            if self._received[name].count:
+                raise error from refusal
+            with naming(self._client, name):
+                raise error from refusal
+
+    # -- requests and responses ------------------------------------------------------
+
+    def _begin(self, name: str) -> None:
+        self._requests[name] += 1
+        request = {
+            "name": name,
+            "follow": self._follow,
+            "skip": self._received[name].count or None,
+        }
+        future = self._client.send("log", request, stream=True)
+        future.then(self._take, name, self._requests[name])
+
+    def _take(self, future: Any, name: str, request: int) -> None:
+        if request != self._requests[name]:
+            return
+        received = self._received[name]
+        try:
+            entry = future.get()
+        except OSError as exc:
+            if self._follow and name in self._reading and received.waits_after(exc):
+                self._absence.begin()
+                return
+            if exc.errno != errno.ENODATA:
+                self._refused.append((name, exc))
+            self._reading.pop(name, None)
+        else:
+            # Also of a log of which no more is wanted: it would come again otherwise.
+            future.reset()
+            if name in self._reading and received.take(entry) and self._on_entry(name, entry):
+                del self._reading[name]
+        self._stop_if_done()
+
+    def _stop_if_done(self) -> None:
+        if self._refused or not self._reading:
+            self._client.handle.reactor_stop()
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        self._client.handle.reactor_stop()
+
+    # -- is the service there? ---------------------------------------------------------
+
+    def _look(self, *_: Any) -> None:
+        """Asks for a status now and then: a service that hangs says nothing of itself."""
+        if not self._looking and not self._absence.lasts:
+            self._looking = True
+            future = self._client.send("status", {"name": next(iter(self._reading))})
+            future.then(self._looked, timeout=LOOK_TIMEOUT)
+
+    def _looked(self, future: Any) -> None:
+        self._looking = False
+        try:
+            service = future.get()["service"]
+        except OSError as exc:
+            waits = [self._received[name].waits_after(exc) for name in self._reading]
+            if waits and all(waits):
+                self._absence.begin()
+        else:
+            self._absence.heard(service)
+
+    def _begin_again(self) -> None:
+        for name in self._reading:
+            self._received[name].begin_again()
+            self._begin(name)
+
+    def _give_up(self, error: EnsembleError | None) -> None:
+        self._refused.append((next(iter(self._reading)), error or given_up(*self._reading)))
+        self._stop_if_done()
