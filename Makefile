@@ -21,11 +21,12 @@ PYTHON ?= $(shell \
     else flux python -c 'import sys; print(sys.executable)'; fi)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
 .PHONY: demo bench chaos fuzz check check-compiled lint format clean
 
-demo: $(VENV)/installed
+demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
 	    then set -x; flux start --test-size=4 $(BIN)/flux-ensemble run examples/hello-world.yaml; \
 	    else set -x; $(BIN)/flux-ensemble run --member local examples/hello-world.yaml; fi
@@ -48,7 +49,7 @@ WITH_FLUX := t1001-run.t t1004-outcomes.t t1005-metrics.t t2002-parity.t t3203-c
 check-compiled: $(COMPILED)/installed
 	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
 	    then set -x; export PYTHONPATH=$(CURDIR)/$(COMPILED); \
-	        $(BIN)/pytest -q -m 'not flux' && cd t && prove --exec sh $(WITH_FLUX); \
+	        $(BIN)/pytest -q -m 'not flux' --numprocesses=auto --dist=loadfile && cd t && prove --exec sh $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 
 lint: $(VENV)/installed
@@ -65,18 +66,22 @@ format: $(VENV)/installed
 # The protocols are compiled when the package is installed.
 PROTOCOL := $(wildcard flux_ensemble/gateway/protocol/*.proto)
 
-$(VENV)/installed: pyproject.toml hatch_build.py $(PROTOCOL)
+$(VENV)/package: pyproject.toml hatch_build.py $(PROTOCOL)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "flux-ensemble needs Python 3.11 or newer and '$(PYTHON)' is not: name another," \
 	           "as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint,bench]'
+	$(PIP) install --editable .
+	@touch $@
+
+# What developers need besides.
+$(VENV)/installed: $(VENV)/package
+	$(PIP) install --editable '.[test,lint,bench]'
 	@touch $@
 
 $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py')
 	rm -rf $(COMPILED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	    --target $(COMPILED) .
+	$(PIP) install --no-deps --target $(COMPILED) .
 	@touch $@
 
 clean:

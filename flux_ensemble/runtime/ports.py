@@ -37,14 +37,17 @@ Outcome = CommandDone | CommandFailed
 #: Is shown an event and its commands.
 Tap = Callable[[Event, list[Command]], None]
 
+#: Takes the outcome of a command; called once for each command.
+Done = Callable[[Outcome], None]
+
+#: Numbers of nodes, or of jobs, by name; None where they are unknown.
+Numbers = Mapping[str, int | None]
+
 #: Takes the size that a member has reached, or why it has not.
 Resized = Callable[[int | Exception], None]
 
 #: Takes the size of a member, and how many of its nodes are up and free.
 SizeSeen = Callable[[int, int, int], None]
-
-#: Takes the outcome of a command; called once for each command.
-Done = Callable[[Outcome], None]
 
 
 class WriteAhead(Protocol):

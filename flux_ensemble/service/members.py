@@ -24,9 +24,7 @@ from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.errors import RequestError
-from flux_ensemble.runtime.ports import Handle, Scaler
-
-Numbers = Mapping[str, int | None]
+from flux_ensemble.runtime.ports import Handle, Numbers, Scaler
 
 
 class Instance:

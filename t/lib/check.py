@@ -1,8 +1,9 @@
 """Runs every test and closes with one line of counts; `make check` calls this.
 
-The unit tests run under pytest, the sharness tests (t/*.t) under prove, two at a time.
-The counts come from what the runners leave behind: pytest's JUnit file, and the output
-of each sharness test that `run-test` keeps in t/test-results.
+The unit tests run under pytest, on every core. Then those that start Flux instances, which wait
+more than they work: the ones under pytest beside the sharness tests (t/*.t), of which prove
+runs some at a time. The counts come from what the runners leave behind: pytest's JUnit files,
+and the output of each sharness test that `run-test` keeps in t/test-results.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
+
+#: Sharness tests that run at a time.
+SIDE_BY_SIDE = 3
 
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
 TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
@@ -29,6 +34,12 @@ class Counts:
         self.passed = 0
         self.failed: list[str] = []
         self.skipped: list[str] = []
+
+    def add(self, other: Counts) -> None:
+        """Add what another part of the run has counted."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
 
     def close(self) -> int:
         """Print the names and the closing line; return the exit code."""
@@ -43,10 +54,16 @@ class Counts:
         return 1 if self.failed else 0
 
 
-def run_pytest(counts: Counts) -> None:
-    """Run t/python and add its results to `counts`."""
-    report = RESULTS / "pytest.xml"
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
+def run_pytest(counts: Counts, name: str, *options: str) -> None:
+    """Run tests of t/python and add their results to `counts`.
+
+    Args:
+        counts: what is added to.
+        name: of the report.
+        options: for pytest: which tests, and how.
+    """
+    report = RESULTS / f"{name}.xml"
+    command = [sys.executable, "-m", "pytest", "-q", *options, f"--junitxml={report}"]
     status = subprocess.run(command, cwd=TESTS.parent).returncode
     if not report.exists():
         counts.failed.append(f"pytest ended with status {status} and left no report")
@@ -75,7 +92,7 @@ def run_sharness(counts: Counts) -> None:
         "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
         "TEST_RESULTS": str(RESULTS),
     }
-    command = ["prove", "--jobs=2", "--timer", "--exec=lib/run-test", *files]
+    command = ["prove", f"--jobs={SIDE_BY_SIDE}", "--timer", "--exec=lib/run-test", *files]
     subprocess.run(command, cwd=TESTS, env=environment)
     for file in files:
         log = RESULTS / f"{file}.log"
@@ -99,8 +116,13 @@ def main() -> int:
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     counts = Counts()
-    run_pytest(counts)
+    run_pytest(counts, "unit", "-m", "not flux", "--numprocesses=auto", "--dist=loadfile")
+    with_flux = Counts()
+    beside = threading.Thread(target=run_pytest, args=(with_flux, "flux", "-m", "flux"))
+    beside.start()
     run_sharness(counts)
+    beside.join()
+    counts.add(with_flux)
     return counts.close()
 
 

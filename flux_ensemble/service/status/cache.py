@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from flux_ensemble.runtime.ports import Loop
-from flux_ensemble.service.members import Numbers
+from flux_ensemble.runtime.ports import Loop, Numbers
 
 #: Seconds after which an answer is not used any more, and after which it is asked for again.
 OLD_SECONDS = 1.0

@@ -12,7 +12,7 @@ from typing import Any
 from flux.resource import ResourceSet
 
 from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.service.members import Numbers
+from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.status.cache import Take
 
 #: Seconds to wait for each response.

@@ -10,7 +10,8 @@ from typing import Any
 
 from flux_ensemble import __version__
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.service.members import Members, Numbers
+from flux_ensemble.runtime.ports import Numbers
+from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.status.cache import Latest
