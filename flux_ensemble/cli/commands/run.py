@@ -163,7 +163,12 @@ class _Run:
         return Cluster(self.nodes or 4, cores, self.gpus or 0)
 
     def _run_on_flux(
-        self, client: Client, text: str, label: str, events: bool, scaler: dict[str, Any] | None
+        self,
+        client: Client,
+        text: str,
+        label: str | None,
+        events: bool,
+        scaler: dict[str, Any] | None,
     ) -> int:
         from flux_ensemble.cli.display.views import make_view
         from flux_ensemble.cli.session.follow import Follower
