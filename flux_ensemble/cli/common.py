@@ -53,7 +53,7 @@ def job_id(number: int) -> str:
     return str(id_encode(number))
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Prints an error to standard error, each line with the command's name in front."""
     for line in message.splitlines() or [""]:
         click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
@@ -63,7 +63,7 @@ def recorded(code: int, recorder: Recorder | None) -> int:
     """The exit code of a command that has made a recording; says so if it is not whole."""
     if recorder is None or recorder.problem is None:
         return code
-    complain(recorder.problem)
+    print_error(recorder.problem)
     return code or FAILED
 
 

@@ -22,7 +22,7 @@ from flux_ensemble.cli.common import (
     INTERRUPTED,
     USAGE,
     Failure,
-    complain,
+    print_error,
 )
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.loading import DeployError
@@ -130,21 +130,21 @@ def run_command(argv: list[str] | None = None) -> int:
     except click.UsageError as exc:
         if exc.ctx is not None:
             click.echo(exc.ctx.get_usage(), err=True)
-        complain(_sentence(exc.format_message()))
+        print_error(_sentence(exc.format_message()))
         return USAGE
     except click.Abort:
         return INTERRUPTED
     except Failure as exc:
-        complain(str(exc))
+        print_error(str(exc))
         return exc.code
     except EnsembleError as exc:
-        complain(str(exc))
+        print_error(str(exc))
         return USAGE if exc.errno == errno.EINVAL else FAILED
     except (BindingsError, DeployError) as exc:
-        complain(str(exc))
+        print_error(str(exc))
         return FAILED
     except OSError as exc:
-        complain(exc.strerror or str(exc))
+        print_error(exc.strerror or str(exc))
         return FAILED
 
 

@@ -1,6 +1,6 @@
 """What `doctor` looks at in a Flux instance, one function for each thing.
 
-Each takes the `Patient` and returns a `Finding`: what was found, whether that is good, and
+Each takes the `InstanceInfo` and returns a `Finding`: what was found, whether that is good, and
 what to do if not. A function that raises `OSError` is reported as a problem by the caller.
 """
 
@@ -54,7 +54,7 @@ class Finding:
         return asdict(self)
 
 
-class Patient:
+class InstanceInfo:
     """A Flux instance, and what several checks want to know of it.
 
     Args:
@@ -107,11 +107,11 @@ class Patient:
         return not isinstance(self.service, Mapping) or self.service.get("mode") != "client"
 
 
-def flux_version(patient: Patient) -> Finding:
+def flux_version(instance: InstanceInfo) -> Finding:
     """The broker is new enough, and the bindings are of its version."""
     from flux.core.inner import raw
 
-    broker = patient.attribute("version")
+    broker = instance.attribute("version")
     bindings = raw.flux_core_version_string().decode()
     found = f"Flux {broker}, Python bindings {bindings}"
     if parse_version(broker) != parse_version(bindings):
@@ -132,9 +132,9 @@ def flux_version(patient: Patient) -> Finding:
     return Finding("flux", "ok", found)
 
 
-def service(patient: Patient) -> Finding:
+def service(instance: InstanceInfo) -> Finding:
     """The service answers, and is of this version."""
-    said = patient.service
+    said = instance.service
     if isinstance(said, Mapping):
         if "pid" not in said:
             return Finding("service", "ok", f"flux-ensemble {said['version']} (seen as a guest)")
@@ -173,9 +173,9 @@ def service(patient: Patient) -> Finding:
     )
 
 
-def statedir(patient: Patient) -> Finding:
+def statedir(instance: InstanceInfo) -> Finding:
     """The KVS outlives the instance."""
-    directory = kept_directory(patient.attribute)
+    directory = kept_directory(instance.attribute)
     if directory is not None:
         return Finding("statedir", "ok", directory)
     return Finding(
@@ -186,9 +186,9 @@ def statedir(patient: Patient) -> Finding:
     )
 
 
-def content(patient: Patient) -> Finding:
+def content(instance: InstanceInfo) -> Finding:
     """The KVS is on a disk, and there is room on it."""
-    modules = patient.modules or frozenset()
+    modules = instance.modules or frozenset()
     backing = sorted(modules & {"content-sqlite", "content-files", "content-s3"})
     if not backing:
         return Finding(
@@ -199,7 +199,7 @@ def content(patient: Patient) -> Finding:
         )
     found = backing[0]
     if found == "content-sqlite":
-        stats = patient.ask("content-sqlite.stats-get", {})
+        stats = instance.ask("content-sqlite.stats-get", {})
         size, room = stats["dbfile_size"], stats["dbfile_free"]
         found += f", {_bytes(size)} used, {_bytes(room)} free"
         if room < LITTLE_ROOM:
@@ -207,12 +207,12 @@ def content(patient: Patient) -> Finding:
     return Finding("content", "ok", found)
 
 
-def checkpoint(patient: Patient) -> Finding:
+def checkpoint(instance: InstanceInfo) -> Finding:
     """A crash of the broker loses little."""
-    period = _config(patient, "kvs").get("checkpoint-period")
+    period = _config(instance, "kvs").get("checkpoint-period")
     if period:
         return Finding("checkpoint", "ok", f"the KVS is made safe every {period}")
-    if kept_directory(patient.attribute) is None:
+    if kept_directory(instance.attribute) is None:
         return Finding("checkpoint", "ok", "not set; without a statedir it would keep nothing")
     return Finding(
         "checkpoint",
@@ -224,12 +224,12 @@ def checkpoint(patient: Patient) -> Finding:
     )
 
 
-def nopanic(patient: Patient) -> Finding:
+def nopanic(instance: InstanceInfo) -> Finding:
     """The instance outlives the service."""
-    if not patient.is_module:
+    if not instance.is_module:
         return Finding("nopanic", "ok", "not needed: the service is a client of the broker")
     try:
-        value = patient.attribute(NOPANIC)
+        value = instance.attribute(NOPANIC)
     except OSError:
         value = "0"
     if value != "0":
@@ -242,16 +242,16 @@ def nopanic(patient: Patient) -> Finding:
     )
 
 
-def supervision(patient: Patient) -> Finding:
+def supervision(instance: InstanceInfo) -> Finding:
     """The service is started again after a crash."""
-    if not patient.is_module:
+    if not instance.is_module:
         return Finding("supervision", "ok", "up to what started `flux ensemble serve`")
     try:
-        entries = supervisors(patient.handle)
+        entries = supervisors(instance.handle)
     except OSError as error:
         return Finding("supervision", "warning", f"cannot tell: {error.strerror}", _SUPERVISE)
     if not entries:
-        return Finding("supervision", "warning", "nobody starts it again", _SUPERVISE)
+        return Finding("supervision", "warning", "not supervised", _SUPERVISE)
     if entries[0]["stopped"]:
         return Finding("supervision", "warning", "the cron entry is stopped", _SUPERVISE)
     found = f"an entry of flux-cron(1), which has run {entries[0]['stats']['total']:.0f} times"
@@ -261,12 +261,12 @@ def supervision(patient: Patient) -> Finding:
 _SUPERVISE = "`flux ensemble supervise` has it started again after a crash"
 
 
-def journal(patient: Patient) -> Finding:
+def journal(instance: InstanceInfo) -> Finding:
     """The job manager tells the events of jobs."""
     from flux.constants import FLUX_RPC_STREAMING
 
     begun = time.monotonic()
-    future = patient.handle.rpc("job-manager.events-journal", {}, flags=FLUX_RPC_STREAMING)
+    future = instance.handle.rpc("job-manager.events-journal", {}, flags=FLUX_RPC_STREAMING)
     try:
         future.wait_for(PATIENCE)
         future.get()
@@ -283,12 +283,12 @@ def journal(patient: Patient) -> Finding:
     return Finding("journal", "ok", f"answers in {_milliseconds(begun)}")
 
 
-def kvs(patient: Patient) -> Finding:
+def kvs(instance: InstanceInfo) -> Finding:
     """A key can be written for good, and read."""
     import flux.kvs
     from flux.constants import FLUX_KVS_SYNC
 
-    handle, value = patient.handle, f"{os.getpid()} {time.time()}"
+    handle, value = instance.handle, f"{os.getpid()} {time.time()}"
     begun = time.monotonic()
     try:
         flux.kvs.put(handle, SCRATCH, value)
@@ -309,12 +309,12 @@ def kvs(patient: Patient) -> Finding:
     return Finding("kvs", "ok", found)
 
 
-def clocks(patient: Patient) -> Finding:
+def clocks(instance: InstanceInfo) -> Finding:
     """The clock of this node has not gone back, and is not behind the broker's."""
     now = time.time()
-    times = {"the start of the broker": float(patient.attribute("broker.starttime"))}
-    if isinstance(patient.service, Mapping) and "t_start" in patient.service:
-        times["the start of the service"] = patient.service["t_start"]
+    times = {"the start of the broker": float(instance.attribute("broker.starttime"))}
+    if isinstance(instance.service, Mapping) and "t_start" in instance.service:
+        times["the start of the service"] = instance.service["t_start"]
     what, latest = max(times.items(), key=lambda one: one[1])
     if latest > now + CLOCK_SLACK:
         return Finding(
@@ -327,48 +327,48 @@ def clocks(patient: Patient) -> Finding:
     return Finding("clocks", "ok", f"{what} was {now - latest:.0f} s ago by this node's clock")
 
 
-def guests(patient: Patient) -> Finding:
+def guests(instance: InstanceInfo) -> Finding:
     """Who may look is written down in a way that is understood."""
     wrong: list[str] = []
-    settings = read_settings(_config(patient, "ensemble"), wrong.append)
+    settings = read_settings(_config(instance, "ensemble"), wrong.append)
     if wrong:
         return Finding("guests", "problem", "; ".join(wrong), "correct the configuration")
     open_to = "list and status" if settings["allow-guest-status"] else "nothing"
     return Finding("guests", "ok", f"guests may ask for {open_to}")
 
 
-def scaler(patient: Patient) -> Finding:
+def scaler(instance: InstanceInfo) -> Finding:
     """What grows and shrinks the instance is configured in a way that can work."""
-    table = _config(patient, "ensemble")
+    table = _config(instance, "ensemble")
     try:
         settings = read_scaler(table) if isinstance(table, Mapping) else None
     except ValueError as error:
         return Finding("scaler", "problem", f"[ensemble] {error}", "correct the configuration")
     if settings is None:
         return Finding("scaler", "ok", "none is configured: the size of the instance is fixed")
-    if patient.members and all(one["scaler"] is None for one in patient.members.values()):
+    if instance.members and all(one["scaler"] is None for one in instance.members.values()):
         found = f"{settings.kind!r} is configured, and the service does not use it"
         advice = "`flux dmesg` says why; the configuration is read when the service starts"
         return Finding("scaler", "problem", found, advice)
     return Finding("scaler", "ok", f"the instance can change its size: {settings.kind!r}")
 
 
-def logs(patient: Patient) -> Finding:
+def logs(instance: InstanceInfo) -> Finding:
     """What the KVS holds of ensembles."""
     try:
-        names = _directory(patient, "ensemble")
+        names = _directory(instance, "ensemble")
     except OSError as error:
         if error.errno == errno.ENOENT:
             return Finding("logs", "ok", "the KVS holds no ensembles")
         if error.errno == errno.EPERM:
             return Finding("logs", "warning", "guests may not read them", "ask as the owner")
         raise
-    values = sum(_count(patient, f"ensemble.{name}", tree) for name, tree in names.items())
+    values = sum(_count(instance, f"ensemble.{name}", tree) for name, tree in names.items())
     what = f"{len(names)} ensemble{'s'[: len(names) != 1]}"
     return Finding("logs", "ok", f"the KVS holds {what} in {values} values")
 
 
-CHECKS: tuple[Callable[[Patient], Finding], ...] = (
+CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
     flux_version,
     service,
     nopanic,
@@ -391,11 +391,11 @@ def examine(handle: Any) -> list[Finding]:
     Args:
         handle: an open `flux.Flux`.
     """
-    patient = Patient(handle)
+    instance = InstanceInfo(handle)
     findings = []
     for check in CHECKS:
         try:
-            findings.append(check(patient))
+            findings.append(check(instance))
         except OSError as error:
             name = check.__name__.removesuffix("_version")
             why = error if isinstance(error, EnsembleError) else error.strerror
@@ -403,31 +403,31 @@ def examine(handle: Any) -> list[Finding]:
     return findings
 
 
-def _config(patient: Patient, table: str) -> Any:
+def _config(instance: InstanceInfo, table: str) -> Any:
     """A table of the configuration of rank 0; {} where there is none."""
-    return patient.ask("config.get", {}).get(table, {})
+    return instance.ask("config.get", {}).get(table, {})
 
 
-def _directory(patient: Patient, key: str) -> dict[str, Any]:
+def _directory(instance: InstanceInfo, key: str) -> dict[str, Any]:
     """The entries of a directory of the KVS, as tree objects (RFC 11)."""
     from flux.constants import FLUX_KVS_READDIR
 
     request = {"key": key, "flags": FLUX_KVS_READDIR, "namespace": "primary"}
-    entries: dict[str, Any] = patient.ask("kvs.lookup", request)["val"]["data"]
+    entries: dict[str, Any] = instance.ask("kvs.lookup", request)["val"]["data"]
     return entries
 
 
-def _count(patient: Patient, key: str, tree: Mapping[str, Any]) -> int:
+def _count(instance: InstanceInfo, key: str, tree: Mapping[str, Any]) -> int:
     """How many values a key of the KVS stands for, where `tree` is its tree object."""
     if tree["type"] == "valref":
         return len(tree["data"])  # a key that was appended to has several
     if tree["type"] not in ("dir", "dirref"):
         return 1
     try:
-        entries = _directory(patient, key)
+        entries = _directory(instance, key)
     except FileNotFoundError:
         return 0  # removed meanwhile
-    return sum(_count(patient, f"{key}.{name}", one) for name, one in entries.items())
+    return sum(_count(instance, f"{key}.{name}", one) for name, one in entries.items())
 
 
 def _bytes(number: float) -> str:

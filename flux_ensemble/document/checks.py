@@ -83,7 +83,7 @@ def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
-    """The statistics of every stream: those of SPEC, and those under `metrics:`."""
+    """The statistics of every stream: the default ones, and those under `metrics:`."""
     found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
     if len(entries) > MAX_STATISTICS:
         problems.add(

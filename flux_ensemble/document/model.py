@@ -264,7 +264,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a rule does. `repetitions` None means unlimited; see SPEC "Actions"."""
+    """What a rule does. `repetitions` None means unlimited; see docs/document.md."""
 
     name: str
     label: str | None = None

@@ -16,19 +16,13 @@ from typing import Any
 
 import yaml
 
-from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
+from flux_ensemble.document.bounds import MAX_DEPTH, MAX_VALUES
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
+from flux_ensemble.document.yaml_text import UnreadableError, check_text
 from flux_ensemble.texts import shortened, shown
-
-#: Most %TAG directives. libyaml compares each of them with all others.
-MAX_DIRECTIVES = 100
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_UNPRINTABLE = re.compile(
-    "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-)
-_DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029])%TAG")
 _TAG = "tag:yaml.org,2002:"
 _WORDS: dict[str, bool | None] = {
     spelled: value
@@ -140,7 +134,7 @@ def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
     """
     builder = _Builder()
     try:
-        _check_text(text)
+        check_text(text)
         for event in yaml.parse(text, Loader=_PARSER):
             builder.take(event)
         return builder.finish()
@@ -148,33 +142,8 @@ def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
         raise builder.problems.error(file) from None
     except yaml.MarkedYAMLError as error:
         raise DocumentError([_malformed(text, error)], file) from None
-    except _Fatal as error:
+    except UnreadableError as error:
         raise DocumentError([Problem(error.line, "", str(error))], file) from None
-
-
-class _Fatal(Exception):
-    def __init__(self, line: int | None, message: str) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-def _check_text(text: str) -> None:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        raise _Fatal(_line_at(text, error.start), "expected UTF-8 text") from None
-    if size > MAX_BYTES:
-        raise _Fatal(None, f"a document has at most {MAX_BYTES} bytes, not {size}")
-    found = _UNPRINTABLE.search(text)
-    if found is not None:
-        message = f"malformed YAML: the character {found[0]!r} is not allowed"
-        raise _Fatal(_line_at(text, found.start()), message)
-    if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
-        raise _Fatal(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
-
-
-def _line_at(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1
 
 
 def _malformed(text: str, error: yaml.MarkedYAMLError) -> Problem:
@@ -249,11 +218,11 @@ class _Builder:
         elif kind is yaml.DocumentStartEvent:
             self._documents += 1
             if self._documents > 1:
-                raise _Fatal(line, "expected one document, not several")
+                raise UnreadableError(line, "expected one document, not several")
 
     def finish(self) -> tuple[Document, Problems]:
         if self.document.value is None:
-            raise _Fatal(None, "the document is empty")
+            raise UnreadableError(None, "the document is empty")
         self.document.size = self._values
         return self.document, self.problems
 
@@ -303,9 +272,9 @@ class _Builder:
 
     def _open(self, event: Any, value: Any, line: int) -> None:
         if event.tag not in (None, "!", f"{_TAG}map", f"{_TAG}seq"):
-            raise _Fatal(line, f"the tag {_short_tag(event.tag)!r} is not supported")
+            raise UnreadableError(line, f"the tag {_short_tag(event.tag)!r} is not supported")
         if self._stack and self._stack[-1].wants_key:
-            raise _Fatal(line, "expected a key that is text, not a mapping or list")
+            raise UnreadableError(line, "expected a key that is text, not a mapping or list")
         self._count(1, line)
         self._check_depth(1, line)
         if event.anchor is not None:
@@ -325,15 +294,15 @@ class _Builder:
     def _alias(self, anchor: str, line: int) -> None:
         named = shortened(anchor)
         if anchor not in self._anchors:
-            raise _Fatal(line, f"the alias '*{named}' has no anchor '&{named}' before it")
+            raise UnreadableError(line, f"the alias '*{named}' has no anchor '&{named}' before it")
         found = self._anchors[anchor]
         if found is None:
-            raise _Fatal(line, f"the alias '*{named}' stands inside of what it names")
+            raise UnreadableError(line, f"the alias '*{named}' stands inside of what it names")
         value, size, height = found
         self._count(size, line)
         if self._stack[-1].wants_key:
             if isinstance(value, (dict, list)):
-                raise _Fatal(line, "expected a key that is text, not a mapping or list")
+                raise UnreadableError(line, "expected a key that is text, not a mapping or list")
             self._key(value, f"*{anchor}", line)
             return
         self._check_depth(height, line)
@@ -342,11 +311,11 @@ class _Builder:
     def _count(self, values: int, line: int) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            raise _Fatal(line, f"a document has at most {MAX_VALUES} values")
+            raise UnreadableError(line, f"a document has at most {MAX_VALUES} values")
 
     def _check_depth(self, levels: int, line: int) -> None:
         if len(self._stack) + levels > MAX_DEPTH:
-            raise _Fatal(line, f"a document nests at most {MAX_DEPTH} levels deep")
+            raise UnreadableError(line, f"a document nests at most {MAX_DEPTH} levels deep")
 
     def _place(self, value: Any, line: int, size: int, height: int) -> tuple[int, Any] | None:
         """Put a value where it belongs.
@@ -379,7 +348,7 @@ def _mappings(value: Any, line: int) -> list[dict[str, Any]]:
     found = value if isinstance(value, list) else [value]
     for one in found:
         if not isinstance(one, dict):
-            raise _Fatal(line, f"'<<' merges mappings, not {shown(one)}")
+            raise UnreadableError(line, f"'<<' merges mappings, not {shown(one)}")
     return found
 
 
@@ -390,7 +359,9 @@ def _tagged(tag: str, text: str, line: int) -> Any:
     if tag == f"{_TAG}float" and type(value) is int:
         value = float(value)
     if type(value) is not _TAGS.get(tag):
-        raise _Fatal(line, f"the tag {_short_tag(tag)!r} is not supported on {shown(text)}")
+        raise UnreadableError(
+            line, f"the tag {_short_tag(tag)!r} is not supported on {shown(text)}"
+        )
     return value
 
 

@@ -7,7 +7,7 @@ commands, byte for byte.
 
 What follows from the document or from the rest of the state is not in a snapshot: compiled
 rules and their index, and the counts of jobs. Nor are the values that streams took in;
-what `Metrics.take_values` gave is fed again, so that statistics are those of a fold from
+what `Metrics.take_values` gave is fed again, so that statistics are those of a replay from
 scratch and nothing depends on how River keeps them. How many values each stream had is in
 the snapshot, so that none can go missing.
 

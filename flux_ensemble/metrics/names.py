@@ -12,7 +12,7 @@ MAX_NAME = 128
 #: The name of the member that an ensemble runs on.
 MEMBER = "default"
 
-#: Outcomes of a job (SPEC "Outcomes of a job"); a job ends in exactly one.
+#: Outcomes of a job (docs/document.md); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
 #: Counters of a group, as in `count.GROUP.COUNTER`.

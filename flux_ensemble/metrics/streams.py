@@ -289,7 +289,7 @@ class Metrics:
 
 
 class View:
-    """Metrics at one heartbeat (SPEC "Metrics").
+    """Metrics at one heartbeat (docs/document.md, Metrics).
 
     `pending` is as if each waiting job had started now; the gauges `waiting` and
     `running` hold the ages of the jobs that wait and run. Each is computed at most once.

@@ -33,7 +33,7 @@ def mod_main(handle: Any, *args: str) -> None:
         sites, level = parse(args)
     except ValueError as error:
         # Flux keeps nothing but the errno of a failed load.
-        complain(handle, str(error))
+        log_error(handle, str(error))
         raise
     # A service has no use for numpy's threads, one for each core of the node.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -42,12 +42,12 @@ def mod_main(handle: Any, *args: str) -> None:
         from flux_ensemble.service.logger import logger
         from flux_ensemble.service.module import EnsembleModule
     except ImportError as error:
-        complain(handle, explain(error))
+        log_error(handle, explain(error))
         raise OSError(errno.ENOENT, str(error)) from None
     EnsembleModule(handle, logger(handle, level)).run()
 
 
-def complain(handle: Any, text: str) -> None:
+def log_error(handle: Any, text: str) -> None:
     """Write one line to Flux's log, while `service.logger` cannot be imported.
 
     `flux_log` takes its text for a format of printf(3).

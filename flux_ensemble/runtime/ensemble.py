@@ -21,8 +21,8 @@ from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.durability.replay import Facts, Folded
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.replay import Facts, Replayed
+from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member, WriteAhead
@@ -37,10 +37,10 @@ class Ahead(WriteAhead, Protocol):
     """Puts down what an ensemble does, and what its host has to say of it.
 
     Attributes:
-        agenda: what is to be known of the events put down.
+        timers: what is to be known of the events put down.
     """
 
-    agenda: Agenda
+    timers: Timers
 
     def note(
         self,
@@ -77,7 +77,7 @@ class Ensemble:
         changed: called when it may have ended, or may need to know other things.
         ahead: makes what puts down all that it does.
         recorder: takes down a recording, if given.
-        folded: what its log came to, if it goes on after a crash.
+        replayed: what its log came to, if it goes on after a crash.
         marker: notes each event while its engine handles it, if given.
 
     Attributes:
@@ -97,16 +97,16 @@ class Ensemble:
         changed: Callable[[Ensemble], None],
         ahead: Callable[[Ensemble], Ahead],
         recorder: Recorder | None = None,
-        folded: Folded | None = None,
+        replayed: Replayed | None = None,
         marker: Marker | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
         self.cwd = cwd
         self.member = member
-        self.engine = Engine(spec) if folded is None else folded.engine
-        self.facts = Facts() if folded is None else folded.facts
-        self.log = Log() if folded is None else Log(folded.entries, folded.total)
+        self.engine = Engine(spec) if replayed is None else replayed.engine
+        self.facts = Facts() if replayed is None else replayed.facts
+        self.log = Log() if replayed is None else Log(replayed.entries, replayed.total)
         self._loop = loop
         self._log_error = log_error
         self._changed = changed
@@ -115,7 +115,7 @@ class Ensemble:
         self._loader: Answer | None = None
         #: Why it takes no requests any more, whatever its state is.
         self._shut: RequestError | None = None
-        self._last_request = 0 if folded is None else folded.agenda.last_request
+        self._last_request = 0 if replayed is None else replayed.timers.last_request
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
         if recorder is not None:
@@ -132,7 +132,7 @@ class Ensemble:
 
     @property
     def state(self) -> str:
-        """As SPEC has it: running, paused, ending, completed, failed or canceled."""
+        """Its state in the lifecycle: running, paused, ending, completed, failed or canceled."""
         return "failed" if self._broke else self.engine.state
 
     @property
@@ -163,7 +163,7 @@ class Ensemble:
     @property
     def t_seen(self) -> float:
         """The time of the latest job event that it took in."""
-        return self._ahead.agenda.t_seen
+        return self._ahead.timers.t_seen
 
     @property
     def commands(self) -> int:
@@ -202,7 +202,7 @@ class Ensemble:
         }
 
     def snapshot(self) -> dict[str, Any]:
-        """What a ledger's snapshot holds of it."""
+        """What a wal's snapshot holds of it."""
         return {"engine": dump(self.engine), "facts": self.facts.to_json()}
 
     def take_values(self) -> Values:
@@ -245,7 +245,7 @@ class Ensemble:
             self.post(event for tag in unseen for event in self.lost(now, 0, tag))
         for command in pending:
             self.member.known.update(self._shown(command))
-        self._driver.perform([*self._ahead.agenda.due(now), *pending])
+        self._driver.perform([*self._ahead.timers.due(now), *pending])
 
     def _shown(self, command: Effect) -> Iterator[tuple[Tag, int]]:
         """The jobs of a submission that have shown in the queue; 0 for one that is gone."""

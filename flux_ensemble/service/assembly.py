@@ -1,4 +1,4 @@
-"""Puts an ensemble together: its member, its worker process, its ledger in the KVS.
+"""Puts an ensemble together: its member, its worker process, its wal in the KVS.
 
 load request, or what the KVS holds of one ──► Assembly.make ──► Ensemble
 """
@@ -17,8 +17,8 @@ from flux_ensemble.members.flux.member import FluxMember
 from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
-from flux_ensemble.runtime.durability.replay import Folded
-from flux_ensemble.runtime.durability.wal import Ledger, pace
+from flux_ensemble.runtime.durability.replay import Replayed
+from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Caller, Scaler
 from flux_ensemble.runtime.recording import Recorder
@@ -54,7 +54,7 @@ class Assembly:
         self._marks = marks
         self._scaler = scaler
         self._uri = handle.attr_get("local-uri")
-        self._kept: dict[Ensemble, tuple[KvsStore, Ledger]] = {}
+        self._kept: dict[Ensemble, tuple[KvsStore, WriteAheadLog]] = {}
 
     def make(
         self,
@@ -63,7 +63,7 @@ class Assembly:
         store: KvsStore,
         *,
         recorder: Recorder | None = None,
-        folded: Folded | None = None,
+        replayed: Replayed | None = None,
     ) -> Ensemble:
         """Make an ensemble.
 
@@ -72,7 +72,7 @@ class Assembly:
             load: what it was loaded with: `environment`, `cwd` and `run` are looked at.
             store: where its log is.
             recorder: takes down a recording, if given.
-            folded: what its log came to, if there is one.
+            replayed: what its log came to, if there is one.
         """
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
         where = {"environment": load["environment"], "cwd": load["cwd"]}
@@ -91,19 +91,19 @@ class Assembly:
                 ),
             )
 
-        def put_down(ensemble: Ensemble) -> Ledger:
+        def put_down(ensemble: Ensemble) -> WriteAheadLog:
             ensemble.engine.stats.keep_values()
-            ledger = Ledger(
+            wal = WriteAheadLog(
                 store,
                 loop,
                 ensemble,
                 lambda text: self._error(f"{spec.name}: {text}"),
                 self._queue,
                 identity=identity(spec.name, load["run"]),
-                folded=folded,
+                replayed=replayed,
             )
-            self._kept[ensemble] = store, ledger
-            return ledger
+            self._kept[ensemble] = store, wal
+            return wal
 
         ensemble = Ensemble(
             spec,
@@ -116,15 +116,15 @@ class Assembly:
             changed=self._changed,
             ahead=put_down,
             recorder=recorder,
-            folded=folded,
+            replayed=replayed,
             marker=self._marks.of(spec.name, load["run"]),
         )
         self.pace()
         return ensemble
 
     def pace(self) -> None:
-        """Suit the ledgers to how many ensembles are live."""
-        pace([ledger for ensemble, (_, ledger) in self._kept.items() if ensemble.live])
+        """Suit the logs to how many ensembles are live."""
+        pace([wal for ensemble, (_, wal) in self._kept.items() if ensemble.live])
 
     def checkpoint(self, ensemble: Ensemble) -> None:
         """Put down the state of an ensemble as it is; nobody waits for it."""

@@ -34,7 +34,7 @@ class Instance:
         name: of the member.
         broker: of the instance.
         changed: called with the news.
-        complain: writes a line to the service's log.
+        log_error: writes a line to the service's log.
 
     Attributes:
         latest: what it said last, None before the first time.
@@ -46,14 +46,14 @@ class Instance:
         name: str,
         broker: Broker,
         changed: Callable[[MemberChanged], None],
-        complain: Callable[[str], None],
+        log_error: Callable[[str], None],
     ) -> None:
         self.name = name
         self.latest: MemberChanged | None = None
         self.scaler: Scaler | None = None
         self._broker = broker
         self._changed = changed
-        self._complain = complain
+        self._log_error = log_error
         self._failure: str | None = None
         self._resources: Resources | None = None
         self._settings: ScalerSettings | None = None
@@ -142,7 +142,7 @@ class Instance:
         def scaled(result: int | Exception) -> None:
             self._failure = sentence(result) if isinstance(result, Exception) else None
             if self._failure is not None:
-                self._complain(f"cannot change the size to {nodes(size)}: {self._failure}")
+                self._log_error(f"cannot change the size to {nodes(size)}: {self._failure}")
 
         scaler.scale(size, scaled)
         return {"before": latest.size, "size": size}
@@ -189,7 +189,7 @@ class Members:
         broker: of the one that there is.
         ensembles: who is told.
         ready: whether they can be: they are up to date with their jobs.
-        complain: writes a line to the service's log.
+        log_error: writes a line to the service's log.
     """
 
     def __init__(
@@ -197,13 +197,13 @@ class Members:
         broker: Broker,
         ensembles: Iterable[Ensemble],
         ready: Callable[[], bool],
-        complain: Callable[[str], None],
+        log_error: Callable[[str], None],
     ) -> None:
         self._broker = broker
         self._ensembles = ensembles
         self._ready = ready
         self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
-        self._table = {MEMBER: Instance(MEMBER, broker, self._tell, complain)}
+        self._table = {MEMBER: Instance(MEMBER, broker, self._tell, log_error)}
 
     @property
     def elastic(self) -> bool:

@@ -38,7 +38,7 @@ from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.stream import Stream
-from flux_ensemble.runtime.durability.replay import Folded
+from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Answer, Ensemble
 from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.service.assembly import Assembly
@@ -54,7 +54,7 @@ from flux_ensemble.service.requests.limits import check_ensembles
 from flux_ensemble.service.requests.messages import Responder, Streams, is_owner, listen
 from flux_ensemble.service.requests.protocol import READING, parse
 from flux_ensemble.service.settings import kept_directory, read_settings
-from flux_ensemble.service.status.cache import Latest
+from flux_ensemble.service.status.cache import Cache
 from flux_ensemble.service.status.instance import query
 from flux_ensemble.service.status.perf import Perf
 from flux_ensemble.service.status.reports import Reports
@@ -146,7 +146,7 @@ class Service:
             self._tracker,
             self._recovery,
             self._members,
-            Latest(partial(query, self._broker), self._broker.loop),
+            Cache(partial(query, self._broker), self._broker.loop),
             self._perf,
             lambda: self._state,
         )
@@ -456,7 +456,9 @@ class Service:
         self._starting.add(ensemble)
         self._watch(ensemble, lambda: self._prepare(ensemble))
 
-    def _restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Folded]) -> Ensemble:
+    def _restore(
+        self, load: Payload, store: KvsStore, read: Callable[[Spec], Replayed]
+    ) -> Ensemble:
         check_load(store.name, load)
         # What the member can do was looked at when it was loaded.
         spec = read_document(load, load["files"], elastic=True)
@@ -466,7 +468,7 @@ class Service:
             fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)
         if fatal is not None and fatal.startswith(REPLAY):
             raise StoreError(f"the service died twice in a row in {fatal}")
-        ensemble = self._assembly.make(spec, load, store, folded=read(spec))
+        ensemble = self._assembly.make(spec, load, store, replayed=read(spec))
         if fatal is not None and ensemble.live:
             ensemble.fail(
                 f"the service died twice in a row while it handled {fatal}; its jobs are left as "

@@ -18,25 +18,25 @@ from flux_ensemble.members.elastic.settings import KEYS as SCALER_KEYS
 KEYS = ("allow-guest-status", "supervise")
 
 
-def read_settings(configured: Any, complain: Callable[[str], None]) -> dict[str, bool]:
+def read_settings(configured: Any, log_error: Callable[[str], None]) -> dict[str, bool]:
     """The values of `KEYS`: false unless the configuration has a plain `true`.
 
     Args:
         configured: the table [ensemble], or whatever is there in its place.
-        complain: called with a sentence for each thing that is wrong with it.
+        log_error: called with a sentence for each thing that is wrong with it.
     """
     settings = dict.fromkeys(KEYS, False)
     if not isinstance(configured, dict):
-        complain(f"[ensemble]: expected a table, not {configured!r}")
+        log_error(f"[ensemble]: expected a table, not {configured!r}")
         return settings
     for key, value in configured.items():
         if key in SCALER_KEYS:
             continue
         if key not in KEYS:
             known = ", ".join(KEYS + SCALER_KEYS)
-            complain(f"[ensemble] {key}: unknown key (keys: {known})")
+            log_error(f"[ensemble] {key}: unknown key (keys: {known})")
         elif type(value) is not bool:
-            complain(f"[ensemble] {key}: expected true or false, not {value!r}")
+            log_error(f"[ensemble] {key}: expected true or false, not {value!r}")
         else:
             settings[key] = value
     return settings

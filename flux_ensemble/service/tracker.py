@@ -139,7 +139,7 @@ class Tracker:
         return tuple(job for job, one in self._jobs.items() if one is ensemble)
 
     def forget(self, ensemble: Ensemble) -> None:
-        """Drop the jobs of an ensemble; what they do is nobody's business any more."""
+        """Drop the jobs of an ensemble; their events are ignored from now on."""
         for job in self.jobs_of(ensemble):
             del self._jobs[job]
 
@@ -150,7 +150,7 @@ class Tracker:
 
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:
-    """The job is a fence (`members.flux.fence`): it is refused, and nobody's business."""
+    """The job is a fence (`members.flux.fence`): it is refused, and belongs to no ensemble."""
     tag = _part(jobspec, "attributes", "user", TAG_KEY)
     return isinstance(tag, dict) and "fence" in tag
 

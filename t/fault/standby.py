@@ -26,7 +26,7 @@ import flux  # noqa: E402
 from river import stats  # noqa: E402
 
 from flux_ensemble.members.flux import queue as member  # noqa: E402
-from flux_ensemble.runtime.durability import wal as ledger  # noqa: E402
+from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 
 #: At which value the statistic of --raise panics: later than it is tried when a document is read.
@@ -85,7 +85,7 @@ def main() -> None:
     if options.unlucky:
         raise_in(options.unlucky)
     if options.snapshot_events:
-        ledger.SNAPSHOT_EVENTS = options.snapshot_events
+        wal.SNAPSHOT_EVENTS = options.snapshot_events
     # Children that are killed are reaped by the kernel.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)

@@ -1,6 +1,6 @@
 """A Flux instance in virtual time, in which services die, responses are lost, and logs are not.
 
-The service's own classes run here: journal, tracker, recovery, ensembles, ledgers, submission.
+The service's own classes run here: journal, tracker, recovery, ensembles, logs, submission.
 What they talk to is a model: a queue whose requests arrive in any order and late, a KVS that
 applies commits in order, a network that loses requests and responses. A service is killed
 between two of its callbacks, and what it has sent arrives all the same. A job is put down
@@ -31,8 +31,8 @@ from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.pipeline import Pipeline, Window
 from flux_ensemble.members.flux.submission import Submitter
 from flux_ensemble.runtime.durability.batches import Batch, identity
-from flux_ensemble.runtime.durability.replay import Folded
-from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.durability.replay import Replayed
+from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done
 from flux_ensemble.service.marks import Marks
@@ -604,22 +604,22 @@ class Service:
         ensemble.note("load", {})
         self.journal.require(*ensemble.needs, ensemble.start)
 
-    def _restore(self, load: Any, store: Any, fold: Callable[[Spec], Folded]) -> Ensemble:
+    def _restore(self, load: Any, store: Any, fold: Callable[[Spec], Replayed]) -> Ensemble:
         return self._make(load, store, fold(read(load["document"])))
 
-    def _make(self, load: Any, store: Store, folded: Folded | None) -> Ensemble:
+    def _make(self, load: Any, store: Store, replayed: Replayed | None) -> Ensemble:
         spec = read(load["document"])
 
-        def put_down(ensemble: Ensemble) -> Ledger:
+        def put_down(ensemble: Ensemble) -> WriteAheadLog:
             ensemble.engine.stats.keep_values()
-            return Ledger(
+            return WriteAheadLog(
                 store,
                 self.loop,
                 ensemble,
                 self.errors.append,
                 self.queue,
                 identity=identity(spec.name, load["run"]),
-                folded=folded,
+                replayed=replayed,
             )
 
         return Ensemble(
@@ -632,7 +632,7 @@ class Service:
             log_error=self.errors.append,
             changed=self._changed,
             ahead=put_down,
-            folded=folded,
+            replayed=replayed,
         )
 
     def _changed(self, ensemble: Ensemble) -> None:

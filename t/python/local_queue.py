@@ -22,7 +22,7 @@ from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 
 
 class Bench:
@@ -143,7 +143,7 @@ def shell(script: str) -> list[str]:
 def events_in(directory: Path) -> Iterator[Event]:
     """The events that a local run has put down in the directory of its ensemble."""
     with open_directory(directory) as found:
-        file = EventFile(found, Agenda(), print)
+        file = EventFile(found, Timers(), print)
         yield from file.read()
         file.close()
 

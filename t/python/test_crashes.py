@@ -1,7 +1,7 @@
 """Nothing lost, nothing twice: services are killed at any time, in a world of virtual time.
 
 The checks are the same after each run: every job that a rule asked for is in the queue
-once, no rule fired twice for one cause, and counts and statistics are those of a fold of
+once, no rule fired twice for one cause, and counts and statistics are those of a replay of
 the whole log from scratch, and those of the queue itself.
 """
 
@@ -21,8 +21,8 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import RETRY_RULE, Spec
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.metrics.names import OUTCOMES, Statistic
-from flux_ensemble.runtime.durability import wal as ledger
-from flux_ensemble.runtime.durability.replay import fold
+from flux_ensemble.runtime.durability import wal as wal
+from flux_ensemble.runtime.durability.replay import replay
 
 UNLIMITED = {"repetitions": "unlimited"}
 
@@ -91,11 +91,11 @@ def verify(world: World) -> None:
     # The log, from the beginning.
     spec = load_mapping(DOCUMENT)
     lines = "".join(world.texts["test"]).splitlines(keepends=True)
-    whole = fold(spec, IDENTITY, None, (), lines)
+    whole = replay(spec, IDENTITY, None, (), lines)
     while world.clock.step():  # what was written lazily
         pass
     lines = "".join(world.texts["test"]).splitlines(keepends=True)
-    whole = fold(spec, IDENTITY, None, (), lines)
+    whole = replay(spec, IDENTITY, None, (), lines)
     assert dump(whole.engine) == dump(ensemble.engine)
     t = world.now
     assert whole.engine.metrics(t) == ensemble.engine.metrics(t)
@@ -150,8 +150,8 @@ def crashing(world: World, mean: float, crashes: int) -> World:
 @pytest.fixture(autouse=True)
 def short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots, many in each run."""
-    monkeypatch.setattr(ledger, "SNAPSHOT_EVENTS", 40)
-    monkeypatch.setattr(ledger, "SNAPSHOT_RATIO", 10**9)
+    monkeypatch.setattr(wal, "SNAPSHOT_EVENTS", 40)
+    monkeypatch.setattr(wal, "SNAPSHOT_RATIO", 10**9)
 
 
 def test_an_undisturbed_run_passes_the_checks() -> None:
@@ -330,7 +330,7 @@ def test_a_panic_in_the_statistic_of_one_ensemble_fails_that_ensemble_only(
 def test_an_ensemble_whose_replay_panics_is_unreadable_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ledger, "SNAPSHOT_EVENTS", 10**9)
+    monkeypatch.setattr(wal, "SNAPSHOT_EVENTS", 10**9)
     world = loaded(World(1, Luck()))
     monkeypatch.setattr(crashes, "read", panicking)
     service = Service(world)

@@ -56,5 +56,5 @@ def test_the_type_checker_takes_instances_for_frozen() -> None:
     def change(thing: Thing) -> None:
         thing.name = "b"  # type: ignore[misc]
 
-    # Where the checker let that pass, it would complain of the comment.
+    # Where the checker let that pass, it would log_error of the comment.
     change(Thing("a"))

@@ -18,7 +18,7 @@ from flux_ensemble.engine.events import Started, TimerFired
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.state_dir import States
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 
 HOUR = 3600.0
 
@@ -95,13 +95,13 @@ def test_an_ensemble_completes_whatever_the_clock_does(
 
 
 def test_a_timer_has_no_more_left_than_it_was_set_for() -> None:
-    agenda = Agenda()
-    agenda.take(Started(1000.0), [StartTimer("once", 5.0, 0.0), StartTimer("often", 7.0, 2.0)])
+    timers = Timers()
+    timers.take(Started(1000.0), [StartTimer("once", 5.0, 0.0), StartTimer("often", 7.0, 2.0)])
     now = {"in time": 1001.0, "late": 2000.0, "back": -5000.0}
-    left = {what: [one.after for one in agenda.due(t)] for what, t in now.items()}
+    left = {what: [one.after for one in timers.due(t)] for what, t in now.items()}
     assert left == {"in time": [4.0, 6.0], "late": [0.0, 0.0], "back": [5.0, 7.0]}
-    agenda.take(TimerFired(1007.0, "often"), [])
-    assert [one.after for one in agenda.due(1008.0)] == [0.0, 1.0]
+    timers.take(TimerFired(1007.0, "often"), [])
+    assert [one.after for one in timers.due(1008.0)] == [0.0, 1.0]
 
 
 def test_a_timer_of_many_days_does_not_end_the_loop() -> None:

@@ -21,7 +21,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 
 DOCUMENT: dict[str, Any] = {
     "name": "test",
@@ -74,7 +74,7 @@ def recovered(root: Path) -> list[str] | None:
     except StateError:
         return None
     taken: list[str] = []
-    file = EventFile(log.directory, Agenda(), pytest.fail)
+    file = EventFile(log.directory, Timers(), pytest.fail)
     engine = Engine(SPEC)
 
     def noted() -> Iterator[Any]:
@@ -83,7 +83,7 @@ def recovered(root: Path) -> list[str] | None:
             yield event
 
     try:
-        recover(engine, file.agenda, noted(), lambda _: None)
+        recover(engine, file.timers, noted(), lambda _: None)
         engine.check()
     except ValueError:
         return None

@@ -19,7 +19,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.local.recovery import recover
 from flux_ensemble.members.local.state_dir import States
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 
 #: A retry, a timer, a custom function, counts and a sweep: what is to be remembered.
 DOCUMENT = json.dumps(
@@ -101,7 +101,7 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> N
         assert (names[0], names[1], names[-1]) == ("load", "start", "finish")
         # The files of both runs together are those of one.
         again = Engine(load_text(DOCUMENT))
-        recover(again, Agenda(), events_in(directory / "state/test"), lambda _: None)
+        recover(again, Timers(), events_in(directory / "state/test"), lambda _: None)
         again.check()
         assert again.state == "completed"
 

@@ -1,4 +1,4 @@
-"""The ledger: nothing is done before it is durable; and the fold of what it wrote."""
+"""The wal: nothing is done before it is durable; and the replay of what it wrote."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFi
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.durability import wal as module
 from flux_ensemble.runtime.durability.batches import Batches, compact, expand, line
-from flux_ensemble.runtime.durability.replay import Facts, Folded, fold
-from flux_ensemble.runtime.durability.timers import Agenda
-from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.durability.replay import Facts, Replayed, replay
+from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.durability.wal import WriteAheadLog
 
 IDENTITY = "'test', run 1"
 
@@ -34,7 +34,7 @@ RULES = [on_start("a"), {"trigger": "timer", "every": 5, "action": MORE}]
 
 
 class Bench:
-    """An engine, and a ledger that puts down its events in memory."""
+    """An engine, and a wal that puts down its events in memory."""
 
     def __init__(self, at_once: bool = True, **given: Any) -> None:
         self.spec: Spec = load_mapping(document(**{"rules": RULES, **given}))
@@ -44,7 +44,7 @@ class Bench:
         self.loop = FakeLoop()
         self.complaints: list[str] = []
         self.gate = FakeGate()
-        self.ledger = Ledger(
+        self.wal = WriteAheadLog(
             self.store, self.loop, self, self.complaints.append, self.gate, identity=IDENTITY
         )
         self.performed: list[str] = []
@@ -59,7 +59,7 @@ class Bench:
     def post(self, event: Any) -> None:
         commands = self.engine.handle(event)
         mark = type(event).__name__
-        assert not self.ledger.write(event, commands, lambda: self.performed.append(mark))
+        assert not self.wal.write(event, commands, lambda: self.performed.append(mark))
 
     def steady(self) -> None:
         """Begin, with the first commit answered."""
@@ -75,14 +75,14 @@ class Bench:
             t += 0.25
             self.post(JobEvent(t, self.job, name, context, tag if name == "submit" else None))
 
-    def fold(self, **given: Any) -> Folded:
+    def replay(self, **given: Any) -> Replayed:
         found = {
             "snapshot": self.store.snapshot,
             "values": self.store.values,
             "lines": self.store.lines,
             **given,
         }
-        return fold(self.spec, IDENTITY, **found)
+        return replay(self.spec, IDENTITY, **found)
 
 
 def test_the_first_commands_are_performed_when_their_event_is_durable() -> None:
@@ -125,7 +125,7 @@ def test_while_many_commits_are_under_way_the_next_batch_fills() -> None:
 def test_a_snapshot_is_waited_for_and_is_in_one_commit_only() -> None:
     bench = Bench(at_once=False)
     bench.steady()
-    bench.ledger._snapshot_due = 0
+    bench.wal._snapshot_due = 0
     bench.post(TimerFired(1005.0, "rule:rule-1"))
     bench.post(TimerFired(1006.0, "rule:rule-1"))
     assert not bench.performed
@@ -137,8 +137,8 @@ def test_a_snapshot_is_waited_for_and_is_in_one_commit_only() -> None:
 def test_what_only_people_read_waits_for_company_for_a_moment() -> None:
     bench = Bench(at_once=False)
     bench.steady()
-    bench.ledger.write(Started(1001.0), [Record(1001.0, "x")], lambda: bench.performed.append("x"))
-    bench.ledger.write(Started(1001.0), [], lambda: bench.performed.append("nothing"))
+    bench.wal.write(Started(1001.0), [Record(1001.0, "x")], lambda: bench.performed.append("x"))
+    bench.wal.write(Started(1001.0), [], lambda: bench.performed.append("nothing"))
     assert not bench.performed
     assert len(bench.store.batches) == 1
     (timer,) = (one for one in bench.loop.timers if not one.cancelled)
@@ -157,8 +157,8 @@ def test_what_comes_up_while_calling_back_is_called_back_in_its_turn() -> None:
         bench.performed.append("first")
         bench.post(TimerFired(1005.0, "rule:rule-1"))
 
-    bench.ledger.write(Started(1001.0), [Record(1001.0, "x")], first)
-    bench.ledger.write(Started(1001.0), [Record(1001.0, "x")], lambda: bench.performed.append("2"))
+    bench.wal.write(Started(1001.0), [Record(1001.0, "x")], first)
+    bench.wal.write(Started(1001.0), [Record(1001.0, "x")], lambda: bench.performed.append("2"))
     bench.loop.timers[-1].callback()
     assert bench.performed == ["first", "2", "TimerFired"]
 
@@ -177,10 +177,10 @@ def test_events_that_bring_about_nothing_wait_for_company_but_not_for_long() -> 
 
 def test_they_wait_longer_where_there_are_many_ledgers() -> None:
     bench = Bench()
-    for ledgers, seconds in ((10, 1.0), (50, 5.0), (1000, 10.0), (1, 1.0)):
-        module.pace([bench.ledger] * ledgers)
-        assert bench.ledger.lazy_seconds == seconds
-    module.pace([bench.ledger] * 20)
+    for logs, seconds in ((10, 1.0), (50, 5.0), (1000, 10.0), (1, 1.0)):
+        module.pace([bench.wal] * logs)
+        assert bench.wal.lazy_seconds == seconds
+    module.pace([bench.wal] * 20)
     bench.post(Started(1000.0))
     bench.run(Tag("a", "rule-0", 0, 0))
     assert [timer.after for timer in bench.loop.timers] == [2.0]
@@ -249,7 +249,7 @@ def test_a_closed_ledger_calls_nobody_back_and_holds_nothing() -> None:
     bench = Bench(at_once=False)
     bench.post(Started(1000.0))
     bench.store.answer(OSError("no"))
-    bench.ledger.close()
+    bench.wal.close()
     bench.loop.timers[-1].callback()
     assert bench.store.commits == [[1]]
     assert not bench.performed
@@ -260,9 +260,9 @@ def test_barriers_and_synced_notes_are_called_back_when_what_was_before_is_durab
     bench = Bench(at_once=False)
     bench.steady()
     performed = bench.performed.append
-    bench.ledger.note(1000.0, "violation", {}, lambda: performed("note"))
-    bench.ledger.note(1000.0, "epoch", {"epoch": 2}, lambda: performed("synced"), sync=True)
-    bench.ledger.barrier(lambda: performed("barrier"))
+    bench.wal.note(1000.0, "violation", {}, lambda: performed("note"))
+    bench.wal.note(1000.0, "epoch", {"epoch": 2}, lambda: performed("synced"), sync=True)
+    bench.wal.barrier(lambda: performed("barrier"))
     assert bench.performed == ["note"]
     bench.store.answer()
     assert bench.performed == ["note"]
@@ -278,44 +278,44 @@ def test_a_log_folds_to_the_engine_that_wrote_it() -> None:
     bench.post(Started(1000.0))
     bench.run(Tag("a", "rule-0", 0, 0))
     bench.post(Request(1003.0, 7, "pause", {}))
-    folded = bench.fold()
-    assert dump(folded.engine) == dump(bench.engine)
-    assert folded.engine.metrics(1003.0) == bench.engine.metrics(1003.0)
-    assert folded.agenda.to_json() == bench.ledger.agenda.to_json()
-    assert folded.agenda.last_request == 7
-    assert [entry["name"] for entry in folded.entries] == ["start", "fire", "pause"]
-    assert folded.total == 3
+    replayed = bench.replay()
+    assert dump(replayed.engine) == dump(bench.engine)
+    assert replayed.engine.metrics(1003.0) == bench.engine.metrics(1003.0)
+    assert replayed.timers.to_json() == bench.wal.timers.to_json()
+    assert replayed.timers.last_request == 7
+    assert [entry["name"] for entry in replayed.entries] == ["start", "fire", "pause"]
+    assert replayed.total == 3
 
 
 def test_a_snapshot_and_the_log_after_it_fold_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SNAPSHOT_EVENTS", 4)
     monkeypatch.setattr(module, "SNAPSHOT_RATIO", 10**9)
     bench = Bench()
-    bench.ledger._snapshot_due = 4
+    bench.wal._snapshot_due = 4
     bench.post(Started(1000.0))
     for index in range(2):
         bench.run(Tag("a", "rule-0", 0, index))
         bench.post(TimerFired(1005.0 + 5 * index, "rule:rule-1"))
     bench.post(TimerFired(1015.0, "rule:rule-1"))
     assert len(bench.store.values) == 2
-    whole = bench.fold(snapshot=None, values=[])
-    short = bench.fold()
+    whole = bench.replay(snapshot=None, values=[])
+    short = bench.replay()
     assert short.number == whole.number
     assert short.total == whole.total
     assert dump(short.engine) == dump(whole.engine) == dump(bench.engine)
     assert short.engine.metrics(1015.0) == whole.engine.metrics(1015.0)
-    assert short.agenda.to_json() == whole.agenda.to_json()
+    assert short.timers.to_json() == whole.timers.to_json()
 
 
 def test_a_checkpoint_is_a_snapshot_whatever_is_under_way() -> None:
     bench = Bench(at_once=False)
     bench.post(Started(1000.0))
     bench.post(TimerFired(1005.0, "rule:rule-1"))
-    bench.ledger.checkpoint()
-    bench.ledger.close()
+    bench.wal.checkpoint()
+    bench.wal.close()
     assert bench.store.snapshot["number"] == 2
     # The commit that was under way is not needed.
-    assert dump(bench.fold(lines=bench.store.lines[3:]).engine) == dump(bench.engine)
+    assert dump(bench.replay(lines=bench.store.lines[3:]).engine) == dump(bench.engine)
 
 
 def test_a_batch_that_was_committed_twice_counts_once() -> None:
@@ -324,9 +324,9 @@ def test_a_batch_that_was_committed_twice_counts_once() -> None:
     twice = bench.store.lines * 2
     bench.post(TimerFired(1005.0, "rule:rule-1"))
     lines = twice + bench.store.lines[len(twice) // 2 :]
-    folded = bench.fold(lines=lines)
-    assert dump(folded.engine) == dump(bench.engine)
-    assert [entry["name"] for entry in folded.entries] == ["start", "fire", "fire"]
+    replayed = bench.replay(lines=lines)
+    assert dump(replayed.engine) == dump(bench.engine)
+    assert [entry["name"] for entry in replayed.entries] == ["start", "fire", "fire"]
 
 
 def test_a_missing_batch_is_an_error() -> None:
@@ -347,7 +347,7 @@ def test_a_log_that_says_something_else_than_the_engine_is_refused() -> None:
     bench.post(Started(1000.0))
     lines = [text.replace('"firing":0', '"firing":1') for text in undigested(bench.store.lines)]
     with pytest.raises(ValueError, match="batch 1 has no entry 'fire'"):
-        bench.fold(lines=lines)
+        bench.replay(lines=lines)
 
 
 def undigested(lines: list[str]) -> list[str]:
@@ -361,12 +361,12 @@ def long(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(module, "SNAPSHOT_EVENTS", 8)
     monkeypatch.setattr(module, "SNAPSHOT_RATIO", 10**9)
     bench = Bench()
-    bench.ledger._snapshot_due = 8
+    bench.wal._snapshot_due = 8
     bench.post(Started(1000.0))
     for index in range(4):
         bench.run(Tag("a", "rule-0", 0, index))
         bench.post(TimerFired(1005.0 + 5 * index, "rule:rule-1"))
-    bench.ledger.note(1030.0, "epoch", {"epoch": 2})
+    bench.wal.note(1030.0, "epoch", {"epoch": 2})
     assert len(bench.store.values) == 2
     return bench
 
@@ -382,7 +382,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def test_a_snapshot_that_was_changed_anywhere_is_refused(long: Bench) -> None:
     snapshot = long.store.snapshot
-    assert long.fold().number == len(long.store.batches)
+    assert long.replay().number == len(long.store.batches)
     for *path, last in places(snapshot):
         changed = json.loads(json.dumps(snapshot))
         at = changed
@@ -390,21 +390,21 @@ def test_a_snapshot_that_was_changed_anywhere_is_refused(long: Bench) -> None:
             at = at[key]
         at[last] = at[last] + 1 if type(at[last]) in (int, float) else f"{at[last]}x"
         with pytest.raises(ValueError, match="snapshot is damaged"):
-            long.fold(snapshot=changed)
+            long.replay(snapshot=changed)
 
 
 def test_a_snapshot_of_another_run_of_the_name_is_refused(long: Bench) -> None:
     with pytest.raises(
         ValueError, match="the snapshot is of ensemble 'test', run 1, not of 'test'"
     ):
-        fold(long.spec, "'test', run 2", long.store.snapshot, long.store.values, long.store.lines)
+        replay(long.spec, "'test', run 2", long.store.snapshot, long.store.values, long.store.lines)
 
 
 def test_the_log_of_another_run_of_the_name_is_refused() -> None:
     bench = Bench()
     bench.post(Started(1000.0))
     with pytest.raises(ValueError, match="batch 1 of the log is damaged"):
-        fold(bench.spec, "'test', run 2", None, (), bench.store.lines)
+        replay(bench.spec, "'test', run 2", None, (), bench.store.lines)
 
 
 def test_values_that_were_changed_or_swapped_are_refused(long: Bench) -> None:
@@ -414,7 +414,7 @@ def test_values_that_were_changed_or_swapped_are_refused(long: Bench) -> None:
     changed[0][2][0] += 1
     for values in ([second, first], [changed, second], [first], [second]):
         with pytest.raises(ValueError, match=r"the values beside|its stream|had \d+ values"):
-            long.fold(values=values)
+            long.replay(values=values)
 
 
 def by_batch(lines: list[str]) -> list[list[str]]:
@@ -437,12 +437,12 @@ def test_a_line_of_the_log_that_was_changed_or_dropped_is_noticed(long: Bench) -
         flipped = text.replace('"timestamp":1', '"timestamp":2', 1)
         assert flipped != text
         with pytest.raises(ValueError, match=r"of the log is damaged|are missing"):
-            long.fold(lines=[*lines[:at], flipped, *lines[at + 1 :]])
+            long.replay(lines=[*lines[:at], flipped, *lines[at + 1 :]])
         dropped = [*lines[:at], *lines[at + 1 :]]
         # A log may begin with any batch up to the snapshot, or within one.
         if at > 0:
             with pytest.raises(ValueError, match=r"of the log is damaged|are missing"):
-                long.fold(lines=dropped)
+                long.replay(lines=dropped)
 
 
 def test_batches_that_were_swapped_are_noticed(long: Bench) -> None:
@@ -451,16 +451,16 @@ def test_batches_that_were_swapped_are_noticed(long: Bench) -> None:
         swapped = [*batches]
         swapped[at], swapped[at + 1] = swapped[at + 1], swapped[at]
         with pytest.raises(ValueError, match=r"of the log is damaged|are missing"):
-            long.fold(lines=flat(swapped), snapshot=None, values=[])
+            long.replay(lines=flat(swapped), snapshot=None, values=[])
 
 
 def test_a_log_may_begin_with_any_batch_up_to_the_snapshot(long: Bench) -> None:
     batches = by_batch(long.store.lines)
-    whole = long.fold()
+    whole = long.replay()
     for begin in range(long.store.snapshot["number"] + 1):
-        folded = long.fold(lines=flat(batches[begin:]))
-        assert folded.digests == whole.digests
-        assert dump(folded.engine) == dump(long.engine)
+        replayed = long.replay(lines=flat(batches[begin:]))
+        assert replayed.digests == whole.digests
+        assert dump(replayed.engine) == dump(long.engine)
 
 
 def test_a_log_goes_on_from_what_a_version_without_digests_wrote(long: Bench) -> None:
@@ -473,18 +473,20 @@ def test_a_log_goes_on_from_what_a_version_without_digests_wrote(long: Bench) ->
         (old, long.store.values, old["number"]),
     ):
         kept = flat(by_batch(lines)[begin:])
-        folded = long.fold(snapshot=snapshot, values=values, lines=kept)
+        replayed = long.replay(snapshot=snapshot, values=values, lines=kept)
         store = MemoryStore()
-        ledger = Ledger(store, long.loop, long, print, long.gate, identity=IDENTITY, folded=folded)
+        wal = WriteAheadLog(
+            store, long.loop, long, print, long.gate, identity=IDENTITY, replayed=replayed
+        )
         for number in range(2):
-            ledger.note(1040.0 + number, "error", {"text": "more"})
-        again = long.fold(snapshot=snapshot, values=values, lines=kept + store.lines)
-        assert again.number == folded.number + 2
+            wal.note(1040.0 + number, "error", {"text": "more"})
+        again = long.replay(snapshot=snapshot, values=values, lines=kept + store.lines)
+        assert again.number == replayed.number + 2
         assert again.facts.errors == ["more", "more"]
         flipped = [text.replace("more", "less") for text in store.lines[2:]]
         lines_now = kept + store.lines[:2] + flipped
         with pytest.raises(ValueError, match="of the log is damaged"):
-            long.fold(snapshot=snapshot, values=values, lines=lines_now)
+            long.replay(snapshot=snapshot, values=values, lines=lines_now)
 
 
 def test_what_the_service_noted_is_known_again() -> None:
@@ -495,26 +497,26 @@ def test_what_the_service_noted_is_known_again() -> None:
         ("shutdown", {}),
         ("finish", {"state": "failed", "reason": "no", "stopped": True}),
     ):
-        bench.ledger.note(1000.0, name, context)
-    facts = bench.fold().facts
+        bench.wal.note(1000.0, name, context)
+    facts = bench.replay().facts
     assert facts == Facts(0, 1000.0, "no", 1000.0, ["Traceback"], 1)
     assert Facts(**facts.to_json()) == facts
-    bench.ledger.note(1001.0, "epoch", {"epoch": 3})
-    assert bench.fold().facts.t_shutdown is None
+    bench.wal.note(1001.0, "epoch", {"epoch": 3})
+    assert bench.replay().facts.t_shutdown is None
 
 
 def test_timers_go_on_where_they_were() -> None:
-    agenda = Agenda()
+    timers = Timers()
     bench = Bench()
     event = Started(1000.0)
-    agenda.take(event, bench.engine.handle(event))
-    assert [(one.key, one.after, one.every) for one in agenda.due(1002.0)] == [
+    timers.take(event, bench.engine.handle(event))
+    assert [(one.key, one.after, one.every) for one in timers.due(1002.0)] == [
         ("rule:rule-1", 3.0, 5.0)
     ]
-    agenda.take(TimerFired(1005.5, "rule:rule-1"), [])
-    assert [one.after for one in agenda.due(1006.0)] == [4.5]
-    assert [one.after for one in agenda.due(2000.0)] == [0.0]
-    assert Agenda.from_json(json.loads(json.dumps(agenda.to_json()))).timers == agenda.timers
+    timers.take(TimerFired(1005.5, "rule:rule-1"), [])
+    assert [one.after for one in timers.due(1006.0)] == [4.5]
+    assert [one.after for one in timers.due(2000.0)] == [0.0]
+    assert Timers.from_json(json.loads(json.dumps(timers.to_json()))).timers == timers.timers
 
 
 @pytest.mark.parametrize(
@@ -539,15 +541,15 @@ def test_what_is_no_event_is_refused(value: Any) -> None:
 
 def test_records_are_for_people() -> None:
     bench = Bench()
-    bench.ledger.write(Started(1.0), [Record(1.0, "start")], lambda: None)
+    bench.wal.write(Started(1.0), [Record(1.0, "start")], lambda: None)
     bench.loop.timers[-1].callback()
     assert bench.store.batches[0].entries == 1
 
 
 def test_a_timer_waits_no_longer_than_it_was_set_for_though_the_clock_was_set_back() -> None:
-    agenda = Agenda()
-    timers = [StartTimer("once", 60.0, 0.0), StartTimer("often", 5.0, 20.0)]
-    agenda.take(Started(10_000.0), timers)
-    assert [one.after for one in agenda.due(10_001.0)] == [59.0, 4.0]
-    assert [one.after for one in agenda.due(6_400.0)] == [60.0, 20.0]
-    assert [one.after for one in agenda.due(20_000.0)] == [0.0, 0.0]
+    timers = Timers()
+    due = [StartTimer("once", 60.0, 0.0), StartTimer("often", 5.0, 20.0)]
+    timers.take(Started(10_000.0), timers)
+    assert [one.after for one in timers.due(10_001.0)] == [59.0, 4.0]
+    assert [one.after for one in timers.due(6_400.0)] == [60.0, 20.0]
+    assert [one.after for one in timers.due(20_000.0)] == [0.0, 0.0]

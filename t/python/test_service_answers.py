@@ -14,7 +14,7 @@ from play import document, on_start
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.ports import Done
@@ -59,7 +59,7 @@ class Bench:
             custom=lambda ensemble: FakeCaller(),
             log_error=lambda text: None,
             changed=lambda ensemble: None,
-            ahead=lambda ensemble: Ledger(
+            ahead=lambda ensemble: WriteAheadLog(
                 self.store, self.loop, ensemble, print, FakeGate(), identity="test"
             ),
         )

@@ -12,8 +12,8 @@ from play import on_start
 from test_service_ensembles import Bench, jobspec, tag
 
 from flux_ensemble.engine.snapshot import FORMAT, dump, restore
-from flux_ensemble.runtime.durability.replay import Facts, Folded
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.replay import Facts, Replayed
+from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.recovery.catchup import CatchUp
 
@@ -135,7 +135,7 @@ def test_a_snapshot_without_marks_of_jobs_of_others_is_read_and_goes_by_time() -
     snapshot = {"format": FORMAT, "digest": digest, "state": state}
     engine = restore(ensemble.engine.spec, snapshot, [])
     bench = Bench()
-    ensemble, _ = bench.load(rules=[FOREIGN], folded=Folded(engine, Agenda(), Facts()))
+    ensemble, _ = bench.load(rules=[FOREIGN], replayed=Replayed(engine, Timers(), Facts()))
     assert ensemble.engine.observer.job(7) is not None
     entries = [*begun(), entry(999.5, "memo", x=1), entry(2005.0, "memo", x=1)]
     catch_up(bench, ensemble, 7, jobspec(None), entries)

@@ -13,8 +13,8 @@ from play import document, on_start
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
-from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Folded
-from flux_ensemble.runtime.durability.wal import Ledger
+from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Replayed
+from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.ports import Done
@@ -60,7 +60,7 @@ class Bench:
         self.tracker = Tracker(OWNER, self.ensembles.find, lambda: self.queue_wide)
 
     def load(
-        self, name: str = "test", run: int = 1, folded: Folded | None = None, **given: Any
+        self, name: str = "test", run: int = 1, replayed: Replayed | None = None, **given: Any
     ) -> tuple[Ensemble, Queue]:
         member = Queue()
         ensemble = Ensemble(
@@ -72,10 +72,10 @@ class Bench:
             custom=lambda ensemble: FakeCaller(),
             log_error=self.log.append,
             changed=self.changes.append,
-            ahead=lambda ensemble: Ledger(
+            ahead=lambda ensemble: WriteAheadLog(
                 MemoryStore(), self.loop, ensemble, self.log.append, FakeGate(), identity=name
             ),
-            folded=folded,
+            replayed=replayed,
         )
         self.ensembles.add(ensemble)
         ensemble.start()

@@ -42,7 +42,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def batch(number: int, entries: int = 1, **more: Any) -> Batch:
-    """A batch as a ledger makes it."""
+    """A batch as a wal makes it."""
     text = line(1.0, BATCH, {"number": number, "events": []})
     text += "".join(line(1.0, "fire", {"rule": f"r{number}-{n}"}) for n in range(entries))
     return Batch(number, text, entries, **more)

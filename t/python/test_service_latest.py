@@ -9,7 +9,7 @@ from flux_ensemble.service.status.cache import (
     LOST_SECONDS,
     OLD_SECONDS,
     RENEW_SECONDS,
-    Latest,
+    Cache,
     Take,
 )
 
@@ -22,7 +22,7 @@ class Bench(FakeLoop):
         self.t = 1000.0
         self.asked: list[Take] = []
         self.taken: list[int | None] = []
-        self.latest = Latest(self.asked.append, self)
+        self.latest = Cache(self.asked.append, self)
 
     def now(self) -> float:
         return self.t
@@ -52,7 +52,7 @@ def test_who_waits_gets_the_exception_where_flux_cannot_be_asked():
     def cannot(take: Take) -> None:
         raise OSError("no broker")
 
-    bench.latest = Latest(cannot, bench)
+    bench.latest = Cache(cannot, bench)
     with pytest.raises(OSError, match="no broker"):
         bench.get()
     bench.latest._ask = bench.asked.append

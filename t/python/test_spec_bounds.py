@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.document import groups, jobspec, loading, problems, rules
-from flux_ensemble.document import yaml_reader as documents
+from flux_ensemble.document import groups, jobspec, loading, problems, rules, yaml_text
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS
@@ -187,9 +186,31 @@ def test_an_alias_counts_as_all_the_text_that_it_stands_for() -> None:
     assert sentences(f"x: [&k {'k' * 1000_000}]\njobs:\n{keys}") == [wanted]
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: x" + " " * 5000 + "y\n", "1: expected at most 4096 blanks in a row, not 5000"),
+        ("a: x\nb: 'x\t" + " \t" * 2500 + "'\n", "2: expected at most 4096 blanks in a row"),
+        ("a: x" + "\n" * 5000 + "  y\n", "1: expected at most 4096 empty lines in a row, not 5000"),
+        ("a: x" + "\n \t" * 5000 + "y\n", "1: expected at most 4096 empty lines in a row"),
+        ("a: x" + "\r\n" * 5000 + "  y\n", "1: expected at most 4096 empty lines in a row"),
+    ],
+)
+def test_rows_of_blanks_for_which_the_parser_would_take_too_long_are_refused(
+    text: str, problem: str
+) -> None:
+    with pytest.raises(DocumentError) as error:
+        load_text(text + "na " * 100_000)
+    assert str(error.value).startswith(f"document:{problem}")
+
+
+def test_rows_of_blanks_that_people_write_are_read() -> None:
+    assert load_text(f"{' ' * 4096}\n{JOB}{chr(10) * 4000}").name == load_text(JOB).name
+
+
 def test_a_document_has_few_tag_directives() -> None:
     text = "".join(f"%TAG !a{number}! tag:a\n" for number in range(180_000)) + f"---\n{JOB}"
-    wanted = f"document: a document has at most {documents.MAX_DIRECTIVES} %TAG directives"
+    wanted = f"document: a document has at most {yaml_text.MAX_DIRECTIVES} %TAG directives"
     assert sentences(text) == [wanted]
     assert load_text(f"%YAML 1.1\n%TAG !a! tag:a\n---\n{JOB}").name == "a"
 

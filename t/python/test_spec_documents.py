@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document import yaml_reader as documents
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH
 from flux_ensemble.document.problems import DocumentError
 from flux_ensemble.document.yaml_reader import read_yaml
 
@@ -111,7 +112,7 @@ def test_numbers_and_booleans_are_known_as_they_are_written() -> None:
 def test_a_block_knows_where_its_text_begins() -> None:
     document, _ = read_yaml("a: 1\ncustom: |\n  def f(): ...\nfolded: >\n  text\n")
     assert document.block_line(("custom",)) == 3
-    assert document.block_line(("folded",)) is None
+    assert document.block_line(("replayed",)) is None
 
 
 def test_aliases_stand_for_what_they_name() -> None:
@@ -216,13 +217,13 @@ def test_what_cannot_be_read_is_one_sentence(text: str, sentence: str) -> None:
 
 
 def test_a_document_has_a_largest_size() -> None:
-    assert refused("x" * (documents.MAX_BYTES + 1)) == (
+    assert refused("x" * (MAX_BYTES + 1)) == (
         "d.yaml: a document has at most 4194304 bytes, not 4194305"
     )
 
 
 def test_a_document_nests_to_a_limit() -> None:
-    deepest = documents.MAX_DEPTH
+    deepest = MAX_DEPTH
     assert value("[" * deepest + "]" * deepest)
     sentence = "d.yaml:1: a document nests at most 64 levels deep"
     assert refused("[" * (deepest + 1) + "]" * (deepest + 1)) == sentence

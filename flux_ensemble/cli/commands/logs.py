@@ -14,8 +14,8 @@ from flux_ensemble.cli.common import (
     USAGE,
     Duration,
     Failure,
-    complain,
     job_id,
+    print_error,
 )
 from flux_ensemble.cli.display.messages import STATE_STYLES, Span, explain
 from flux_ensemble.cli.display.tables import print_json
@@ -88,7 +88,7 @@ def wait(names: tuple[str, ...], timeout: float) -> int:
 
     in_time = LogReader(client, list(left), note, follow=True).read(timeout)
     if not in_time:
-        complain(f"the time is up and {' and '.join(map(repr, left))} had not ended")
+        print_error(f"the time is up and {' and '.join(map(repr, left))} had not ended")
         return TIMED_OUT
     if left:
         raise Failure(f"{' and '.join(map(repr, left))} was unloaded before it ended")

@@ -28,8 +28,8 @@ from flux_ensemble.cli.common import (
     INTERRUPTED,
     TIMED_OUT,
     Failure,
-    complain,
     job_id,
+    print_error,
     run_reactor,
     signals,
 )
@@ -142,7 +142,7 @@ class Follower:
         code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
         if self._unrecorded is None:
             return code
-        complain(self._unrecorded)
+        print_error(self._unrecorded)
         return code or FAILED
 
     def _summarize(self, name: str) -> None:
@@ -153,7 +153,7 @@ class Follower:
             # It has ended, so nothing is at stake any more.
             if exc.errno not in AWAY:
                 raise
-            complain(f"{exc}: there is no table of the jobs of {name!r}")
+            print_error(f"{exc}: there is no table of the jobs of {name!r}")
             return
         if self._record is not None:
             about = f"the recording {self._record} "
@@ -248,7 +248,7 @@ class Follower:
         error = error or given_up(self._name)
         if self._forced is None:
             raise error
-        complain(f"{error}; its jobs are not cancelled")
+        print_error(f"{error}; its jobs are not cancelled")
         self._stop()
 
     def _ask(self, *_: Any) -> None:

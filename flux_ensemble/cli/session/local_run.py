@@ -24,7 +24,7 @@ from flux_ensemble.cli.common import (
     TIMED_OUT,
     USAGE,
     Failure,
-    complain,
+    print_error,
     recorded,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
@@ -40,7 +40,7 @@ from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog, default_root
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.custom.worker import Worker
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.recording import Recorder
 
@@ -136,7 +136,7 @@ class LocalRun:
         self._forced: int | None = None
         self._left = False
         self._stopped: str | None = None
-        self._events = EventFile(log.directory, Agenda(), self._stop)
+        self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         self._waiting = False
         self._hushed = False
@@ -155,7 +155,7 @@ class LocalRun:
             hold=log.jobs_lock,
             post=self._take,
             lost=lambda reason: self._ensemble.fail(reason),
-            warn=self._complain,
+            warn=self._print_error,
             full=self._stop,
         )
         stack.callback(self._queue.close)
@@ -166,7 +166,7 @@ class LocalRun:
             member=self._queue.member,
             loop=self._loop,
             custom=lambda _: self._start_worker(context),
-            log_error=self._complain,
+            log_error=self._print_error,
             changed=lambda _: None,
             ahead=lambda _: self._events,
             recorder=recorder,
@@ -193,7 +193,7 @@ class LocalRun:
         ensemble, records = self._ensemble, list[Record]()
         try:
             events = self._events.read(self._log.events)
-            recovered = recover(ensemble.engine, self._events.agenda, events, records.append)
+            recovered = recover(ensemble.engine, self._events.timers, events, records.append)
         except ValueError as error:
             raise Failure(f"{error}: --no-resume begins anew") from None
         if ensemble.engine.t_start is None:
@@ -301,10 +301,10 @@ class LocalRun:
             plugins=spec.plugins,
             **context,
             info={"name": spec.name, "directory": spec.directory},
-            log=lambda _, text: self._complain(text),
+            log=lambda _, text: self._print_error(text),
         )
 
-    def _complain(self, text: str) -> None:
+    def _print_error(self, text: str) -> None:
         self._line((Span(f"   {text}", "detail"),))
 
     def _look(self) -> None:
@@ -315,7 +315,7 @@ class LocalRun:
             before = self._unwritten
             self._snapshot()
             if self._unwritten and not before:
-                self._complain(f"{self._unwritten}; the ensemble goes on")
+                self._print_error(f"{self._unwritten}; the ensemble goes on")
         if ensemble.ended and not self._waiting:
             self._waiting = True
             self._line((Span(f"   waiting for {self._queue.active} active jobs", "detail"),))
@@ -381,7 +381,7 @@ class LocalRun:
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                complain(
+                print_error(
                     f"cannot print any more: {error.strerror}; 'flux-ensemble log "
                     f"{self._spec.name}' has it all"
                 )

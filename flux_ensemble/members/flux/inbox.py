@@ -1,4 +1,4 @@
-"""What Flux has brought: handled in the order in which it came, but after all has been read.
+"""Deferred messages, drained in arrival order once all of them have been read.
 
     journal, responses ──► Inbox.put ──► handled when no message waits to be read
     requests ────────────► handled at once

@@ -1,4 +1,4 @@
-"""Going on with an ensemble whose run was killed: its events, in a file, and their fold.
+"""Going on with an ensemble whose run was killed: its events, in a file, and their replay.
 
 `EventFile` takes down each event before its commands are performed. `recover` feeds them to
 a fresh engine, which then stands where the killed one stood, and finds what that had still
@@ -25,7 +25,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, Tag
 from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.runtime.durability.lines import Lines, whole_lines
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 
 #: An event and its checksum.
 _LINE = re.compile(rb'(\{.*),"crc":"([0-9a-f]{8})"\}\n', re.DOTALL)
@@ -39,12 +39,12 @@ class EventFile:
 
     Args:
         directory: where the file `events` is, or is made.
-        agenda: a fresh one, or as it was recovered.
+        timers: a fresh one, or as it was recovered.
         failed: called with a sentence if an event cannot be taken down. None is taken down
             after that, nor are its commands performed.
 
     Attributes:
-        agenda: what is to be known of the events taken down.
+        timers: what is to be known of the events taken down.
         count: how many there are.
 
     Raises:
@@ -52,8 +52,8 @@ class EventFile:
         OSError: it cannot be opened.
     """
 
-    def __init__(self, directory: Directory, agenda: Agenda, failed: Callable[[str], None]) -> None:
-        self.agenda = agenda
+    def __init__(self, directory: Directory, timers: Timers, failed: Callable[[str], None]) -> None:
+        self.timers = timers
         self.count = 0
         self._crc = 0
         self._path = directory.path / "events"
@@ -102,7 +102,7 @@ class EventFile:
 
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
         """Take down an event; it is durable at once, or its commands are never performed."""
-        self.agenda.take(event, commands)
+        self.timers.take(event, commands)
         return self.take_down(event)
 
     def take_down(self, event: Event) -> bool:
@@ -200,13 +200,13 @@ class Recovered:
 
 
 def recover(
-    engine: Engine, agenda: Agenda, events: Iterator[Event], record: Callable[[Record], None]
+    engine: Engine, timers: Timers, events: Iterator[Event], record: Callable[[Record], None]
 ) -> Recovered:
     """Feed the events of a run to a fresh engine.
 
     Args:
         engine: has taken in no event.
-        agenda: a fresh one.
+        timers: a fresh one.
         events: all events of the run, in order.
         record: gets each entry of the eventlog again.
     """
@@ -215,7 +215,7 @@ def recover(
         if isinstance(event, JobEvent):
             found.take(event)
         commands = engine.handle(event)
-        agenda.take(event, commands)
+        timers.take(event, commands)
         for command in commands:
             if isinstance(command, UpdateJobs):
                 found.change(command)

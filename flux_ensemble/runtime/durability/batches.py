@@ -1,4 +1,4 @@
-"""The text of the log of one ensemble: batches, as the ledger writes them and recovery reads them.
+"""The text of the log of one ensemble: batches, as the wal writes them and recovery reads them.
 
 The log is text, one RFC 18 entry a line. A batch begins with an entry of its own,
 

@@ -23,7 +23,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, dumps, follow, line
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Marker
 
 #: Errors that are kept for each ensemble.
@@ -91,12 +91,12 @@ class Digests:
 
 
 @dataclass(slots=True)
-class Folded:
+class Replayed:
     """What a log comes to.
 
     Args:
         engine: stands where it stood after the last batch.
-        agenda: its timers.
+        timers: its timers.
         facts: what happened to it outside of its engine.
         number: of the last batch.
         digests: of the log, and of the values.
@@ -105,7 +105,7 @@ class Folded:
     """
 
     engine: Engine
-    agenda: Agenda
+    timers: Timers
     facts: Facts
     number: int = 0
     digests: Digests = field(default_factory=lambda: Digests("", ""))
@@ -113,20 +113,20 @@ class Folded:
     total: int = 0
 
 
-def fold(
+def replay(
     spec: Spec,
     identity: str,
     snapshot: Mapping[str, Any] | None,
     values: Iterable[Values],
     lines: Iterable[str],
     marker: Marker | None = None,
-) -> Folded:
-    """Fold a log.
+) -> Replayed:
+    """Replay a log.
 
     Args:
         spec: the document.
-        identity: whose log it has to be, as its ledger was told.
-        snapshot: as a ledger made it, or None.
+        identity: whose log it has to be, as its wal was told.
+        snapshot: as a wal made it, or None.
         values: chunks that were put beside snapshots, oldest first.
         lines: the text of the log; batches before the snapshot may be missing.
         marker: notes each event while it is replayed, if given.
@@ -138,11 +138,11 @@ def fold(
     found = Digests(begin.log, begin.values)
     chunks = found.take(values)
     if snapshot is None:
-        folded = Folded(Engine(spec), Agenda(), Facts())
+        replayed = Replayed(Engine(spec), Timers(), Facts())
         written = begin
     else:
         written = _verified(identity, snapshot)
-        folded = _restored(spec, snapshot, chunks)
+        replayed = _restored(spec, snapshot, chunks)
         if written.values and found.values != written.values:
             raise ValueError(
                 "the values beside the snapshot are damaged: their digest is not that which the "
@@ -151,18 +151,18 @@ def fold(
     # Those after the snapshot, of which there are none.
     for _ in chunks:
         pass
-    folded.engine.stats.keep_values()
-    start = folded.number
+    replayed.engine.stats.keep_values()
+    start = replayed.number
     batches = Batches(lines, begin=begin.log, after=start, digest=written.log or None)
     try:
         for batch in batches:
-            folded.entries.extend(batch.entries)
+            replayed.entries.extend(batch.entries)
             if batch.number > start:
-                _replay(folded, batch, marker)
+                _replay(replayed, batch, marker)
     except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError(f"the log cannot be folded: {type(error).__name__}: {error}") from error
-    folded.digests = Digests(batches.digest or begin.log, found.values)
-    return folded
+        raise ValueError(f"the log cannot be replayed: {type(error).__name__}: {error}") from error
+    replayed.digests = Digests(batches.digest or begin.log, found.values)
+    return replayed
 
 
 def snapshot_text(state: Mapping[str, Any]) -> str:
@@ -184,12 +184,12 @@ def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
     return Digests(snapshot["log"], snapshot["values"])
 
 
-def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Folded:
+def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Replayed:
     """What a snapshot comes to."""
     try:
-        return Folded(
+        return Replayed(
             restore(spec, snapshot["engine"], values),
-            Agenda.from_json(snapshot["agenda"]),
+            Timers.from_json(snapshot["agenda"]),
             Facts(**snapshot["facts"]),
             snapshot["number"],
             total=snapshot["entries"],
@@ -199,15 +199,15 @@ def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values])
         raise ValueError(f"the snapshot is damaged: {reason}") from error
 
 
-def _replay(folded: Folded, batch: Written, marker: Marker | None) -> None:
+def _replay(replayed: Replayed, batch: Written, marker: Marker | None) -> None:
     rest = iter(batch.entries)
     for event in batch.events:
         if marker is not None:
             marker.begin(event)
-        commands = folded.engine.handle(event)
+        commands = replayed.engine.handle(event)
         if marker is not None:
             marker.end()
-        folded.agenda.take(event, commands)
+        replayed.timers.take(event, commands)
         for command in commands:
             if type(command) is Record:
                 entry = json.loads(line(command.t, command.name, command.context))
@@ -217,6 +217,6 @@ def _replay(folded: Folded, batch: Written, marker: Marker | None) -> None:
                         "would write one; go on with the version that wrote it"
                     )
     for entry in batch.entries:
-        folded.facts.take(entry)
-    folded.total += len(batch.entries)
-    folded.number = batch.number
+        replayed.facts.take(entry)
+    replayed.total += len(batch.entries)
+    replayed.number = batch.number

@@ -9,7 +9,7 @@ from flux_ensemble.engine.commands import Command, Finish, StartTimer, StopTimer
 from flux_ensemble.engine.events import Event, JobEvent, Request, TimerFired
 
 
-class Agenda:
+class Timers:
     """Timers, and marks in the events of an engine.
 
     Attributes:
@@ -56,12 +56,12 @@ class Agenda:
         return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Agenda:
-        """The agenda of a snapshot."""
-        agenda = cls()
-        agenda.timers = {
+    def from_json(cls, value: Mapping[str, Any]) -> Timers:
+        """The timers of a snapshot."""
+        found = cls()
+        found.timers = {
             key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]
         }
-        agenda.last_request = value["last_request"]
-        agenda.t_seen = value["t_seen"]
-        return agenda
+        found.last_request = value["last_request"]
+        found.t_seen = value["t_seen"]
+        return found

@@ -1,6 +1,6 @@
-"""The ledger of one ensemble: its events are on their way to disk before what they bring about.
+"""Write-ahead log of one ensemble: an event is sent to storage before its commands run.
 
-    event, commands ──► Ledger.write ──► batch ──► Store.commit ──► commands performed
+    event, commands ──► WriteAheadLog.write ──► batch ──► Store.commit ──► commands performed
                                                         └──► done: the batch is durable
 
 The engine is deterministic, so the events that it took in are its state. They are put down
@@ -41,12 +41,12 @@ from flux_ensemble.runtime.durability.batches import (
     line,
     sealed,
 )
-from flux_ensemble.runtime.durability.replay import Digests, Folded, snapshot_text
-from flux_ensemble.runtime.durability.timers import Agenda
+from flux_ensemble.runtime.durability.replay import Digests, Replayed, snapshot_text
+from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Seconds, and number, that events which bring about nothing wait for a batch. Where there are
-#: many ledgers, as many seconds as keeps the commits of all of them at LAZY_RATE a second.
+#: many logs, as many seconds as keeps the commits of all of them at LAZY_RATE a second.
 LAZY_SECONDS = 1.0
 LAZY_LIMIT = 10.0
 LAZY_RATE = 10
@@ -95,7 +95,7 @@ class Gate(Protocol):
 
 
 class State(Protocol):
-    """What a ledger takes snapshots of."""
+    """What a wal takes snapshots of."""
 
     def snapshot(self) -> Mapping[str, Any]:
         """Its state as JSON."""
@@ -114,20 +114,20 @@ class _Sent:
     then: list[Callable[[], None]]
 
 
-class Ledger:
+class WriteAheadLog:
     """Puts down the events of one ensemble; a `runtime.ports.WriteAhead`.
 
     Args:
         store: where to.
         loop: for timers and the time.
         state: what snapshots are of.
-        complain: gets a sentence when commits begin to fail, and when they work again.
+        log_error: gets a sentence when commits begin to fail, and when they work again.
         gate: holds back jobs while commits fail.
         identity: which ensemble it is, and which run of its name.
-        folded: what its log came to, if there is one.
+        replayed: what its log came to, if there is one.
 
     Attributes:
-        agenda: what is to be known of the events put down.
+        timers: what is to be known of the events put down.
         commits: how many batches have been sent.
         lazy_seconds: how long events that bring about nothing wait (`pace`).
     """
@@ -137,23 +137,23 @@ class Ledger:
         store: Store,
         loop: Loop,
         state: State,
-        complain: Callable[[str], None],
+        log_error: Callable[[str], None],
         gate: Gate,
         identity: str,
-        folded: Folded | None = None,
+        replayed: Replayed | None = None,
     ) -> None:
         self._store = store
         self._loop = loop
         self._state = state
-        self._complain = complain
+        self._log_error = log_error
         self._gate = gate
         self._identity = identity
-        self.agenda = Agenda() if folded is None else folded.agenda
+        self.timers = Timers() if replayed is None else replayed.timers
         self.commits = 0
         self.lazy_seconds = LAZY_SECONDS
-        self._number = 0 if folded is None else folded.number
-        self._entries = 0 if folded is None else folded.total
-        self._digests = Digests.of(identity) if folded is None else folded.digests
+        self._number = 0 if replayed is None else replayed.number
+        self._entries = 0 if replayed is None else replayed.total
+        self._digests = Digests.of(identity) if replayed is None else replayed.digests
         # As text from the beginning, so that a large batch takes no time of its own.
         self._events: list[str] = []
         self._lines: list[str] = []
@@ -188,7 +188,7 @@ class Ledger:
         Returns:
             False: they may not be performed yet.
         """
-        self.agenda.take(event, commands)
+        self.timers.take(event, commands)
         self._events.append(dumps(compact(event)))
         self._since_snapshot += 1
         soon = True
@@ -316,7 +316,7 @@ class Ledger:
                 "entries": self._entries,
                 "log": digests.log,
                 "values": digests.values,
-                "agenda": self.agenda.to_json(),
+                "agenda": self.timers.to_json(),
                 **self._state.snapshot(),
             }
             snapshot = snapshot_text(state)
@@ -339,14 +339,14 @@ class Ledger:
             self._steady = False
             if not self._failures:
                 self._gate.hold()
-                self._complain(f"cannot write its log: {error}; it waits, and tries again")
+                self._log_error(f"cannot write its log: {error}; it waits, and tries again")
             self._failures = min(self._failures + 1, 16)
         while error is None and self._unsure and self._unsure[0].batch.number <= number:
             self._calls.extend(self._unsure.popleft().then)
         if not self._unsure:
             self._steady = True
             if self._works():
-                self._complain("its log can be written again")
+                self._log_error("its log can be written again")
         if self._unsure and not self._under_way:
             delay = min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_LIMIT)
             self._loop.timer(delay, self._again)
@@ -381,8 +381,8 @@ class Ledger:
             self._calling = False
 
 
-def pace(ledgers: Collection[Ledger]) -> None:
-    """Have the ledgers of one service, which share a store, keep their commits few."""
-    seconds = min(max(LAZY_SECONDS, len(ledgers) / LAZY_RATE), LAZY_LIMIT)
-    for ledger in ledgers:
-        ledger.lazy_seconds = seconds
+def pace(logs: Collection[WriteAheadLog]) -> None:
+    """Have the logs of one service, which share a store, keep their commits few."""
+    seconds = min(max(LAZY_SECONDS, len(logs) / LAZY_RATE), LAZY_LIMIT)
+    for wal in logs:
+        wal.lazy_seconds = seconds

@@ -5,7 +5,7 @@
 1. `restore` claims the ensembles, where no other service drives them (`service.claim`), by a
    synced commit of the number of this epoch. The KVS makes commits in the order in which they
    were sent, so all that the service before this one had sent is in it then. What the KVS holds
-   of each ensemble is folded (`runtime.durability.replay`).
+   of each ensemble is replayed (`runtime.durability.replay`).
 2. `catch_up` reads the journal in full and tells the engines what happened (`catchup`).
 3. A fence makes sure that every job which was ever sent has shown. Then the commands without
    an outcome are performed again; of submissions only what has not shown.
@@ -26,7 +26,7 @@ from flux_ensemble.engine.commands import Effect
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.runtime.durability.batches import identity
-from flux_ensemble.runtime.durability.replay import Folded, fold
+from flux_ensemble.runtime.durability.replay import Replayed, replay
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop, Marker
 from flux_ensemble.service.recovery.catchup import CatchUp
@@ -39,7 +39,7 @@ RETRY_SECONDS = 0.1
 RETRY_LIMIT = 2.0
 
 #: Makes an ensemble of what it was loaded with, the store of its log, and what reads that.
-Make = Callable[[Mapping[str, Any], Any, Callable[[Spec], Folded]], Ensemble]
+Make = Callable[[Mapping[str, Any], Any, Callable[[Spec], Replayed]], Ensemble]
 
 
 class Stores(Protocol):
@@ -74,7 +74,7 @@ class Recovery:
         ensembles: those there are.
         queue: makes fences.
         loop: for timers and the time.
-        complain: writes a line to the service's log.
+        log_error: writes a line to the service's log.
 
     Attributes:
         epoch: how many services have begun in this instance.
@@ -92,7 +92,7 @@ class Recovery:
         ensembles: Ensembles,
         queue: Queue,
         loop: Loop,
-        complain: Callable[[str], None],
+        log_error: Callable[[str], None],
     ) -> None:
         self._claim = claim
         self._mark = mark
@@ -102,7 +102,7 @@ class Recovery:
         self._ensembles = ensembles
         self._queue = queue
         self._loop = loop
-        self._complain = complain
+        self._log_error = log_error
         self.epoch = 0
         self.ready = False
         self.unreadable: dict[str, str] = {}
@@ -119,17 +119,17 @@ class Recovery:
             try:
                 stored = self._stores.read(name)
 
-                def read(spec: Spec, stored: Any = stored) -> Folded:
+                def read(spec: Spec, stored: Any = stored) -> Replayed:
                     whose = identity(spec.name, stored.load["run"])
                     mark = self._mark(spec.name, stored.load["run"])
-                    return fold(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
+                    return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
 
                 found.append(make(stored.load, stored.store, read))
             except ENDINGS:
                 raise
             except BaseException as error:
                 self.unreadable[name] = why_unreadable(error)
-                self._complain(
+                self._log_error(
                     f"cannot restore ensemble {name!r}: {self.unreadable[name]}; "
                     f"its log stays in the KVS, at ensemble.{name}"
                 )
@@ -175,7 +175,7 @@ class Recovery:
 
     def _fence(self, catch_up: CatchUp) -> None:
         def again(error: Exception) -> None:
-            self._complain(f"cannot make sure which jobs were submitted: {error}; trying again")
+            self._log_error(f"cannot make sure which jobs were submitted: {error}; trying again")
             self._loop.timer(self._delay(), lambda: self._fence(catch_up))
 
         def fenced(error: Exception | None) -> None:

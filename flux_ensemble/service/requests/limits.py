@@ -128,8 +128,7 @@ class Bounds:
         if waiting >= MAX_WAITING:
             raise RequestError(
                 errno.EAGAIN,
-                f"{waiting} requests wait for their response already: ask again when some of "
-                "them are done",
+                f"too many pending requests ({waiting}); retry later",
             )
 
 

@@ -17,14 +17,14 @@ from flux_ensemble.runtime.ports import Loop, Numbers
 OLD_SECONDS = 1.0
 RENEW_SECONDS = 0.2
 
-#: Seconds after which an answer that is not there will never be.
+#: Seconds after which a request counts as lost.
 LOST_SECONDS = 10.0
 
 #: Gets the numbers of nodes, and of jobs.
 Take = Callable[[Numbers, Numbers], None]
 
 
-class Latest:
+class Cache:
     """The latest answer, as of up to `OLD_SECONDS` ago.
 
     Args:

@@ -14,7 +14,7 @@ from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
-from flux_ensemble.service.status.cache import Latest
+from flux_ensemble.service.status.cache import Cache
 from flux_ensemble.service.status.perf import Perf
 from flux_ensemble.service.tracker import Tracker
 
@@ -41,7 +41,7 @@ class Reports:
         tracker: Tracker,
         recovery: Recovery,
         members: Members,
-        instance: Latest,
+        instance: Cache,
         perf: Perf,
         state: Callable[[], str],
     ) -> None:

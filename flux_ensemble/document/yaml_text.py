@@ -1,0 +1,76 @@
+"""The text of a document before it is parsed: whether libyaml can, and soon."""
+
+from __future__ import annotations
+
+import re
+
+from flux_ensemble.document.bounds import MAX_BYTES
+
+#: Most %TAG directives. libyaml compares each of them with all others.
+MAX_DIRECTIVES = 100
+
+#: Most blanks, or empty lines, in a row. For each word of a text libyaml clears as much memory as
+#: the longest row before it has needed.
+MAX_BLANKS = 4096
+
+_UNPRINTABLE = re.compile(
+    "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+_BREAK = "(?:\r\n|[\n\r\x85\u2028\u2029])"
+_DIRECTIVE = re.compile(f"(?:^|{_BREAK})%TAG")
+# Possessive: no character is looked at twice.
+_BLANKS = re.compile("[ \t]++")
+_EMPTY_LINES = re.compile(f"(?:{_BREAK}[ \t]*+)++")
+_BREAKS = re.compile(_BREAK)
+
+
+class UnreadableError(Exception):
+    """A document that cannot be read.
+
+    Attributes:
+        line: where, None if it is the whole document.
+    """
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def check_text(text: str) -> None:
+    """Check what the parser is given.
+
+    Raises:
+        UnreadableError: it is too large, not UTF-8, or holds what YAML does not allow or what
+            the parser would take too long for.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise UnreadableError(_line_at(text, error.start), "expected UTF-8 text") from None
+    if size > MAX_BYTES:
+        raise UnreadableError(None, f"a document has at most {MAX_BYTES} bytes, not {size}")
+    found = _UNPRINTABLE.search(text)
+    if found is not None:
+        message = f"malformed YAML: the character {found[0]!r} is not allowed"
+        raise UnreadableError(_line_at(text, found.start()), message)
+    if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
+        raise UnreadableError(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
+    _check_blanks(text)
+
+
+def _check_blanks(text: str) -> None:
+    for found in _BLANKS.finditer(text):
+        size = found.end() - found.start()
+        if size > MAX_BLANKS:
+            message = f"expected at most {MAX_BLANKS} blanks in a row, not {size}"
+            raise UnreadableError(_line_at(text, found.start()), message)
+    for found in _EMPTY_LINES.finditer(text):
+        if found.end() - found.start() > MAX_BLANKS:
+            lines = sum(1 for _ in _BREAKS.finditer(found[0]))
+            if lines > MAX_BLANKS:
+                message = f"expected at most {MAX_BLANKS} empty lines in a row, not {lines}"
+                raise UnreadableError(_line_at(text, found.start()), message)
+
+
+def _line_at(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
