@@ -49,14 +49,15 @@ WITH_FLUX := t1001-run.t t1004-outcomes.t t1005-metrics.t t2002-parity.t t3203-c
 check-compiled: $(COMPILED)/installed
 	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
 	    then set -x; export PYTHONPATH=$(CURDIR)/$(COMPILED); \
-	        $(BIN)/pytest -q -m 'not flux' --numprocesses=auto --dist=loadfile && cd t && prove --exec sh $(WITH_FLUX); \
+	        $(BIN)/pytest -q -m 'not flux' --numprocesses=auto --dist=loadfile \
+	        && cd t && prove --exec sh $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench t/fuzz
 	$(BIN)/lint-imports
 
 format: $(VENV)/installed

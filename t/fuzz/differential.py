@@ -32,7 +32,7 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 # Files here may have the names of modules that others import.
 sys.path[:] = [str(TREE), *(path for path in sys.path if path != str(HERE))]
-sys.path += [str(TREE / "t" / "python"), str(HERE)]
+sys.path += [str(TREE / "t/python/engine"), str(TREE / "t/python/helpers"), str(HERE)]
 
 from engines.documents import document  # noqa: E402
 from engines.histories import History  # noqa: E402

@@ -2,8 +2,8 @@
 
     python t/fuzz/fuzz_documents.py --seconds 60 [--seed N]
 
-The examples, and the document of t/python/test_spec_fuzz.py, are changed: parts of them are
-replaced, removed and put elsewhere, and one part is made as large as a document may be, and
+The examples, and the document of t/python/document/test_document_fuzz.py, are changed: parts
+of them are replaced, removed and put elsewhere, and one part is made as large as a document may be, and
 larger. Half of them are text, with changes to the text too. They are tried in a process of its
 own, which the kernel ends if one of them takes too long, even in the midst of one operation.
 
@@ -36,10 +36,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Files here are called after what they try, as are modules that others import.
-sys.path[:] = [*(entry for entry in sys.path if entry != str(HERE)), str(ROOT / "t" / "python")]
+sys.path[:] = [
+    *(entry for entry in sys.path if entry != str(HERE)),
+    str(ROOT / "t" / "python" / "document"),
+]
 
 import yaml
-from test_spec_fuzz import KEYS, VALID
+from test_document_fuzz import KEYS, VALID
 
 from flux_ensemble.document.jobspec import anchored, build
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text

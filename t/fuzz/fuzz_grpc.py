@@ -22,7 +22,7 @@ from typing import Any
 # It comes first: `import grpc` in this directory would be this file.
 import fuzzing
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "helpers"))
 
 import json
 import os

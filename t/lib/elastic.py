@@ -22,7 +22,7 @@ require_flux()
 import flux  # noqa: E402
 import flux.job  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "helpers"))
 
 from rpc_servers import serving  # noqa: E402
 

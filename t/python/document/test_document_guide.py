@@ -12,7 +12,7 @@ from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
 from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "document.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs" / "document.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE))))
 

@@ -549,7 +549,7 @@ def test_records_are_for_people() -> None:
 def test_a_timer_waits_no_longer_than_it_was_set_for_though_the_clock_was_set_back() -> None:
     timers = Timers()
     due = [StartTimer("once", 60.0, 0.0), StartTimer("often", 5.0, 20.0)]
-    timers.take(Started(10_000.0), timers)
+    timers.take(Started(10_000.0), due)
     assert [one.after for one in timers.due(10_001.0)] == [59.0, 4.0]
     assert [one.after for one in timers.due(6_400.0)] == [60.0, 20.0]
     assert [one.after for one in timers.due(20_000.0)] == [0.0, 0.0]

@@ -37,7 +37,7 @@ from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.recording import read_lines
 
-TRACES = sorted((Path(__file__).parent.parent / "traces").glob("*.jsonl"))
+TRACES = sorted((Path(__file__).parents[2] / "traces").glob("*.jsonl"))
 
 
 def image(engine: Engine) -> str:

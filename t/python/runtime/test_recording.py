@@ -21,7 +21,7 @@ from flux_ensemble.members.simulation.durations import durations
 from flux_ensemble.runtime import recording
 from flux_ensemble.runtime.recording import Recorder, RecordingError, replay
 
-TRACES = sorted((Path(__file__).parent.parent / "traces").glob("*.jsonl"))
+TRACES = sorted((Path(__file__).parents[2] / "traces").glob("*.jsonl"))
 
 
 def recorded(path: Path) -> Path:

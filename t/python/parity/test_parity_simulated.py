@@ -12,7 +12,7 @@ from flux_ensemble.document.loading import load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.runtime.recording import read_lines
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
 
 #: Examples of what a simulation has not: custom functions, jobs of others, and another size.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-SCRIPTS = Path(__file__).parent
+SCRIPTS = Path(__file__).parents[1] / "helpers"
 
 #: Many cores that are not there, so that many jobs that do nothing run at once.
 FAKE_CORES = """

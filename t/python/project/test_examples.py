@@ -9,7 +9,7 @@ import pytest
 
 from flux_ensemble.document.loading import load_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").iterdir())
 DOCUMENTS = [path for path in EXAMPLES if path.suffix == ".yaml"]
 

@@ -103,7 +103,7 @@ def test_the_command_line_loads_no_grpc() -> None:
     assert done.stdout.strip() == "[]"
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,8 @@ pytestmark = [
     ),
 ]
 
-HERE = Path(__file__).parent
-DEPLOYMENT = HERE.parents[1] / "etc" / "kubernetes" / "grpc.yaml"
+HELPERS = Path(__file__).parents[1] / "helpers"
+DEPLOYMENT = Path(__file__).parents[3] / "etc" / "kubernetes" / "grpc.yaml"
 
 #: Users by token: the administrator, and one with the rights of the service.
 TOKENS = 'admin-token,admin,0,"system:masters"\nservice-token,service,1\n'
@@ -163,7 +163,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 def prepare(admin: Client) -> None:
     """Creates the resource, and gives the user `service` the role of the deployment."""
-    for one in load_all_yaml((HERE / "minicluster_crd.yaml").read_text()):
+    for one in load_all_yaml((HELPERS / "minicluster_crd.yaml").read_text()):
         admin.create(one)
     admin.wait(
         CustomResourceDefinition,

@@ -11,7 +11,7 @@ from local_queue import command
 
 from flux_ensemble.members.local.state_dir import States
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 #: What is expected on Flux: the name of an example, and GROUP=success/failed/canceled/timeout.
 EXPECTED = dict(

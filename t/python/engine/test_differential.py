@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TREE = Path(__file__).resolve().parents[2]
+TREE = Path(__file__).resolve().parents[3]
 SCRIPT = TREE / "t" / "fuzz" / "differential.py"
 
 
