@@ -3,9 +3,10 @@
     python t/fuzz/fuzz_documents.py --seconds 60 [--seed N]
 
 The examples, and the document of t/python/document/test_document_fuzz.py, are changed: parts
-of them are replaced, removed and put elsewhere, and one part is made as large as a document may be, and
-larger. Half of them are text, with changes to the text too. They are tried in a process of its
-own, which the kernel ends if one of them takes too long, even in the midst of one operation.
+of them are replaced, removed and put elsewhere, and one part is made as large as a document may
+be, and larger. Half of them are text, with changes to the text too. They are tried in a process
+of its own, which the kernel ends if one of them takes too long, even in the midst of one
+operation.
 
 A finding is any exception but DocumentError, a document that takes too much time or memory, what
 is said of it if it is long, and a Spec whose jobspecs or engine cannot be made. It prints the

@@ -1,4 +1,4 @@
-"""Run by flux/test_flux_losses.py inside a Flux instance: what it finds, as JSON."""
+"""Run by fluxqueue/test_flux_losses.py inside a Flux instance: what it finds, as JSON."""
 
 from __future__ import annotations
 
