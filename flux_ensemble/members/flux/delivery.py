@@ -44,7 +44,8 @@ SLICE = 64
 
 #: Errors that do not say what became of a call: it, or its response, may have been lost.
 #: EPROTO is what job-ingest says when a validator died, and when it could not read what the job
-#: manager said (flux-core `worker.c` and `job-ingest.c`).
+#: manager said; EPIPE and ENOSPC when a validator is about to die, or has much to read (flux-core
+#: `worker.c`, `job-ingest.c` and `pipeline.c`).
 UNKNOWN = frozenset(
     (
         errno.ETIMEDOUT,
@@ -52,6 +53,8 @@ UNKNOWN = frozenset(
         errno.EHOSTUNREACH,
         errno.ECONNRESET,
         errno.EPROTO,
+        errno.EPIPE,
+        errno.ENOSPC,
     )
 )
 

@@ -89,7 +89,9 @@ def test_an_exception_at_sending_is_the_outcome() -> None:
     assert reports == [EINVAL]
 
 
-@pytest.mark.parametrize("number", ["ETIMEDOUT", "ENOSYS", "EHOSTUNREACH", "ECONNRESET", "EPROTO"])
+@pytest.mark.parametrize(
+    "number", ["ETIMEDOUT", "ENOSYS", "EHOSTUNREACH", "ECONNRESET", "EPROTO", "EPIPE", "ENOSPC"]
+)
 def test_a_call_of_unknown_outcome_that_the_journal_shows_is_not_sent_again(number: str) -> None:
     bench = Bench()
     bench.begin("a")
