@@ -6,7 +6,7 @@ import errno
 from collections.abc import Set
 
 from flux_ensemble.members.elastic.ranks import REASON, Ranks, listed, to_grow
-from flux_ensemble.members.elastic.resize import Change, because
+from flux_ensemble.members.elastic.resize import Resize, because
 
 
 class Growth:
@@ -24,91 +24,91 @@ class Growth:
         OSError: the ranks do not allow it.
     """
 
-    def __init__(self, change: Change, ranks: Ranks, limit: float) -> None:
-        self._change = change
+    def __init__(self, resize: Resize, ranks: Ranks, limit: float) -> None:
+        self._resize = resize
         self._limit = limit
-        self._coming = to_grow(ranks, change.parents, change.to)
+        self._coming = to_grow(ranks, resize.parents, resize.to)
         self._started: set[int] = set()
         self._failed: dict[int, str] = {}
         self._draining = self._undraining = False
         self._in_use = ranks.in_use
-        change.timer("limit", limit, self._late)
+        resize.timer("limit", limit, self._late)
 
     def step(self, ranks: Ranks) -> None:
-        change = self._change
+        resize = self._resize
         self._in_use = ranks.in_use
         missing = self._coming - ranks.in_use
         if not missing:
-            change.end(len(ranks.in_use))
+            resize.end(len(ranks.in_use))
             return
         taken = missing & ranks.theirs
         if taken:
             raise OSError(
                 errno.EBUSY,
-                f"{change.named(taken)} was drained by somebody else meanwhile "
+                f"{resize.named(taken)} was drained by somebody else meanwhile "
                 f"({ranks.drained[min(taken)]!r}); the size is {len(ranks.in_use)}",
             )
         failed = missing & self._failed.keys()
         if missing <= self._lost(ranks):
             raise OSError(
                 errno.EIO,
-                f"cannot start {change.named(missing)}: {self._failed[min(failed)]}; "
+                f"cannot start {resize.named(missing)}: {self._failed[min(failed)]}; "
                 f"the size is {len(ranks.in_use)}",
             )
         new = missing - ranks.ours - self._started
         if new and not self._draining:
             self._draining = True
             request = {"targets": listed(new), "reason": REASON}
-            change.call("resource.drain", request, self._drained, f"drain {change.named(new)}")
+            resize.call("resource.drain", request, self._drained, f"drain {resize.named(new)}")
         start = (missing & ranks.ours) - self._started
-        if not change.instance.provisioner.together:
+        if not resize.instance.provisioner.together:
             # A broker whose parent is just ending would end with it.
-            there = ranks.online - change.instance.stopping.keys()
+            there = ranks.online - resize.instance.stopping.keys()
             start = frozenset(
-                one for one in start - ranks.online if change.parents.get(one, -1) in there
+                one for one in start - ranks.online if resize.parents.get(one, -1) in there
             )
         if start:
             self._started |= start
-            change.instance.provisioner.start(
-                change.instance, start, ranks.online | self._coming, self._not_started
+            resize.instance.provisioner.start(
+                resize.instance, start, ranks.online | self._coming, self._not_started
             )
         # One that was told to stop is about to go, and is started when it has gone.
-        back = (missing & ranks.leaving) - change.instance.stopping.keys()
+        back = (missing & ranks.leaving) - resize.instance.stopping.keys()
         if back and not self._undraining:
             self._undraining = True
             # With this mode, one that has been undrained meanwhile is no error.
             request = {"targets": listed(back), "mode": "update"}
-            change.call(
-                "resource.undrain", request, self._undrained, f"undrain {change.named(back)}"
+            resize.call(
+                "resource.undrain", request, self._undrained, f"undrain {resize.named(back)}"
             )
 
     def _lost(self, ranks: Ranks) -> Set[int]:
         """The ranks that will not come: they failed to start, or are below one that did."""
         # One that failed to start may be there all the same: it was started before.
         lost = self._failed.keys() - ranks.online
-        parents = self._change.parents
+        parents = self._resize.parents
         while below := {one for one in self._coming - lost if parents.get(one, -1) in lost}:
             lost |= below
         return lost
 
     def _drained(self, _: object) -> None:
         self._draining = False
-        self._change.look()
+        self._resize.look()
 
     def _undrained(self, _: object) -> None:
         self._undraining = False
-        self._change.look()
+        self._resize.look()
 
     def _not_started(self, ranks: Set[int], reason: str) -> None:
         self._failed.update(dict.fromkeys(ranks, reason))
-        self._change.look()
+        self._resize.look()
 
     def _late(self) -> None:
         missing = self._coming - self._in_use
         reasons = sorted({self._failed[rank] for rank in missing & self._failed.keys()})
         raise OSError(
             errno.ETIMEDOUT,
-            f"{self._change.named(missing)} did not come up within {self._limit:g} s; "
-            f"{because(*reasons, self._change.instance.provisioner.trouble)}"
+            f"{self._resize.named(missing)} did not come up within {self._limit:g} s; "
+            f"{because(*reasons, self._resize.instance.provisioner.trouble)}"
             f"the size is {len(self._in_use)}",
         )

@@ -42,12 +42,12 @@ class Instance(Fleet, Protocol):
     resources: Resources
     stopping: dict[int, float]
 
-    def ended(self, change: Change) -> None:
+    def ended(self, resize: Resize) -> None:
         """A change is over."""
         ...
 
 
-class Change:
+class Resize:
     """A change that is under way.
 
     Args:

@@ -23,7 +23,7 @@ from flux.hostlist import Hostlist
 from flux_ensemble.members.elastic.grow import Growth
 from flux_ensemble.members.elastic.provisioner import GOING_SECONDS, Provisioner
 from flux_ensemble.members.elastic.ranks import Parents, Ranks, check_bounds, nodes
-from flux_ensemble.members.elastic.resize import Change
+from flux_ensemble.members.elastic.resize import Resize
 from flux_ensemble.members.elastic.shrink import Shrink
 from flux_ensemble.members.elastic.watcher import Resources
 from flux_ensemble.members.flux.broker import Broker
@@ -74,7 +74,7 @@ class ElasticInstance:
         self._start_seconds = start_seconds
         self._watching: list[SizeSeen] = []
         self._told: tuple[int, ...] = ()
-        self._change: Change | None = None
+        self._resize: Resize | None = None
         self._closed = False
         self.stopping: dict[int, float] = {}
         self.resources = Resources(broker, self._looked)
@@ -87,7 +87,7 @@ class ElasticInstance:
             "kind": self.provisioner.kind,
             "low": self.low,
             "high": self.high,
-            "changing_to": None if self._change is None else self._change.to,
+            "changing_to": None if self._resize is None else self._resize.to,
             "trouble": self.provisioner.trouble,
             **self.provisioner.report(),
         }
@@ -105,14 +105,14 @@ class ElasticInstance:
         if self._closed:
             done(OSError(errno.ESHUTDOWN, "the service is shutting down"))
             return
-        change = self._change
-        if change is not None and change.to == to:
-            change.dones.append(done)
+        resize = self._resize
+        if resize is not None and resize.to == to:
+            resize.dones.append(done)
             return
-        if change is not None:
-            change.end(OSError(errno.ECANCELED, f"overtaken by a change to {nodes(to)}"))
-        change = self._change = Change(self, to, done)
-        change.look(partial(self._begin, change))
+        if resize is not None:
+            resize.end(OSError(errno.ECANCELED, f"overtaken by a change to {nodes(to)}"))
+        resize = self._resize = Resize(self, to, done)
+        resize.look(partial(self._begin, resize))
 
     def watch(self, changed: SizeSeen) -> None:
         """Tell of the size (ranks in use), and of the ranks up and free (without a job).
@@ -128,8 +128,8 @@ class ElasticInstance:
         """Give up what is under way: ranks stay as they are."""
         self._closed = True
         self.resources.close()
-        if self._change is not None:
-            self._change.end(OSError(errno.ESHUTDOWN, "the service is shutting down"))
+        if self._resize is not None:
+            self._resize.end(OSError(errno.ESHUTDOWN, "the service is shutting down"))
         self.provisioner.close()
 
     # -- changes ----------------------------------------------------------------------
@@ -139,23 +139,23 @@ class ElasticInstance:
         """The tree of brokers."""
         return self.resources.parents
 
-    def ended(self, change: Change) -> None:
+    def ended(self, resize: Resize) -> None:
         """A change is over."""
         self.provisioner.abandon()
-        if change is self._change:
-            self._change = None
+        if resize is self._resize:
+            self._resize = None
 
-    def _begin(self, change: Change, ranks: Ranks) -> None:
-        if not self.low <= change.to <= self.high:
+    def _begin(self, resize: Resize, ranks: Ranks) -> None:
+        if not self.low <= resize.to <= self.high:
             raise OSError(
                 errno.EINVAL,
-                f"a size of {nodes(change.to)} is not within {self.low} to {self.high}",
+                f"a size of {nodes(resize.to)} is not within {self.low} to {self.high}",
             )
-        if change.to > len(ranks.in_use):
-            change.work = Growth(change, ranks, self._start_seconds)
+        if resize.to > len(ranks.in_use):
+            resize.work = Growth(resize, ranks, self._start_seconds)
         else:
-            change.work = Shrink(change, ranks, self._grace)
-        change.work.step(ranks)
+            resize.work = Shrink(resize, ranks, self._grace)
+        resize.work.step(ranks)
 
     def stops(self, ranks: Set[int]) -> None:
         """Ranks are told to stop now: no change brings back into use what is just going.
@@ -190,6 +190,6 @@ class ElasticInstance:
             self._told = numbers
             for changed in self._watching:
                 self.broker.guard(changed)(*numbers[:3])
-        change = self._change
-        if change is not None and change.work is not None:
-            change.guarded(change.work.step, ranks)
+        resize = self._resize
+        if resize is not None and resize.work is not None:
+            resize.guarded(resize.work.step, ranks)

@@ -10,7 +10,7 @@ from typing import Any
 from flux.job import JobID
 
 from flux_ensemble.members.elastic.ranks import REASON, Ranks, check_highest, listed, to_shrink
-from flux_ensemble.members.elastic.resize import Change, because, cannot
+from flux_ensemble.members.elastic.resize import Resize, because, cannot
 
 #: Seconds between looks at ranks that are busy: work after a job (housekeeping) has no journal.
 RECHECK_SECONDS = 5.0
@@ -28,11 +28,11 @@ class Shrink:
         OSError: the ranks do not allow it.
     """
 
-    def __init__(self, change: Change, ranks: Ranks, grace: float | None) -> None:
-        self._change = change
+    def __init__(self, resize: Resize, ranks: Ranks, grace: float | None) -> None:
+        self._resize = resize
         self._grace = grace
-        self._together = change.instance.provisioner.together
-        self._going = to_shrink(ranks, change.parents, change.to)
+        self._together = resize.instance.provisioner.together
+        self._going = to_shrink(ranks, resize.parents, resize.to)
         if self._together:
             check_highest(self._going, ranks)
         #: Ranks that were to go, and that somebody else has undrained.
@@ -43,8 +43,8 @@ class Shrink:
         if drain:
             # Fails for all of them if somebody has drained one meanwhile.
             request = {"targets": listed(drain), "reason": REASON}
-            what = f"drain {change.named(drain)}"
-            change.call("resource.drain", request, self._drained, what)
+            what = f"drain {resize.named(drain)}"
+            resize.call("resource.drain", request, self._drained, what)
         else:
             self._drained()
 
@@ -55,26 +55,26 @@ class Shrink:
         says that it does not know it, the job manager has been told of all that the scheduler
         has given to jobs before.
         """
-        change = self._change
+        resize = self._resize
 
         def answered(error: Exception | None) -> None:
             if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
                 raise cannot("hear from the scheduler", error)
-            change.look(self._vacate)
+            resize.look(self._vacate)
 
-        future = change.broker.handle.rpc("sched.resource-status", nodeid=0)
-        change.broker.call(future, lambda future: future.get(), partial(change.guarded, answered))
+        future = resize.broker.handle.rpc("sched.resource-status", nodeid=0)
+        resize.broker.call(future, lambda future: future.get(), partial(resize.guarded, answered))
 
     def _vacate(self, ranks: Ranks) -> None:
         self._vacating = True
         if self._grace is not None:
-            self._change.timer("grace", self._grace, self._cancel_jobs)
+            self._resize.timer("grace", self._grace, self._cancel_jobs)
         self.step(ranks)
 
     def step(self, ranks: Ranks) -> None:
         if not self._vacating:
             return
-        change = self._change
+        resize = self._resize
         self._kept |= self._going & ranks.in_use
         # One that was seen to go has gone, even if the site starts it again.
         self._going = (self._going & ranks.online) - self._kept
@@ -82,26 +82,26 @@ class Shrink:
             if self._kept:
                 raise OSError(
                     errno.EBUSY,
-                    f"{change.named(self._kept)} was undrained by somebody else meanwhile; "
+                    f"{resize.named(self._kept)} was undrained by somebody else meanwhile; "
                     f"the size is {len(ranks.in_use)}",
                 )
-            change.end(len(ranks.in_use))
+            resize.end(len(ranks.in_use))
             return
         idle = self._going - ranks.allocated
         if self._together:
             ready = idle if idle == self._going else frozenset()
         else:
-            ready = idle - {change.parents.get(rank, -1) for rank in ranks.online}
+            ready = idle - {resize.parents.get(rank, -1) for rank in ranks.online}
         stop = ready - self._stopped
         if stop:
             self._stopped |= stop
-            change.timer("limit", change.instance.provisioner.stop_seconds, self._late)
-            report = partial(change.guarded, self._reported, stop)
-            change.instance.provisioner.stop(
-                change.instance, stop, ranks.online - self._going, report
+            resize.timer("limit", resize.instance.provisioner.stop_seconds, self._late)
+            report = partial(resize.guarded, self._reported, stop)
+            resize.instance.provisioner.stop(
+                resize.instance, stop, ranks.online - self._going, report
             )
         if idle != self._going:
-            change.timer("recheck", RECHECK_SECONDS, change.look)
+            resize.timer("recheck", RECHECK_SECONDS, resize.look)
 
     def _reported(self, ranks: Set[int], error: Exception | None) -> None:
         """That one does not stop is no error if it has gone by itself."""
@@ -109,18 +109,18 @@ class Shrink:
         def seen(now: Ranks) -> None:
             staying = ranks & self._going & now.online
             if error is not None and staying:
-                raise cannot(f"stop {self._change.named(staying)}", error)
+                raise cannot(f"stop {self._resize.named(staying)}", error)
 
         if error is not None:
-            self._change.look(seen)
+            self._resize.look(seen)
 
     def _late(self) -> None:
         staying = self._going & self._stopped
         if staying:
-            provisioner = self._change.instance.provisioner
+            provisioner = self._resize.instance.provisioner
             raise OSError(
                 errno.ETIMEDOUT,
-                f"{self._change.named(staying)} was told to stop, and is still there after "
+                f"{self._resize.named(staying)} was told to stop, and is still there after "
                 f"{provisioner.stop_seconds:g} s; {because(provisioner.trouble)}it stays drained",
             )
 
@@ -129,10 +129,10 @@ class Shrink:
         constraint = {"and": [{"states": ["running"]}, {"ranks": [listed(self._going)]}]}
         request = {"max_entries": 0, "attrs": [], "constraint": constraint}
         what = "list the jobs of ranks that are to go"
-        self._change.call("job-list.list", request, self._cancel_each, what)
+        self._resize.call("job-list.list", request, self._cancel_each, what)
 
     def _cancel_each(self, response: dict[str, Any]) -> None:
-        change = self._change
+        resize = self._resize
         cancel = {"severity": 0, "type": "cancel", "note": REASON}
 
         def canceled(job: int, error: Exception | None) -> None:
@@ -140,5 +140,5 @@ class Shrink:
                 raise cannot(f"cancel {JobID(job).f58}", error)
 
         for job in response["jobs"]:
-            report = partial(change.guarded, canceled, job["id"])
-            change.broker.change(job["id"], "job-manager.raise", cancel, report)
+            report = partial(resize.guarded, canceled, job["id"])
+            resize.broker.change(job["id"], "job-manager.raise", cancel, report)

@@ -12,7 +12,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.members.flux.errors import errno_name, sentence
-from flux_ensemble.members.flux.pipeline import Batch, Report
+from flux_ensemble.members.flux.pipeline import Calls, Report
 from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.submission import Submitter
 from flux_ensemble.runtime.ports import Done, Scaler
@@ -99,21 +99,21 @@ class FluxMember(Submitter):
         start: Callable[[int, Report], None],
         done: Done,
     ) -> None:
-        def finish(batch: Batch) -> None:
-            if not batch.errors:
+        def finish(calls: Calls) -> None:
+            if not calls.errors:
                 done(CommandDone(time.time(), command))
                 return
             lines = [
                 f"{flux.job.JobID(jobs[call]).f58}: {sentence(error)} ({errno_name(error)})"
-                for call, error in batch.errors
+                for call, error in calls.errors
             ]
             reason = f"cannot {verb} {len(lines)} of {len(jobs)} jobs: {lines[0]}"
-            failed = errno_name(batch.errors[0][1])
+            failed = errno_name(calls.errors[0][1])
             detail = bounded("\n".join(lines))
             done(CommandFailed(time.time(), command, failed, reason, detail))
 
-        batch = Batch(len(jobs), start, finish, stop_at_error=False)
-        self._broker.calls.add(self, batch)
+        calls = Calls(len(jobs), start, finish, stop_at_error=False)
+        self._broker.calls.add(self, calls)
 
     def revoke(self) -> None:
         """Send no more jobs of the submissions under way."""

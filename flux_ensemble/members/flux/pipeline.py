@@ -1,6 +1,6 @@
 """Many asynchronous calls, a bounded number of them under way, fair to their askers.
 
-A `Batch` is the calls of one command. Batches of one lane (one ensemble) are started in
+`Calls` are those of one command. Calls of one lane (one ensemble) are started in
 order; lanes take turns call by call, so that a burst of 5,000 does not keep others
 waiting. Nor does it stop the loop: after some milliseconds of starting calls the loop gets
 its turn.
@@ -8,7 +8,7 @@ its turn.
 How many calls are under way is up to a `Window`.
 
 A batch whose further calls depend on what becomes of one of them steps aside until that has
-reported (`Batch.alone`), and the next batch of its lane has its turn.
+reported (`Calls.alone`), and the next batch of its lane has its turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURN_SECONDS = 0.002
 Report = Callable[[Exception | None], None]
 
 
-class Batch:
+class Calls:
     """The calls of one command.
 
     Args:
@@ -47,7 +47,7 @@ class Batch:
         self,
         count: int,
         start: Callable[[int, Report], None],
-        finish: Callable[[Batch], None],
+        finish: Callable[[Calls], None],
         *,
         stop_at_error: bool,
     ) -> None:
@@ -75,7 +75,7 @@ class Batch:
             and not (self._stop_at_error and self.errors)
         )
 
-    def start_next(self, released: Callable[[Batch], None]) -> None:
+    def start_next(self, released: Callable[[Calls], None]) -> None:
         """Start the next call; `released` is called when it has reported."""
         call = self.started
         self.started += 1
@@ -102,7 +102,7 @@ class Batch:
             finish(self)
 
 
-def _ignore(batch: Batch) -> None:
+def _ignore(calls: Calls) -> None:
     pass
 
 
@@ -176,35 +176,35 @@ class Pipeline:
         self._later = later
         self._clock = clock
         self._pending = 0
-        self._lanes: OrderedDict[Hashable, deque[Batch]] = OrderedDict()
+        self._lanes: OrderedDict[Hashable, deque[Calls]] = OrderedDict()
         #: The lanes of the batches that have stepped aside.
-        self._aside: dict[Batch, Hashable] = {}
+        self._aside: dict[Calls, Hashable] = {}
         self._pumping = False
         self._holds = 0
         self._spent = 0.0
         self._t_started = 0.0
         self._yielding = False
 
-    def add(self, lane: Hashable, batch: Batch) -> None:
+    def add(self, lane: Hashable, calls: Calls) -> None:
         """Run a batch after those of its lane that were added before."""
-        if not batch.more:
-            batch.finish_if_over()
+        if not calls.more:
+            calls.finish_if_over()
             return
-        self._lanes.setdefault(lane, deque()).append(batch)
+        self._lanes.setdefault(lane, deque()).append(calls)
         self._pump()
 
     @property
     def waiting(self) -> int:
         """How many calls are still to be started."""
         batches = chain(self._aside, *self._lanes.values())
-        return sum(batch.waiting for batch in batches)
+        return sum(calls.waiting for calls in batches)
 
     def revoke(self, lane: Hashable) -> None:
         """Start no more calls of the lane; its batches finish with `revoked` set."""
-        aside = [batch for batch, its in self._aside.items() if its == lane]
-        for batch in (*aside, *self._lanes.pop(lane, ())):
-            batch.revoked = True
-            batch.finish_if_over()
+        aside = [calls for calls, its in self._aside.items() if its == lane]
+        for calls in (*aside, *self._lanes.pop(lane, ())):
+            calls.revoked = True
+            calls.finish_if_over()
 
     def hold(self) -> None:
         """Start no more calls until `go_on`; holds are counted."""
@@ -229,15 +229,15 @@ class Pipeline:
                     self._later(self._next_turn)
                     break
                 lane, batches = next(iter(self._lanes.items()))
-                batch = batches[0]
-                if batch.more:
+                calls = batches[0]
+                if calls.more:
                     self._pending += 1
-                    batch.start_next(self._release)
+                    calls.start_next(self._release)
                     self._t_started = self._clock()
                     self._spent += self._t_started - begun
-                if not batch.more:
+                if not calls.more:
                     batches.popleft()
-                elif batch.alone is not None:
+                elif calls.alone is not None:
                     self._aside[batches.popleft()] = lane
                 if self._lanes.get(lane) is not batches:
                     continue  # revoked by what the call brought about
@@ -253,10 +253,10 @@ class Pipeline:
         self._spent = 0.0
         self._pump()
 
-    def _release(self, batch: Batch) -> None:
+    def _release(self, calls: Calls) -> None:
         self._pending -= 1
-        if batch.alone is None and batch in self._aside:
-            lane = self._aside.pop(batch)
-            if batch.more:
-                self._lanes.setdefault(lane, deque()).appendleft(batch)
+        if calls.alone is None and calls in self._aside:
+            lane = self._aside.pop(calls)
+            if calls.more:
+                self._lanes.setdefault(lane, deque()).appendleft(calls)
         self._pump()

@@ -20,7 +20,7 @@ from flux.kvs import KVSTxn, commit_async
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.delivery import is_unknown
 from flux_ensemble.members.flux.fence import flush
-from flux_ensemble.members.flux.pipeline import Batch, Report
+from flux_ensemble.members.flux.pipeline import Calls, Report
 from flux_ensemble.members.flux.steps import Resume, Step, Steps, attempts, run
 
 
@@ -79,11 +79,11 @@ class Release:
             run(self._release_one(jobs[call]), report)
 
         def wait(resume: Resume) -> None:
-            batch = Batch(len(jobs), start, resume, stop_at_error=False)
-            self._broker.calls.add(self._lane, batch)
+            calls = Calls(len(jobs), start, resume, stop_at_error=False)
+            self._broker.calls.add(self._lane, calls)
 
-        batch = yield wait
-        errors = [error for _, error in batch.errors]
+        calls = yield wait
+        errors = [error for _, error in calls.errors]
         if errors:
             raise next(filter(is_unknown, errors), errors[0])
 

@@ -27,7 +27,7 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.jobspecs import TagTemplates
-from flux_ensemble.members.flux.pipeline import Batch, Report
+from flux_ensemble.members.flux.pipeline import Calls, Report
 from flux_ensemble.runtime.ports import Done, Outcome
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ class Submitter:
             sent = self._sent[tag] = _Sent(one.urgency)
             kind = one.name, one.index
             if kind not in self._valid:
-                batch.alone = call
+                calls.alone = call
 
             def send(answer: Answer) -> None:
-                if batch.revoked:
+                if calls.revoked:
                     raise OSError(errno.ECANCELED, "the ensemble has ended")
                 text = self._templates.jobspec(one, params, {**self._tag, **tag._asdict()})
                 urgency = 0 if self._strict else one.urgency
@@ -152,21 +152,21 @@ class Submitter:
 
             self._queue.outcomes.begin(send, sent.outcome, answered)
 
-        def finish(batch: Batch) -> None:
+        def finish(calls: Calls) -> None:
             del self._submitting[command.id]
             for call in range(command.count) if self.known else ():
                 job = self.known.pop(_tag(command, call), None)
-                if job is not None and call >= batch.started:
+                if job is not None and call >= calls.started:
                     known[job] = submission[command.first + call][0].urgency
                     ids.append(job)
             outcome: Outcome
-            if batch.revoked:
+            if calls.revoked:
                 reason = "the ensemble ended before all jobs were submitted"
                 outcome = CommandFailed(
                     time.time(), command.id, "ECANCELED", reason, ids=tuple(ids)
                 )
-            elif batch.errors:
-                call, error = batch.errors[0]
+            elif calls.errors:
+                call, error = calls.errors[0]
                 outcome = self._refused(command, command.first + call, error, tuple(ids))
             else:
                 outcome = CommandDone(time.time(), command.id, {"ids": ids})
@@ -175,8 +175,8 @@ class Submitter:
             else:
                 done(outcome)
 
-        batch = Batch(command.count, start, finish, stop_at_error=True)
-        self._queue.submissions.add(self, batch)
+        calls = Calls(command.count, start, finish, stop_at_error=True)
+        self._queue.submissions.add(self, calls)
 
     def _hold(self, job: int, urgency: int) -> None:
         """Note that a job is held, and the urgency that it is to have."""

@@ -24,20 +24,20 @@ from flux_ensemble.members.virtual.scheduler import Claim, Scheduler
 from flux_ensemble.runtime.ports import Done
 
 #: An event: its name and its context (RFC 21).
-Entry = tuple[str, Mapping[str, Any]]
+Notice = tuple[str, Mapping[str, Any]]
 
 # The events that are always the same.
-_VALIDATE: Entry = ("validate", {})
-_DEPEND: Entry = ("depend", {})
-_ALLOC: Entry = ("alloc", {})
-_START: Entry = ("start", {})
-_RELEASE: Entry = ("release", {"ranks": "all", "final": True})
-_FREE: Entry = ("free", {})
-_CLEAN: Entry = ("clean", {})
+_VALIDATE: Notice = ("validate", {})
+_DEPEND: Notice = ("depend", {})
+_ALLOC: Notice = ("alloc", {})
+_START: Notice = ("start", {})
+_RELEASE: Notice = ("release", {"ranks": "all", "final": True})
+_FREE: Notice = ("free", {})
+_CLEAN: Notice = ("clean", {})
 
 
 @cache
-def _beginning(urgency: int) -> tuple[Entry, ...]:
+def _beginning(urgency: int) -> tuple[Notice, ...]:
     """The events of a job that is taken in; jobs are many, and urgencies few."""
     submit, priority = {"urgency": urgency}, {"priority": urgency}
     return ("submit", submit), _VALIDATE, _DEPEND, ("priority", priority)
@@ -216,7 +216,7 @@ class VirtualQueue:
                 self._runner.limit_changed(job)
         self._wake()
 
-    def _post_of(self, job: VirtualJob, *events: Entry) -> float:
+    def _post_of(self, job: VirtualJob, *events: Notice) -> float:
         """Post those events of the job that are wanted; they happen now, which is returned."""
         now = self._now()
         for name, context in events:
@@ -236,7 +236,7 @@ class VirtualQueue:
         else:
             self._wake()
 
-    def _remove(self, job: VirtualJob, *events: Entry) -> None:
+    def _remove(self, job: VirtualJob, *events: Notice) -> None:
         """Forget the job, and post its last events."""
         job.state = "ended"
         del self.jobs[job.id]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flux_ensemble.members.flux.pipeline import TURN_SECONDS, Batch, Pipeline, Report, Window
+from flux_ensemble.members.flux.pipeline import TURN_SECONDS, Calls, Pipeline, Report, Window
 
 
 class Bench:
@@ -19,7 +19,7 @@ class Bench:
         self.calls: list[tuple[str, int]] = []
         self.reports: dict[tuple[str, int], Report] = {}
         self.finished: list[str] = []
-        self.batches: dict[str, Batch] = {}
+        self.batches: dict[str, Calls] = {}
 
     def add(
         self,
@@ -30,13 +30,13 @@ class Bench:
         stop_at_error: bool = True,
         start: Callable[[int, Report], None] | None = None,
         alone: int | None = None,
-    ) -> Batch:
+    ) -> Calls:
         def keep(call: int, report: Report) -> None:
             self.calls.append((name, call))
             self.reports[name, call] = report
             batch.alone = alone if call == alone else batch.alone
 
-        batch = Batch(
+        batch = Calls(
             count,
             start or keep,
             lambda batch: self.finished.append(name),
@@ -331,6 +331,6 @@ def test_a_call_that_reports_at_once_lets_nobody_wait() -> None:
         batches[0].alone = call
         report(None)
 
-    batches = [Batch(3, start, lambda batch: None, stop_at_error=True)]
+    batches = [Calls(3, start, lambda batch: None, stop_at_error=True)]
     bench.pipeline.add("a", batches[0])
     assert batches[0].started == 3

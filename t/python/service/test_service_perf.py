@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import FakeLoop
 
-from flux_ensemble.members.flux.pipeline import Batch, Pipeline, Window
+from flux_ensemble.members.flux.pipeline import Calls, Pipeline, Window
 from flux_ensemble.service.status.perf import INTERVAL, LOOKS, Perf
 
 
@@ -34,9 +34,9 @@ def test_the_reactor_is_as_late_as_it_calls_back() -> None:
 
 def test_calls_that_are_to_be_started_are_counted() -> None:
     pipeline = Pipeline(Window(3), lambda callback: None, clock=lambda: 0.0)
-    batch = Batch(5, lambda call, report: None, lambda batch: None, stop_at_error=False)
+    batch = Calls(5, lambda call, report: None, lambda batch: None, stop_at_error=False)
     pipeline.add("lane", batch)
-    pipeline.add("lane", Batch(4, lambda call, report: None, print, stop_at_error=False))
+    pipeline.add("lane", Calls(4, lambda call, report: None, print, stop_at_error=False))
     assert pipeline.waiting == 2 + 4
     pipeline.revoke("lane")
     assert pipeline.waiting == 0
