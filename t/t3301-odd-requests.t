@@ -206,7 +206,7 @@ test_expect_success 'an ensemble that cannot be put down at the end does not har
 
 	def mod_main(handle, *args):
 	    ensemble.add_to_path(ensemble.parse(args)[0])
-	    from flux_ensemble.runtime.durability.wal import Ledger
+	    from flux_ensemble.runtime.durability.wal import WriteAheadLog
 	    from flux_ensemble.runtime.ensemble import Ensemble
 
 	    def checkpoint(ledger):
@@ -218,7 +218,7 @@ test_expect_success 'an ensemble that cannot be put down at the end does not har
 	            raise ValueError("this one cannot be closed")
 
 	    old_close, Ensemble.close = Ensemble.close, close
-	    Ledger.checkpoint = checkpoint
+	    WriteAheadLog.checkpoint = checkpoint
 	    ensemble.mod_main(handle, *args)
 	EOD
 	"$SHARNESS_BUILD_DIRECTORY/python" -m flux_ensemble.bindings >module.json &&

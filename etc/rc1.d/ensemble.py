@@ -69,7 +69,8 @@ def supervise(context, path, args):
         return
     try:
         # The package's file, which needs nothing but Flux's Python.
-        supervision = import_path(str(Path(path).resolve().parents[1] / "supervision.py"))
+        package = Path(path).resolve().parents[1]
+        supervision = import_path(str(package / "deploy" / "supervision.py"))
         supervision.supervise(context.handle, path, args)
     except Exception as error:
         print(f"the ensemble service is not supervised: {error}", file=sys.stderr)
