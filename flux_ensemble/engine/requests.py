@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,29 +11,16 @@ from flux_ensemble.document.rules import parse_action
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core, Triggered
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.scaling import Scaling
 
 
-class Refused(Exception):
-    """A request that is answered with an error.
-
-    Args:
-        errno: the errno's name.
-        reason: one sentence.
-    """
-
-    def __init__(self, errno: str, reason: str) -> None:
-        super().__init__(reason)
-        self.errno = errno
-        self.reason = reason
-
-
 class Requests:
     """Handles the requests to one engine.
 
-    Each operation sends its own reply, after its effects, or raises `Refused`.
+    Each operation sends its own reply, after its effects, or raises `RequestError`.
     """
 
     def __init__(self, core: Core, actions: Actions, scaling: Scaling) -> None:
@@ -54,10 +42,12 @@ class Requests:
         operation = self._operations.get(request.op)
         try:
             if operation is None:
-                raise Refused("EINVAL", f"no request named {request.op!r}")
+                raise RequestError(errno.EINVAL, f"no request named {request.op!r}")
             yield from operation(request)
-        except Refused as refused:
-            self._core.emit(Reply(request.request, errno=refused.errno, reason=refused.reason))
+        except RequestError as refusal:
+            # By its name, so that an eventlog means the same on every system.
+            name = errno.errorcode[refusal.errno]
+            self._core.emit(Reply(request.request, errno=name, reason=str(refusal)))
 
     def _reply(self, request: Request, result: Mapping[str, Any]) -> None:
         self._core.emit(Reply(request.request, result))
@@ -72,18 +62,22 @@ class Requests:
     def _check_running(self) -> None:
         core = self._core
         if not core.acting:
-            raise Refused("EINVAL", f"ensemble {core.spec.name!r} has ended ({core.state})")
+            raise RequestError(
+                errno.EINVAL, f"ensemble {core.spec.name!r} has ended ({core.state})"
+            )
         if core.state == "paused":
-            raise Refused("EAGAIN", f"ensemble {core.spec.name!r} is paused; resume it first")
+            raise RequestError(
+                errno.EAGAIN, f"ensemble {core.spec.name!r} is paused; resume it first"
+            )
         if core.t_start is None:
-            raise Refused("EAGAIN", f"ensemble {core.spec.name!r} is starting; try again")
+            raise RequestError(errno.EAGAIN, f"ensemble {core.spec.name!r} is starting; try again")
 
     def _check_group(self, group: Any) -> str:
         """The name of an existing group."""
         groups = self._core.spec.groups
         if group not in groups:
             names = ", ".join(sorted(groups))
-            raise Refused("ENOENT", f"no job group named {group!r} (groups: {names})")
+            raise RequestError(errno.ENOENT, f"no job group named {group!r} (groups: {names})")
         return str(group)
 
     def _check_room(self, action: Action) -> None:
@@ -92,17 +86,17 @@ class Requests:
         try:
             size = len(spec.groups[action.label or ""].submission(action.count, action.params))
         except ValueError as error:
-            raise Refused("EINVAL", str(error)) from None
+            raise RequestError(errno.EINVAL, str(error)) from None
         active, total = workload.busy + size, workload.total + size
         if active > spec.limits.active_jobs:
-            raise Refused(
-                "EAGAIN",
+            raise RequestError(
+                errno.EAGAIN,
                 f"{size} more jobs would make {active} active, "
                 f"and limits.active-jobs is {spec.limits.active_jobs}",
             )
         if total > spec.limits.jobs:
-            raise Refused(
-                "EAGAIN",
+            raise RequestError(
+                errno.EAGAIN,
                 f"{size} more jobs would make {total} in all, "
                 f"and limits.jobs is {spec.limits.jobs}",
             )
@@ -124,10 +118,10 @@ class Requests:
         try:
             action = parse_action(request.args.get("action", {}), core.spec, core.rules.states)
         except ValueError as error:
-            raise Refused("EINVAL", str(error)) from None
+            raise RequestError(errno.EINVAL, str(error)) from None
         if action.name in SCALE_ACTIONS and not self._scaling.elastic():
             reason = f"action: {action.name!r} needs a member that can change its size"
-            raise Refused("EINVAL", reason)
+            raise RequestError(errno.EINVAL, reason)
         if action.name == "submit":
             self._check_room(action)
         origin = self._origin(request)
@@ -187,7 +181,9 @@ class Requests:
         state = core.rules.states.get(id)
         if state is None:
             ids = ", ".join(core.rules.states)
-            raise Refused("ENOENT", f"no rule with id {request.args.get('id')!r} (rules: {ids})")
+            raise RequestError(
+                errno.ENOENT, f"no rule with id {request.args.get('id')!r} (rules: {ids})"
+            )
         if bool(request.args.get("enabled")):
             yield from core.enable(state, "a request", ())
         else:

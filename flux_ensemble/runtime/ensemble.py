@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply, SubmitJobs
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started, Tag
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
@@ -23,7 +24,6 @@ from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.durability.timers import Timers
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member, WriteAhead
 from flux_ensemble.runtime.recording import Recorder

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import MemberChanged
 from flux_ensemble.members.elastic.factory import make_scaler
 from flux_ensemble.members.elastic.ranks import Ranks, nodes
@@ -23,7 +24,6 @@ from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.ports import Handle, Numbers, Scaler
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.errors import RequestError
 
 #: Ended ensembles that are kept for status.
 KEPT_ENDED = 100

@@ -33,6 +33,7 @@ from flux.message import Message
 from flux_ensemble import __version__
 from flux_ensemble.document.model import JOB_EVENTS, Spec
 from flux_ensemble.engine.commands import CancelJobs
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.journal import Journal
@@ -40,7 +41,6 @@ from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Answer, Ensemble
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.claim import ClaimedError, Claims
 from flux_ensemble.service.collector import Collector

@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
-from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.texts import shown
 

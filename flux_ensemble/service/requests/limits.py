@@ -11,7 +11,7 @@ import errno
 from collections import OrderedDict
 from collections.abc import Callable
 
-from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.engine.errors import RequestError
 
 #: Bytes of a request's payload: a document of the largest size as JSON text, and an
 #: environment.

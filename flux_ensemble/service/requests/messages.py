@@ -19,8 +19,8 @@ from flux.core.handle import Flux
 from flux.core.inner import ffi, lib
 from flux.message import Message
 
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.members.flux.loop import Guard
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.service.requests.limits import Bounds, check_followers
 from flux_ensemble.service.requests.protocol import TOPICS

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.service.requests.protocol import TOPICS
 from flux_ensemble.service.store.errors import StoreError, damaged
 from flux_ensemble.texts import shown

@@ -13,10 +13,10 @@ from play import document, on_start
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.ports import Done
 
 

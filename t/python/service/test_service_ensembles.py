@@ -12,11 +12,11 @@ from play import document, on_start
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.errors import RequestError
 from flux_ensemble.runtime.ports import Done
 from flux_ensemble.service.registry import KEPT_ENDED, Ensembles
 from flux_ensemble.service.tracker import Tracker, job_name

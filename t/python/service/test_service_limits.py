@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.service.requests import limits as bounds
 from flux_ensemble.service.requests.limits import Bounds, Bucket, check_ensembles, check_followers
 from flux_ensemble.service.requests.protocol import parse

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.runtime.errors import RequestError
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.service.requests.documents import check_context, read_document
 from flux_ensemble.service.requests.protocol import TOPICS, parse
 
