@@ -1,4 +1,4 @@
-"""One loaded ensemble: its engine and driver, its log, and the requests it owes answers.
+"""One loaded ensemble: its engine and driver, its log, and the answers that it owes.
 
 An ensemble is *live* until it has ended and none of its jobs is active any more; its log
 is closed then. When something that must not happen did, its engine is not asked any more:
@@ -9,58 +9,27 @@ from __future__ import annotations
 
 import errno
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from flux_ensemble.document.model import Spec
-from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply, SubmitJobs
+from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started, Tag
+from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
 from flux_ensemble.metrics.streams import Values
+from flux_ensemble.runtime.answers import Answer, Answers
 from flux_ensemble.runtime.driver import Driver
+from flux_ensemble.runtime.durability.ahead import Ahead
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
-from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.eventlog import Log
-from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member, WriteAhead
+from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.runtime.unfinished import lost, shown, submitted
 from flux_ensemble.texts import bounded
-
-#: Takes the result of a request, or why it was refused.
-Answer = Callable[[Mapping[str, Any] | RequestError], None]
-
-
-class Ahead(WriteAhead, Protocol):
-    """Puts down what an ensemble does, and what its host has to say of it.
-
-    Attributes:
-        timers: what is to be known of the events put down.
-    """
-
-    timers: Timers
-
-    def note(
-        self,
-        t: float,
-        name: str,
-        context: Mapping[str, Any],
-        then: Callable[[], None],
-        *,
-        sync: bool = False,
-    ) -> None:
-        """Put down an entry for people; `then` is called when it is durable."""
-        ...
-
-    def barrier(self, then: Callable[[], None]) -> None:
-        """Call back when all that was put down is durable."""
-        ...
-
-    def close(self) -> None:
-        """Put down no more."""
-        ...
 
 
 class Ensemble:
@@ -110,12 +79,7 @@ class Ensemble:
         self._loop = loop
         self._log_error = log_error
         self._changed = changed
-        self._answers: dict[int, Answer] = {}
-        #: Of who loaded it, until it has begun and that is durable.
-        self._loader: Answer | None = None
-        #: Why it takes no requests any more, whatever its state is.
-        self._shut: RequestError | None = None
-        self._last_request = 0 if replayed is None else replayed.timers.last_request
+        self._answers = Answers(0 if replayed is None else replayed.timers.last_request)
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
         if recorder is not None:
@@ -213,7 +177,7 @@ class Ensemble:
 
     def owe(self, loader: Answer) -> None:
         """Somebody has loaded it: the answer follows when it has begun, and that is durable."""
-        self._loader = loader
+        self._answers.owe_loader(loader)
 
     def start(self) -> None:
         """The queue is being watched: begin."""
@@ -221,9 +185,7 @@ class Ensemble:
         self._ahead.barrier(self._loaded)
 
     def _loaded(self) -> None:
-        loader, self._loader = self._loader, None
-        if loader is not None:
-            loader({"name": self.name, "state": self.state})
+        self._answers.loaded({"name": self.name, "state": self.state})
 
     def go_on(self, unfinished: Iterable[Effect], *, purged: bool) -> None:
         """Go on after a crash: perform what has no outcome, of submissions what never showed.
@@ -238,43 +200,15 @@ class Ensemble:
         if self.engine.t_start is None:
             self.start()
             return
-        still = {one.id for one in self.engine.pending}
-        pending = [one for one in unfinished if one.id in still]
+        open_ids = {command.id for command in self.engine.pending}
+        pending = [command for command in unfinished if command.id in open_ids]
         if purged:
-            unseen = [tag for one in pending for tag in _tags(one) if self.engine.expects(tag)]
-            self.post(event for tag in unseen for event in self.lost(now, 0, tag))
+            tags = [tag for command in pending for tag in submitted(command)]
+            unseen = [tag for tag in tags if self.engine.expects(tag)]
+            self.post(event for tag in unseen for event in lost(now, 0, tag))
         for command in pending:
-            self.member.known.update(self._shown(command))
+            self.member.known.update(shown(self.engine, command))
         self._driver.perform([*self._ahead.timers.due(now), *pending])
-
-    def _shown(self, command: Effect) -> Iterator[tuple[Tag, int]]:
-        """The jobs of a submission that have shown in the queue; 0 for one that is gone."""
-        tags = [tag for tag in _tags(command) if not self.engine.expects(tag)]
-        if not tags:
-            return
-        active = {
-            Tag(job.firing.group, job.firing.rule, job.firing.number, job.index): job.id
-            for job in self.engine.workload.active(tags[0].group)
-            if job.firing is not None
-        }
-        for tag in tags:
-            yield tag, active.get(tag, 0)
-
-    def lost(self, t: float, job: int, tag: Tag | None = None) -> Iterator[JobEvent]:
-        """What is to be said of a job that the queue does not know any more.
-
-        Args:
-            t: the time.
-            job: its id; 0 if that is unknown.
-            tag: of a job that never showed, else None.
-        """
-        if tag is not None:
-            yield JobEvent(t, job, "submit", {}, tag)
-        # A job that had shown, and no more, counts as submitted by this.
-        yield JobEvent(t, job, "validate")
-        note = "the queue does not know the job any more; what became of it is unknown"
-        yield JobEvent(t, job, "exception", {"type": "lost", "severity": 0, "note": note})
-        yield JobEvent(t, job, "clean")
 
     def post(self, events: Iterable[Event]) -> None:
         """Take in events that do not come live from the queue."""
@@ -289,8 +223,7 @@ class Ensemble:
         """The instance is shutting down: take in and perform nothing more."""
         self.note("shutdown", {}, sync=True)
         self._driver.close()
-        self._shut = RequestError(errno.EAGAIN, "the Flux instance is shutting down")
-        self._refuse_all(self._shut)
+        self._answers.close(RequestError(errno.EAGAIN, "the Flux instance is shutting down"))
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""
@@ -323,16 +256,15 @@ class Ensemble:
 
     def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
         """Put a request to the engine."""
-        if self._shut is not None:
-            answer(self._shut)
+        if self._answers.closed is not None:
+            answer(self._answers.closed)
             return
         if self.stopped is not None:
             reason = f"ensemble {self.name!r} takes no requests any more: {self.stopped}"
             answer(RequestError(errno.EAGAIN, reason))
             return
-        self._last_request += 1
-        self._answers[self._last_request] = answer
-        self._driver.post(Request(self._loop.now(), self._last_request, op, args))
+        number = self._answers.open(answer)
+        self._driver.post(Request(self._loop.now(), number, op, args))
 
     def note(
         self,
@@ -368,8 +300,8 @@ class Ensemble:
         """
         reason = bounded(reason)
         text = f"{reason}\n{bounded(detail)}".rstrip()
-        for one in text.splitlines():
-            self._log_error(f"{self.name}: {one}")
+        for line in text.splitlines():
+            self._log_error(f"{self.name}: {line}")
         self.note("error", {"text": text})
         if self.stopped is not None:
             return
@@ -388,8 +320,7 @@ class Ensemble:
         """Take it down; whoever waits for an answer gets this error."""
         self._driver.close()
         self._ahead.close()
-        self._shut = RequestError(number, reason)
-        self._refuse_all(self._shut)
+        self._answers.close(RequestError(number, reason))
         self._retire()
 
     # -- what comes out: the driver's host ------------------------------------------
@@ -400,13 +331,7 @@ class Ensemble:
 
     def reply(self, reply: Reply) -> None:
         """Answer a request."""
-        answer = self._answers.pop(reply.request, None)
-        if answer is None:
-            return
-        if reply.errno is None:
-            answer(reply.result)
-        else:
-            answer(RequestError(getattr(errno, reply.errno, errno.EINVAL), reply.reason))
+        self._answers.reply(reply)
 
     def finish(self, finish: Finish) -> None:
         """The engine has ended; `settled` sees to the rest when its jobs are gone."""
@@ -434,15 +359,8 @@ class Ensemble:
         self._end_recording()
         # One that ended before it began was loaded all the same.
         self._loaded()
-        self._refuse_all(RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended"))
+        self._answers.refuse_all(RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended"))
         self.log.close()
-
-    def _refuse_all(self, error: RequestError) -> None:
-        """Nothing will come of the requests that are open."""
-        answers, self._answers = self._answers, {}
-        loader, self._loader = self._loader, None
-        for answer in (*answers.values(), *(() if loader is None else (loader,))):
-            answer(error)
 
     def _lose_recording(self) -> None:
         # Not from here: this is within the driver.
@@ -457,10 +375,3 @@ class Ensemble:
         if recorder.problem is not None:
             self._log_error(f"{self.name}: {recorder.problem}")
             self.note("error", {"text": recorder.problem})
-
-
-def _tags(command: Effect) -> Iterator[Tag]:
-    """The tags of the jobs that a command submits."""
-    if isinstance(command, SubmitJobs):
-        for index in range(command.first, command.first + command.count):
-            yield Tag(command.group, command.rule, command.firing, index)

@@ -27,6 +27,7 @@ from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.unfinished import lost
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]
@@ -189,7 +190,7 @@ class CatchUp:
             jobs = ensemble.engine.workload.jobs
             gone = sorted(job for job in jobs if not self._tracker.follows(job))
             purged = purged or bool(gone)
-            ensemble.post(event for job in gone for event in ensemble.lost(now, job))
+            ensemble.post(event for job in gone for event in lost(now, job))
         return purged
 
 

@@ -1,0 +1,39 @@
+"""What an ensemble needs of its write-ahead log: see `runtime.durability.wal`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.ports import WriteAhead
+
+
+class Ahead(WriteAhead, Protocol):
+    """Writes down the events of an ensemble, and entries of its host.
+
+    Attributes:
+        timers: what is known from the events that were written.
+    """
+
+    timers: Timers
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None],
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Write an entry for people; `then` is called when it is durable."""
+        ...
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """Call back when everything written so far is durable."""
+        ...
+
+    def close(self) -> None:
+        """Write no more."""
+        ...

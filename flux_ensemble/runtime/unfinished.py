@@ -1,0 +1,54 @@
+"""What was under way when an ensemble was interrupted: submissions, and jobs that are gone.
+
+A submission without an outcome may have reached the queue before the crash. Once all that was
+sent has shown there, the engine tells which of its jobs it still expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flux_ensemble.engine.commands import Effect, SubmitJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import JobEvent, Tag
+
+
+def submitted(command: Effect) -> Iterator[Tag]:
+    """The tags of the jobs that a command submits."""
+    if isinstance(command, SubmitJobs):
+        for index in range(command.first, command.first + command.count):
+            yield Tag(command.group, command.rule, command.firing, index)
+
+
+def shown(engine: Engine, command: Effect) -> Iterator[tuple[Tag, int]]:
+    """The jobs of a submission that have shown in the queue, each with its id.
+
+    The id is 0 for a job that has come and gone.
+    """
+    tags = [tag for tag in submitted(command) if not engine.expects(tag)]
+    if not tags:
+        return
+    active = {
+        Tag(job.firing.group, job.firing.rule, job.firing.number, job.index): job.id
+        for job in engine.workload.active(tags[0].group)
+        if job.firing is not None
+    }
+    for tag in tags:
+        yield tag, active.get(tag, 0)
+
+
+def lost(t: float, job: int, tag: Tag | None = None) -> Iterator[JobEvent]:
+    """The events that end a job which the queue does not know any more.
+
+    Args:
+        t: the time.
+        job: its id; 0 if that is unknown.
+        tag: of a job that never showed, else None.
+    """
+    if tag is not None:
+        yield JobEvent(t, job, "submit", {}, tag)
+    # A job that had shown, and no more, counts as submitted by this.
+    yield JobEvent(t, job, "validate")
+    note = "the queue does not know the job any more; what became of it is unknown"
+    yield JobEvent(t, job, "exception", {"type": "lost", "severity": 0, "note": note})
+    yield JobEvent(t, job, "clean")
