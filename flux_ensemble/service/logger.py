@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import syslog
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -50,3 +51,9 @@ def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
             handle.lib.flux_log(handle.handle, urgency, b"%s", argument)
 
     return log
+
+
+def log_exception(error: BaseException, log_error: Callable[[str], None]) -> None:
+    """Log an unexpected exception with its traceback, line by line."""
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        log_error(line)

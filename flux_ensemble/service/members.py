@@ -229,7 +229,7 @@ class Members:
         Raises:
             RequestError: see `Instance.adopt`.
         """
-        self._table[MEMBER].adopt(table, used=any(one.live for one in self._ensembles))
+        self._table[MEMBER].adopt(table, used=any(ensemble.live for ensemble in self._ensembles))
 
     def scale(self, to: int) -> dict[str, int]:
         """Begin to change the size of the member: see `Instance.scale`."""
@@ -249,19 +249,19 @@ class Members:
         self.changed(ensemble)
         late = self._broker.loop.timer(RESPONSE_SECONDS, lambda: self._go_on(ensemble))
         self._waiting[ensemble] = then, late
-        if all(one.latest is not None for one in self._wanted(ensemble)):
+        if self._known(ensemble):
             self._go_on(ensemble)
 
     def changed(self, ensemble: Ensemble) -> None:
         """What an ensemble wants to know may have changed."""
         wanted = self._wanted(ensemble)
-        for one in wanted:
-            one.watch()
-            if one.latest is not None and self._ready():
-                ensemble.member_changed(one.latest)
+        for instance in wanted:
+            instance.watch()
+            if instance.latest is not None and self._ready():
+                ensemble.member_changed(instance.latest)
         if not wanted and not any(self._wanted(other) for other in self._ensembles):
-            for one in self._table.values():
-                one.rest()
+            for instance in self._table.values():
+                instance.rest()
 
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
         """What `ensemble.status` says of each, as JSON.
@@ -271,7 +271,7 @@ class Members:
         """
         return {
             name: {
-                **one.report(),
+                **instance.report(),
                 "nodes": nodes,
                 "queue": queue,
                 "requests": [
@@ -280,7 +280,7 @@ class Members:
                     if (request := ensemble.engine.scaling.outstanding(name)) is not None
                 ],
             }
-            for name, one in self._table.items()
+            for name, instance in self._table.items()
         }
 
     def close(self) -> None:
@@ -288,15 +288,19 @@ class Members:
         for _, late in self._waiting.values():
             late.cancel()
         self._waiting.clear()
-        for one in self._table.values():
-            one.close()
+        for instance in self._table.values():
+            instance.close()
 
     def _wanted(self, ensemble: Ensemble) -> list[Instance]:
         """The members whose nodes matter to an ensemble."""
         if not ensemble.live:
             return []
         wants = bool(ensemble.engine.wants_nodes)
-        return [one for one in self._table.values() if one.elastic or wants]
+        return [instance for instance in self._table.values() if instance.elastic or wants]
+
+    def _known(self, ensemble: Ensemble) -> bool:
+        """All members that matter to an ensemble have said what they have."""
+        return all(instance.latest is not None for instance in self._wanted(ensemble))
 
     def _tell(self, event: MemberChanged) -> None:
         if not self._ready():
@@ -305,7 +309,7 @@ class Members:
             if ensemble.live:
                 ensemble.member_changed(event)
         for ensemble in list(self._waiting):
-            if all(one.latest is not None for one in self._wanted(ensemble)):
+            if self._known(ensemble):
                 self._go_on(ensemble)
 
     def _go_on(self, ensemble: Ensemble) -> None:

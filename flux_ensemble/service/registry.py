@@ -34,8 +34,8 @@ class Ensembles:
 
     def find(self, name: str, run: int) -> Ensemble | None:
         """The ensemble of a name, if it is that run of it."""
-        found = self._all.get(name)
-        return found if found is not None and found.run == run else None
+        ensemble = self._all.get(name)
+        return ensemble if ensemble is not None and ensemble.run == run else None
 
     def add(self, ensemble: Ensemble) -> None:
         """Add an ensemble, as the newest."""
@@ -48,5 +48,7 @@ class Ensembles:
 
     def surplus(self) -> list[Ensemble]:
         """The oldest of the ended ones that are more than are kept."""
-        ended = [one for one in self._all.values() if one.ended and not one.live]
+        ended = [
+            ensemble for ensemble in self._all.values() if ensemble.ended and not ensemble.live
+        ]
         return ended[: max(0, len(ended) - KEPT_ENDED)]

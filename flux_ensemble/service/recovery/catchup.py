@@ -69,7 +69,7 @@ class CatchUp:
     def __init__(self, tracker: Tracker, ensembles: Iterable[Ensemble]) -> None:
         self._tracker = tracker
         self._ensembles = list(ensembles)
-        self._queue_wide = [one for one in self._ensembles if one.needs[1]]
+        self._queue_wide = [ensemble for ensemble in self._ensembles if ensemble.needs[1]]
         self._past: defaultdict[Ensemble, _Past] = defaultdict(_Past)
         tracker.begin_again()
 
@@ -78,13 +78,13 @@ class CatchUp:
         if not entries or entries[0]["name"] != "submit":
             return
         self._tracker.newest = max(self._tracker.newest, job)
-        found = self._tracker.owner_of(entries[0].get("context") or {}, jobspec)
-        owner = None if found is None else found[0]
+        owned = self._tracker.owner_of(entries[0].get("context") or {}, jobspec)
+        owner = None if owned is None else owned[0]
         for ensemble in self._queue_wide:
             if ensemble is not owner:
                 self._foreign(ensemble, job, jobspec, entries)
-        if found is not None:
-            self._own(*found, job, entries)
+        if owned is not None:
+            self._own(*owned, job, entries)
 
     def _own(self, ensemble: Ensemble, tag: Tag, job: int, entries: list[Entry]) -> None:
         active = entries[-1]["name"] not in LAST_EVENTS
@@ -167,7 +167,7 @@ class CatchUp:
                 if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
         # Stable: the entries of a job stay in order.
-        past.events.sort(key=lambda one: (one[0], one[1].job))
+        past.events.sort(key=lambda timed: (timed[0], timed[1].job))
         t_shutdown = ensemble.facts.t_shutdown
         if t_shutdown is not None and past.interrupted:
             ensemble.post([Interrupted(t_shutdown, tuple(sorted(set(past.interrupted))))])

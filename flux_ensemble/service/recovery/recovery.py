@@ -31,7 +31,7 @@ from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop, Marker
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.registry import Ensembles
-from flux_ensemble.service.store.stored import why_unreadable
+from flux_ensemble.service.store.errors import why_unreadable
 from flux_ensemble.service.tracker import Tracker
 
 #: Seconds until the journal, or a fence, is tried again: the first time, and at most.
@@ -114,7 +114,7 @@ class Recovery:
     def restore(self, make: Make) -> None:
         """Claim what the KVS holds, and bring it back; `make` raises where it cannot."""
         self.epoch = self._claim()
-        found = []
+        restored = []
         for name in self._stores.names():
             try:
                 stored = self._stores.read(name)
@@ -124,7 +124,7 @@ class Recovery:
                     mark = self._mark(spec.name, stored.load["run"])
                     return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
 
-                found.append(make(stored.load, stored.store, read))
+                restored.append(make(stored.load, stored.store, read))
             except ENDINGS:
                 raise
             except BaseException as error:
@@ -133,7 +133,7 @@ class Recovery:
                     f"cannot restore ensemble {name!r}: {self.unreadable[name]}; "
                     f"its log stays in the KVS, at ensemble.{name}"
                 )
-        for ensemble in sorted(found, key=lambda one: one.run):
+        for ensemble in sorted(restored, key=lambda ensemble: ensemble.run):
             self._ensembles.add(ensemble)
             if ensemble.live:
                 self._restored.append((ensemble, ensemble.engine.pending))
@@ -143,13 +143,13 @@ class Recovery:
         self.ready = False
         self._then = then
         self._queue.suspend()
-        live = [one for one in self._ensembles if one.live]
+        live = [ensemble for ensemble in self._ensembles if ensemble.live]
         if not live:
             self._blind = False
             self._done()
             return
-        names = frozenset[str]().union(*(one.needs[0] for one in live))
-        queue_wide = any(one.needs[1] for one in live)
+        names = frozenset[str]().union(*(ensemble.needs[0] for ensemble in live))
+        queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
         catch_up = CatchUp(self._tracker, live)
         self._journal.catch_up(

@@ -52,7 +52,7 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
     """Read and check the document of an `ensemble.load` request.
 
     Args:
-        payload: of the request; `requests.parse` has checked its form.
+        payload: of the request; `protocol.parse` has checked its form.
         files: the texts of the files that it names, as for `document.loading.load_text`.
         elastic: the member can change its size.
 

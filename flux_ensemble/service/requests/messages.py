@@ -21,7 +21,9 @@ from flux.message import Message
 
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.members.flux.loop import Guard
+from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.eventlog import Entry, Log
+from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.requests.limits import Bounds, check_followers
 from flux_ensemble.service.requests.protocol import TOPICS
 from flux_ensemble.texts import bounded
@@ -138,6 +140,23 @@ class Responder:
             self._handle.respond_error(message, number, bounded(reason))
         except OSError as error:
             self._log_error(f"cannot respond to {message.topic}: {error}")
+
+    def answer_to(self, message: Message) -> Answer:
+        """A function that responds to a request with its result, or refuses it."""
+
+        def answer(result: Mapping[str, Any] | RequestError) -> None:
+            if isinstance(result, RequestError):
+                self.refuse(message, result.errno, str(result))
+            else:
+                self.respond(message, result)
+
+        return answer
+
+    def fail(self, method: str, message: Message, error: BaseException) -> None:
+        """Refuse a request because of an unexpected exception, and log that."""
+        log_exception(error, self._log_error)
+        reason = f"internal error in ensemble.{method}: {error!r} (see flux dmesg)"
+        self.refuse(message, errno.EIO, reason)
 
     def close(self, number: int, reason: str) -> None:
         """Refuse all that wait for their response."""

@@ -1,8 +1,8 @@
 """The requests of the service: which there are, what they hold, and who may make them.
 
 `TOPICS` is the whole protocol as a table (docs/rpc.md explains it); `parse` checks a
-payload against it. What a value means, such as whether a group exists, is checked by
-whoever handles the request.
+payload against it. What a value means, such as whether a group exists, is checked by the
+topic's handler (`requests.registration`).
 """
 
 from __future__ import annotations
@@ -57,11 +57,13 @@ class Topic:
         fields: its keys.
         guest: a site may open it to guests.
         streaming: it has many responses.
+        reading: it changes nothing.
     """
 
     fields: Mapping[str, Field] = field(default_factory=dict)
     guest: bool = False
     streaming: bool = False
+    reading: bool = False
 
 
 def _name(expected: str, required: bool = False) -> Field:
@@ -85,8 +87,8 @@ TOPICS: Mapping[str, Topic] = {
             "environment": Field(dict, "an object of strings", required=True),
         }
     ),
-    "list": Topic(guest=True),
-    "status": Topic({"name": _name("the name of an ensemble")}, guest=True),
+    "list": Topic(guest=True, reading=True),
+    "status": Topic({"name": _name("the name of an ensemble")}, guest=True, reading=True),
     "submit": Topic(
         {
             "name": _NAME,
@@ -95,7 +97,7 @@ TOPICS: Mapping[str, Topic] = {
             "params": Field(dict, "an object of parameter values"),
         }
     ),
-    "metrics": Topic({"name": _NAME}),
+    "metrics": Topic({"name": _NAME}, reading=True),
     "log": Topic(
         {
             "name": _NAME,
@@ -104,6 +106,7 @@ TOPICS: Mapping[str, Topic] = {
             "skip": Field(int, "a number of entries, 0 or more"),
         },
         streaming=True,
+        reading=True,
     ),
     "pause": Topic({"name": _NAME}),
     "resume": Topic({"name": _NAME}),
@@ -123,9 +126,6 @@ TOPICS: Mapping[str, Topic] = {
 
 #: Keys of `load` that are checked as a document is, with the line of each problem.
 DOCUMENTS = frozenset(("text", "spec"))
-
-#: Those that change nothing.
-READING = frozenset(("list", "status", "metrics", "log"))
 
 
 def parse(method: str, text: str | None) -> dict[str, Any]:
@@ -162,9 +162,9 @@ def parse(method: str, text: str | None) -> dict[str, Any]:
             raise _invalid(method, f"{key}: {problem}")
         if key not in DOCUMENTS:
             check_plain(value, problems, (key,))
-    for key, one in fields.items():
-        if one.required and key not in payload:
-            raise _invalid(method, f"key {key!r} is missing: expected {one.expected}")
+    for key, known_field in fields.items():
+        if known_field.required and key not in payload:
+            raise _invalid(method, f"key {key!r} is missing: expected {known_field.expected}")
     if problems:
         raise _invalid(method, problems.sentences())
     return payload

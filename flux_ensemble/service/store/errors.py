@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.members.flux.errors import sentence
+
+#: Characters of the reason for which an ensemble is unreadable.
+LONGEST_REASON = 1000
+
 
 class StoreError(Exception):
     """The KVS does not do what is asked of it, or holds what is not ours; one sentence."""
@@ -23,3 +29,10 @@ def damaged(key: str, reason: str, text: str | None = None) -> StoreError:
         f"{key} in the KVS is damaged: {reason}; 'flux kvs get --raw {key}' shows it, and "
         f"'flux kvs unlink -R {whole}' drops it for good"
     )
+
+
+def why_unreadable(error: BaseException) -> str:
+    """Why an ensemble cannot be restored; one sentence, of a length that can be shown."""
+    known = isinstance(error, StoreError | RequestError)
+    text = str(error) if known else sentence(error)
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."

@@ -1,6 +1,6 @@
-"""What an ensemble was loaded with, as the KVS has it: checked before anything is made of it.
+"""A load request as the KVS holds it: checked before an ensemble is made of it.
 
-Whatever is wrong there makes the one ensemble unreadable, with a sentence, and no other.
+Whatever is wrong with it makes this ensemble unreadable, with a sentence, and no other.
 """
 
 from __future__ import annotations
@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.service.requests.protocol import TOPICS
 from flux_ensemble.service.store.errors import StoreError, damaged
 from flux_ensemble.texts import shown
-
-#: Characters of the reason for which an ensemble is unreadable.
-LONGEST_REASON = 1000
 
 
 def check_load(name: str, load: Mapping[str, Any]) -> None:
@@ -41,25 +36,19 @@ def check_load(name: str, load: Mapping[str, Any]) -> None:
         raise _wrong(name, "files", f"expected an object of strings, not {shown(files)}")
 
 
-def check_name(name: str, given: str) -> None:
+def check_name(name: str, document_name: str) -> None:
     """Check that an ensemble is kept by its own name: a copy of it would be another driver.
 
     Args:
         name: by the key.
-        given: by its document.
+        document_name: by its document.
 
     Raises:
         StoreError: it is not.
     """
-    if given != name:
-        raise damaged(f"ensemble.{name}.load", f"it is that of ensemble {given!r}, copied or moved")
-
-
-def why_unreadable(error: BaseException) -> str:
-    """Why an ensemble cannot be restored; one sentence, of a length that can be shown."""
-    known = isinstance(error, StoreError | RequestError)
-    text = str(error) if known else sentence(error)
-    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
+    if document_name != name:
+        problem = f"it is that of ensemble {document_name!r}, copied or moved"
+        raise damaged(f"ensemble.{name}.load", problem)
 
 
 def _wrong(name: str, key: str, problem: str) -> StoreError:

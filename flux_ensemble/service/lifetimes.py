@@ -1,0 +1,101 @@
+"""From the start of an ensemble until it is dropped, as far as the service sees to that.
+
+begin ──► the journal is read ──► its members are known ──► start ──► changed ... ──► drop
+"""
+
+from __future__ import annotations
+
+import errno
+import syslog
+from collections.abc import Callable
+
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.collector import Collector
+from flux_ensemble.service.members import Members
+from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.status.reports import Reports
+from flux_ensemble.service.tracker import Tracker
+
+
+class Lifetimes:
+    """Starts ensembles, keeps up with their changes, and drops them.
+
+    Args:
+        ensembles: all there are.
+        needs: what they need from the journal.
+        members: what they need to know of the members.
+        assembly: knows where each one is kept.
+        tracker, reports, collector: are told when one is dropped.
+        log: writes a line to the service's log: syslog level, text.
+    """
+
+    def __init__(
+        self,
+        ensembles: Ensembles,
+        needs: Needs,
+        members: Members,
+        assembly: Assembly,
+        tracker: Tracker,
+        reports: Reports,
+        collector: Collector,
+        log: Callable[[int, str], None],
+    ) -> None:
+        self._ensembles = ensembles
+        self._needs = needs
+        self._members = members
+        self._assembly = assembly
+        self._tracker = tracker
+        self._reports = reports
+        self._collector = collector
+        self._log = log
+        self._starting: set[Ensemble] = set()
+
+    def begin(self, ensemble: Ensemble) -> None:
+        """Start an ensemble, as soon as the journal brings what it needs."""
+        self._starting.add(ensemble)
+        self._needs.watch(ensemble, lambda: self._prepare(ensemble))
+
+    def ready(self) -> None:
+        """The service is ready: start what was loaded before that."""
+        for ensemble in list(self._starting):
+            self._prepare(ensemble)
+
+    def stop(self) -> None:
+        """Start nothing more."""
+        self._starting.clear()
+
+    def _prepare(self, ensemble: Ensemble) -> None:
+        """The journal is being read: tell the ensemble what there is, and start it."""
+        self._members.begin(ensemble, lambda: self._start(ensemble))
+
+    def _start(self, ensemble: Ensemble) -> None:
+        if ensemble not in self._starting:
+            return
+        self._starting.remove(ensemble)
+        if not ensemble.ended:
+            self._log(syslog.LOG_INFO, f"{ensemble.name}: loaded from {ensemble.cwd}")
+            ensemble.start()
+
+    def changed(self, ensemble: Ensemble) -> None:
+        """An ensemble needs to know other things, or nothing any more."""
+        self._needs.find_queue_wide()
+        self._assembly.pace()
+        self._members.changed(ensemble)
+        self._needs.update(ensemble)
+        for surplus in self._ensembles.surplus():
+            self.drop(surplus)
+
+    def drop(self, ensemble: Ensemble) -> None:
+        """Forget an ended ensemble; jobs of it that are active are left alone."""
+        self._reports.forget(ensemble)
+        self._ensembles.remove(ensemble)
+        self._tracker.forget(ensemble)
+        self._starting.discard(ensemble)
+        was_live = ensemble.live
+        ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")
+        self._assembly.discard(ensemble)
+        self._collector.dropped()
+        if was_live:
+            self.changed(ensemble)

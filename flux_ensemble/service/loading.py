@@ -1,0 +1,172 @@
+"""Loads and unloads ensembles, and brings them back from the KVS.
+
+load request ──► load ────┐
+what the KVS holds ──► restore ──► Assembly.make ──► Ensemble
+unload request ──► unload ──► Lifetimes.drop
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux.job import JobID
+from flux.message import Message
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.runtime.durability.replay import Replayed
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.lifetimes import Lifetimes
+from flux_ensemble.service.marks import REPLAY, Marks
+from flux_ensemble.service.members import Members
+from flux_ensemble.service.recovery.recovery import Recovery
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.requests.documents import check_context, open_recorder, read_document
+from flux_ensemble.service.requests.limits import check_ensembles
+from flux_ensemble.service.requests.messages import Responder
+from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.service.requests.stored import check_load, check_name
+from flux_ensemble.service.store.errors import StoreError
+from flux_ensemble.service.store.kvs import KvsStore, KvsStores
+
+Payload = Mapping[str, Any]
+
+
+class Loading:
+    """Makes ensembles of what is loaded or stored.
+
+    Args:
+        responder: sends the responses.
+        ensembles: all there are.
+        assembly: makes an ensemble.
+        lifetimes: starts and drops it.
+        stores: the KVS.
+        recovery: knows which ensembles of the KVS are unreadable.
+        members: take the scaler that an ensemble brings.
+        marks: know at which event services died.
+        log_error: writes a line to the service's log.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        ensembles: Ensembles,
+        assembly: Assembly,
+        lifetimes: Lifetimes,
+        stores: KvsStores,
+        recovery: Recovery,
+        members: Members,
+        marks: Marks,
+        log_error: Callable[[str], None],
+    ) -> None:
+        self._responder = responder
+        self._ensembles = ensembles
+        self._assembly = assembly
+        self._lifetimes = lifetimes
+        self._stores = stores
+        self._recovery = recovery
+        self._members = members
+        self._marks = marks
+        self._log_error = log_error
+
+    @request_handler("load")
+    def load(self, message: Message, payload: Payload) -> None:
+        """Load an ensemble; the response follows when it has started, and that is durable."""
+        files: dict[str, str] = {}
+        elastic = self._members.elastic or "scaler" in payload
+        spec = read_document(payload, files, elastic=elastic)
+        check_context(payload)
+        earlier = self._check_free(spec.name)
+        if "scaler" in payload:
+            self._members.adopt(payload["scaler"])
+        document = payload.get("text", payload.get("spec"))
+        recorder = open_recorder(payload.get("record"), spec, document)
+        if earlier is not None:
+            self._lifetimes.drop(earlier)
+        kept = {key: value for key, value in payload.items() if key != "record"}
+        load = {**kept, "run": int(time.time() * 1e6), "files": files}
+        store = self._stores.create(spec.name, load)
+        ensemble = self._assembly.make(spec, load, store, recorder=recorder)
+        self._ensembles.add(ensemble)
+        ensemble.note("load", {"document": document})
+        ensemble.owe(self._responder.answer_to(message))
+        self._lifetimes.begin(ensemble)
+
+    def _check_free(self, name: str) -> Ensemble | None:
+        """Check that an ensemble of a name can be loaded.
+
+        Returns:
+            The ended one that it takes the place of, if there is one.
+
+        Raises:
+            RequestError: EEXIST, or EAGAIN where there are enough.
+        """
+        if name in self._recovery.unreadable:
+            raise RequestError(
+                errno.EEXIST,
+                f"an ensemble named {name!r} is in the KVS and could not be restored: "
+                f"{self._recovery.unreadable[name]}; unload it, or choose another name",
+            )
+        earlier = next((other for other in self._ensembles if other.name == name), None)
+        if earlier is not None and not earlier.ended:
+            raise RequestError(
+                errno.EEXIST, f"an ensemble named {name!r} is {earlier.state} already"
+            )
+        check_ensembles(sum(not ensemble.ended for ensemble in self._ensembles))
+        return earlier
+
+    def restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Replayed]) -> Ensemble:
+        """Bring an ensemble back.
+
+        Args:
+            load: what it was loaded with.
+            store: where its log is.
+            read: reads that.
+
+        Raises:
+            Exception: it cannot be restored.
+        """
+        check_load(store.name, load)
+        # What the member can do was looked at when it was loaded.
+        spec = read_document(load, load["files"], elastic=True)
+        check_name(store.name, spec.name)
+        fatal = self._marks.fatal(spec.name, load["run"])
+        if fatal is not None:
+            fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)
+        if fatal is not None and fatal.startswith(REPLAY):
+            raise StoreError(f"the service died twice in a row in {fatal}")
+        ensemble = self._assembly.make(spec, load, store, replayed=read(spec))
+        if fatal is not None and ensemble.live:
+            ensemble.fail(
+                f"the service died twice in a row while it handled {fatal}; its jobs are left as "
+                "they are: mend the document (the rules for that event first), unload it and load "
+                "it again"
+            )
+        if "scaler" in load and ensemble.live:
+            try:
+                self._members.adopt(load["scaler"])
+            except RequestError as refusal:
+                self._log_error(f"{spec.name}: {refusal}")
+        return ensemble
+
+    @request_handler("unload")
+    def unload(self, message: Message, payload: Payload) -> None:
+        """Drop an ended ensemble, or what the KVS holds of an unreadable one."""
+        if self._recovery.unreadable.pop(payload["name"], None) is not None:
+            self._stores.create(payload["name"], {}).remove(self._assembly.removed)
+            self._responder.respond(message, {"state": "unreadable"})
+            return
+        ensemble = self._ensembles.get(payload["name"])
+        if not ensemble.ended:
+            raise RequestError(
+                errno.EAGAIN,
+                f"ensemble {ensemble.name!r} is {ensemble.state}: cancel or terminate it first",
+            )
+        state = ensemble.state
+        self._lifetimes.drop(ensemble)
+        self._responder.respond(message, {"state": state})

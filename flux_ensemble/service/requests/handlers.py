@@ -1,0 +1,145 @@
+"""The handlers of requests about the service and its ensembles, each declared by its topic.
+
+Those that load and unload an ensemble are in `service.loading`.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux.message import Message
+
+from flux_ensemble.engine.commands import CancelJobs
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.members import Members
+from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
+from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.service.status.reports import Reports
+from flux_ensemble.service.tracker import Tracker
+
+Payload = Mapping[str, Any]
+
+
+class Handlers:
+    """Handles requests: each handler responds, or raises `RequestError`.
+
+    Args:
+        responder, streams: send the responses.
+        ensembles, members, tracker: what the requests are about.
+        reports: the responses to `list` and `status`.
+        needs: has the journal bring what followers of a log want.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        streams: Streams,
+        ensembles: Ensembles,
+        members: Members,
+        tracker: Tracker,
+        reports: Reports,
+        needs: Needs,
+    ) -> None:
+        self._responder = responder
+        self._streams = streams
+        self._ensembles = ensembles
+        self._members = members
+        self._tracker = tracker
+        self._reports = reports
+        self._needs = needs
+
+    # -- requests that only read --------------------------------------------------------
+
+    @request_handler("list")
+    def list_ensembles(self, message: Message, payload: Payload) -> None:
+        """Respond with a line on each ensemble."""
+        self._responder.respond(message, self._reports.list(is_owner(message)))
+
+    @request_handler("status")
+    def status(self, message: Message, payload: Payload) -> None:
+        """Respond with the status of the service, and of one ensemble or all."""
+
+        def answer(result: Payload | Exception) -> None:
+            if isinstance(result, Exception):
+                self._responder.fail("status", message, result)
+            else:
+                self._responder.respond(message, result)
+
+        self._reports.status(payload.get("name"), is_owner(message), answer)
+
+    @request_handler("metrics")
+    def metrics(self, message: Message, payload: Payload) -> None:
+        """Respond with the metrics of an ensemble."""
+        ensemble = self._ensembles.get(payload["name"])
+        self._responder.respond(message, ensemble.engine.metrics(time.time()))
+
+    @request_handler("log")
+    def read_log(self, message: Message, payload: Payload) -> None:
+        """Respond with the entries of an ensemble's log, one a response."""
+        if not message.pimpl.is_streaming():
+            raise RequestError(errno.EPROTO, "ensemble.log: expected a streaming request")
+        ensemble = self._ensembles.get(payload["name"])
+        events = payload.get("events", False)
+        follow = payload.get("follow", False)
+        skip = payload.get("skip", 0)
+        self._streams.open(message, ensemble.log, follow=follow, events=events, skip=skip)
+        if ensemble.log.wants_events and ensemble.live:
+            self._needs.watch(ensemble)
+
+    # -- requests to the engine of an ensemble ------------------------------------------
+
+    @request_handler("submit")
+    def submit(self, message: Message, payload: Payload) -> None:
+        """Submit jobs, and respond with their ids."""
+        self._ask(message, payload, lambda result: {"ids": result["ids"]})
+
+    @request_handler("rules", "action")
+    def ask_engine(self, message: Message, payload: Payload) -> None:
+        """Respond with the engine's reply as it is."""
+        self._ask(message, payload, lambda result: result)
+
+    @request_handler("pause", "resume", "terminate")
+    def change_state(self, message: Message, payload: Payload) -> None:
+        """Change the state of an ensemble, and respond with the one that it is in then."""
+        ensemble = self._ensembles.get(payload["name"])
+        self._ask(message, payload, lambda _: {"state": ensemble.state})
+
+    @request_handler("cancel")
+    def cancel(self, message: Message, payload: Payload) -> None:
+        """Cancel an ensemble, or the jobs of a group; also of one whose engine has stopped."""
+        ensemble = self._ensembles.get(payload["name"])
+        if ensemble.stopped is not None:
+            self._cancel_jobs(ensemble, message)
+        else:
+            self.change_state(message, payload)
+
+    def _cancel_jobs(self, ensemble: Ensemble, message: Message) -> None:
+        """Cancel what a broken ensemble has left in the queue."""
+        command = CancelJobs(0, self._tracker.jobs_of(ensemble), "a request")
+        ensemble.member.cancel(
+            command, lambda _: self._responder.respond(message, {"state": ensemble.state})
+        )
+
+    def _ask(self, message: Message, payload: Payload, shape: Callable[[Payload], Payload]) -> None:
+        """Put a request to the engine, and shape its result as the response."""
+        ensemble = self._ensembles.get(payload["name"])
+        answer = self._responder.answer_to(message)
+        args = {key: value for key, value in payload.items() if key != "name"}
+        ensemble.ask(
+            message.topic.rpartition(".")[2],
+            args,
+            lambda result: answer(result if isinstance(result, RequestError) else shape(result)),
+        )
+
+    # -- requests to a member -----------------------------------------------------------
+
+    @request_handler("scale")
+    def scale(self, message: Message, payload: Payload) -> None:
+        """Begin to change the size of the member, and respond with what it is going to be."""
+        self._responder.respond(message, self._members.scale(payload["to"]))
