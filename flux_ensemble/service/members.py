@@ -3,8 +3,7 @@
     [ensemble], or a load request ──► a scaler ────────────────┐
     members.elastic.watcher, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
 
-There is one member as yet, the Flux instance of the service; they are held in a table all the
-same, and go by their names.
+So far there is one member, the Flux instance of the service.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Instance:
         log_error: writes a line to the service's log.
 
     Attributes:
-        latest: what it said last, None before the first time.
+        latest: its latest report, None before the first.
         scaler: what changes its size, None where it is fixed.
     """
 
@@ -71,7 +70,7 @@ class Instance:
             table: [ensemble].
 
         Raises:
-            ValueError, OSError: it cannot be had.
+            ValueError, OSError: the scaler cannot be made.
         """
         settings = read_scaler(table)
         if settings is not None:
@@ -186,7 +185,7 @@ class Members:
     """All members, by name.
 
     Args:
-        broker: of the one that there is.
+        broker: of the Flux instance.
         ensembles: who is told.
         ready: whether they can be: they are up to date with their jobs.
         log_error: writes a line to the service's log.
@@ -219,7 +218,7 @@ class Members:
         """Take what the site has configured.
 
         Raises:
-            ValueError, OSError: it cannot be had.
+            ValueError, OSError: the scaler cannot be made.
         """
         self._table[MEMBER].configure(table)
 
@@ -238,7 +237,7 @@ class Members:
     def begin(self, ensemble: Ensemble, then: Callable[[], None]) -> None:
         """Tell an ensemble what its members have, and then call back.
 
-        A member that does not know it within some seconds is not waited for.
+        After some seconds it starts without those that have not reported yet.
 
         Args:
             ensemble: that is about to start.
@@ -267,7 +266,7 @@ class Members:
         """What `ensemble.status` says of each, as JSON.
 
         Args:
-            nodes, queue: of the one that there is.
+            nodes, queue: of the Flux instance.
         """
         return {
             name: {

@@ -105,8 +105,8 @@ class Responder:
             Its payload.
 
         Raises:
-            RequestError: it is out of bounds (`service.requests.limits`), or its payload is no
-                text.
+            RequestError: it is out of bounds (`service.requests.limits`), or its payload is
+                not text.
         """
         size, waiting = _payload_size(message), len(self._waiting) - (message in self._waiting)
         if is_owner(message):
@@ -126,7 +126,7 @@ class Responder:
     def respond(self, message: Message, payload: Mapping[str, Any]) -> None:
         """Send a response."""
         self._waiting.discard(message)
-        # As the bindings have it, but for half a character, which they cannot encode.
+        # As the bindings do, but they cannot encode a lone surrogate.
         text = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
         try:
             self._handle.respond(message, text)

@@ -136,11 +136,11 @@ def parse(method: str, text: str | None) -> dict[str, Any]:
         text: the payload, or None where there is none.
 
     Returns:
-        The payload; keys that are not given are not there.
+        The payload, without keys that the request leaves out.
 
     Raises:
         RequestError: EINVAL; it is no JSON object, or a key is unknown, missing or of a
-            wrong type, or holds what no JSON of others can: text that is not UTF-8, a NUL,
+            wrong type, or holds what JSON cannot portably hold: text that is not UTF-8, a NUL,
             a number that is not finite or too large.
     """
     try:

@@ -21,7 +21,7 @@ def check_load(name: str, load: Mapping[str, Any]) -> None:
         load: a load request, and with it the texts of its files and the number of the run.
 
     Raises:
-        StoreError: it has not that form.
+        StoreError: the form is wrong.
     """
     for key, field in TOPICS["load"].fields.items():
         problem = field.problem(load[key]) if key in load else None
@@ -37,14 +37,14 @@ def check_load(name: str, load: Mapping[str, Any]) -> None:
 
 
 def check_name(name: str, document_name: str) -> None:
-    """Check that an ensemble is kept by its own name: a copy of it would be another driver.
+    """Check that an ensemble is stored under its own name: a copy would be driven a second time.
 
     Args:
         name: by the key.
         document_name: by its document.
 
     Raises:
-        StoreError: it is not.
+        StoreError: the names differ.
     """
     if document_name != name:
         problem = f"it is that of ensemble {document_name!r}, copied or moved"
