@@ -1,4 +1,13 @@
-"""TODO"""
+"""The driver: events to the engine, and its commands to whoever performs them.
+
+    events ──► Driver.post ──► Engine.handle ──► commands ──► member, worker, timers, host
+                   ▲                                                   │
+                   └──────────────── outcomes ◄────────────────────────┘
+
+It is the same on every queue and in virtual time; `ports` has what it needs. No fault escapes
+`Driver.post`: an exception in the engine or in performing a command breaks this one ensemble,
+and its host is told.
+"""
 
 from __future__ import annotations
 

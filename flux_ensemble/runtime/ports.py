@@ -1,18 +1,9 @@
-"""What runs an ensemble: a member (a queue that runs jobs) and the loop around the engine.
+"""The contracts between an ensemble and the world: loop, member, log, worker, host, scaler.
 
-    events ──► Driver.post ──► Engine.handle ──► commands ──► member, worker, timers, host
-                   ▲                                                   │
-                   └──────────────── outcomes ◄────────────────────────┘
-
-The `Driver` is the same on every queue and in virtual time. It needs a `Loop` for timers
-and a `Member` that performs the commands which touch the queue; what the engine says to
-people (log entries, replies, the end) goes to its `Host`.
-
-No fault escapes `Driver.post`: an exception in the engine or in performing a command
-breaks this one ensemble, and its host is told.
-
-With a `WriteAhead`, the commands of an event are performed when the event is put down, and
-meanwhile the engine takes in further events.
+The `driver` needs a `Loop` for timers and a `Member` that performs the commands which touch the
+queue. What the engine says to people (log entries, replies, the end) goes to its `Host`. With a
+`WriteAhead`, the commands of an event are performed when the event is put down, and meanwhile
+the engine takes in further events.
 """
 
 from __future__ import annotations
