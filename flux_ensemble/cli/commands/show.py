@@ -10,18 +10,16 @@ from typing import Any
 import click
 
 from flux_ensemble.cli.common import naming
+from flux_ensemble.cli.display.formats import print_json, table_options
 from flux_ensemble.cli.display.messages import printable
+from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
     GROUPS,
     RULES,
     ensemble_row,
     group_rows,
-    metrics_rows,
-    metrics_table,
-    print_json,
     rule_row,
-    table_options,
 )
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach, summary_of
 from flux_ensemble.client import Client

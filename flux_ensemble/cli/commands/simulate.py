@@ -22,8 +22,8 @@ from flux_ensemble.cli.common import (
     read_document,
     recorded,
 )
+from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
-from flux_ensemble.cli.display.tables import print_json
 from flux_ensemble.cli.display.views import make_view, summarize
 
 if TYPE_CHECKING:
