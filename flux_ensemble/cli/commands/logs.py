@@ -92,7 +92,7 @@ def wait(names: tuple[str, ...], timeout: float) -> int:
         return TIMED_OUT
     if left:
         raise Failure(f"{' and '.join(map(repr, left))} was unloaded before it ended")
-    states = {one["state"] for one in ended}
+    states = {ensemble["state"] for ensemble in ended}
     if "failed" in states:
         return FAILED
     return CANCELED if "canceled" in states else OK
