@@ -10,9 +10,11 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import FAILED, OK
-from flux_ensemble.cli.display.tables import ANSI, ANSI_OFF, print_json, use_colour
+from flux_ensemble.cli.display.colours import ANSI, ANSI_OFF, use_colour
+from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.deploy.checks import Finding, examine
+from flux_ensemble.deploy.checks.doctor import examine
+from flux_ensemble.deploy.checks.instance import Finding
 
 #: The style of a state.
 STYLES = {"ok": "good", "warning": "warn", "problem": "bad"}
@@ -31,10 +33,10 @@ def doctor(as_json: bool) -> int:
     """
     findings = _examine()
     if as_json:
-        print_json({"checks": [one.to_json() for one in findings]})
+        print_json({"checks": [finding.to_json() for finding in findings]})
     else:
         _print(findings)
-    return FAILED if any(one.state == "problem" for one in findings) else OK
+    return FAILED if any(finding.state == "problem" for finding in findings) else OK
 
 
 def _examine() -> list[Finding]:
@@ -50,15 +52,15 @@ def _examine() -> list[Finding]:
 def _print(findings: Sequence[Finding]) -> None:
     width = max(60, min(shutil.get_terminal_size().columns, 110))
     colour = use_colour()
-    for one in findings:
-        state = f"{one.state:<9}"
+    for finding in findings:
+        state = f"{finding.state:<9}"
         if colour:
-            state = f"{ANSI[STYLES[one.state]]}{state}{ANSI_OFF}"
-        lines = textwrap.wrap(one.found, width - INDENT, break_on_hyphens=False)
-        click.echo(f"{one.check:<12}{state}{lines[0]}")
+            state = f"{ANSI[STYLES[finding.state]]}{state}{ANSI_OFF}"
+        lines = textwrap.wrap(finding.text, width - INDENT, break_on_hyphens=False)
+        click.echo(f"{finding.check:<12}{state}{lines[0]}")
         for line in lines[1:]:
             click.echo(" " * INDENT + line)
-        advice = textwrap.wrap(one.advice, width - INDENT - 3, break_on_hyphens=False)
+        advice = textwrap.wrap(finding.advice, width - INDENT - 3, break_on_hyphens=False)
         for number, line in enumerate(advice):
             click.echo(" " * INDENT + ("   " if number else "-> ") + line)
     click.echo()
@@ -69,7 +71,7 @@ def _summary(findings: Sequence[Finding]) -> str:
     counts = [
         f"{count} {what}{'s' if count > 1 else ''}"
         for what in ("problem", "warning")
-        if (count := sum(one.state == what for one in findings))
+        if (count := sum(finding.state == what for finding in findings))
     ]
     return " and ".join(counts) if counts else "all is well"
 

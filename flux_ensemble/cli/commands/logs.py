@@ -17,8 +17,8 @@ from flux_ensemble.cli.common import (
     job_id,
     print_error,
 )
+from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import STATE_STYLES, Span, explain
-from flux_ensemble.cli.display.tables import print_json
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach
@@ -92,7 +92,7 @@ def wait(names: tuple[str, ...], timeout: float) -> int:
         return TIMED_OUT
     if left:
         raise Failure(f"{' and '.join(map(repr, left))} was unloaded before it ended")
-    states = {one["state"] for one in ended}
+    states = {ensemble["state"] for ensemble in ended}
     if "failed" in states:
         return FAILED
     return CANCELED if "canceled" in states else OK

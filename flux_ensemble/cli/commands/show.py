@@ -10,18 +10,16 @@ from typing import Any
 import click
 
 from flux_ensemble.cli.common import naming
+from flux_ensemble.cli.display.formats import print_json, table_options
 from flux_ensemble.cli.display.messages import printable
+from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
     GROUPS,
     RULES,
     ensemble_row,
     group_rows,
-    metrics_rows,
-    metrics_table,
-    print_json,
     rule_row,
-    table_options,
 )
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach, summary_of
 from flux_ensemble.client import Client
@@ -40,7 +38,7 @@ def list_ensembles(
         print_json({"ensembles": ensembles})
     else:
         now = time.time()
-        ENSEMBLES.show([ensemble_row(one, now) for one in ensembles], fmt, no_header)
+        ENSEMBLES.show([ensemble_row(summary, now) for summary in ensembles], fmt, no_header)
 
 
 @click.command
@@ -74,16 +72,16 @@ def status(
     if not only_table and "service" in answer:
         _print_service(answer)
     if name is None:
-        rows = [ensemble_row(summary_of(one), time.time()) for one in answer["ensembles"]]
+        rows = [ensemble_row(summary_of(ensemble), time.time()) for ensemble in answer["ensembles"]]
         ENSEMBLES.show(rows, fmt, no_header)
     else:
-        one = answer["ensembles"][0]
+        ensemble = answer["ensembles"][0]
         if not only_table:
-            ENSEMBLES.show([ensemble_row(summary_of(one), time.time())], no_header=no_header)
+            ENSEMBLES.show([ensemble_row(summary_of(ensemble), time.time())], no_header=no_header)
             click.echo()
-        GROUPS.show(group_rows(one), fmt, no_header)
+        GROUPS.show(group_rows(ensemble), fmt, no_header)
         if not only_table:
-            _print_rules(one, no_header)
+            _print_rules(ensemble, no_header)
 
 
 def _print_service(answer: Status) -> None:
@@ -121,8 +119,9 @@ def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
         + (f", changing to {to}" if to is not None else "")
         + f" ({scaler['kind']})"
     )
-    for one in member["requests"]:
-        yield f"{one['ensemble']}: {one['rule']} #{one['firing']} asks for a size of {one['to']}"
+    for request in member["requests"]:
+        firing = f"{request['rule']} #{request['firing']}"
+        yield f"{request['ensemble']}: {firing} asks for a size of {request['to']}"
     if scaler["trouble"] is not None:
         yield scaler["trouble"]
     if member["failure"] is not None:
@@ -133,13 +132,13 @@ def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
         yield f"the certificate {'expires' if left > 0 else 'has expired'} at {when}"
 
 
-def _print_rules(one: EnsembleStatus, no_header: bool) -> None:
-    rules = one.get("rules", [])
+def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
+    rules = status.get("rules", [])
     if rules:
         click.echo()
         RULES.show([rule_row(rule) for rule in rules], no_header=no_header)
     wrong = [f"{rule['id']}: {rule['error']}" for rule in rules if rule["error"]]
-    for text in [*wrong, *one.get("errors", [])]:
+    for text in [*wrong, *status.get("errors", [])]:
         click.echo()
         click.echo(printable(text))
 

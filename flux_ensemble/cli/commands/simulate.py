@@ -22,8 +22,8 @@ from flux_ensemble.cli.common import (
     read_document,
     recorded,
 )
+from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
-from flux_ensemble.cli.display.tables import print_json
 from flux_ensemble.cli.display.views import make_view, summarize
 
 if TYPE_CHECKING:
@@ -118,17 +118,17 @@ def simulate(
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", USAGE) from None
     try:
-        found = simulation.run(until or math.inf)
+        prediction = simulation.run(until or math.inf)
     except SimulationError as error:
         raise Failure(str(error)) from None
     finally:
         if recorder is not None:
             recorder.close()
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(prediction))
     else:
-        _show(found)
-    return recorded(_exit_code(found), recorder)
+        _show(prediction)
+    return recorded(_exit_code(prediction), recorder)
 
 
 def _check(text: str, file: str | None, name: str | None) -> Spec:
@@ -165,21 +165,21 @@ def _behaviour(spec: Spec, durations: tuple[tuple[str, Any], ...]) -> dict[str, 
     return behaviour
 
 
-def _show(found: Prediction) -> None:
+def _show(prediction: Prediction) -> None:
     """Prints the time line, the table of groups, the use of the cluster, and warnings."""
     view = make_view()
-    for line in _time_line(found):
+    for line in _time_line(prediction):
         view.line(line)
-    summarize(view, found.status, found.metrics)  # type: ignore[arg-type]
-    for line in _usage(found):
+    summarize(view, prediction.status, prediction.metrics)  # type: ignore[arg-type]
+    for line in _usage(prediction):
         view.line(line)
-    for warning in found.warnings:
+    for warning in prediction.warnings:
         view.line((Span("warning: ", "warn"), Span(warning)))
 
 
-def _time_line(found: Prediction) -> Iterator[Line]:
-    entries = found.first + found.last
-    left_out = found.left_out
+def _time_line(prediction: Prediction) -> Iterator[Line]:
+    entries = prediction.first + prediction.last
+    left_out = prediction.left_out
     if len(entries) + left_out > HEAD + TAIL + 1:
         left_out += len(entries) - HEAD - TAIL
         head, tail = entries[:HEAD], entries[-TAIL:]
@@ -193,11 +193,14 @@ def _time_line(found: Prediction) -> Iterator[Line]:
         yield explain(entry, 0.0, str)  # type: ignore[arg-type]
 
 
-def _usage(found: Prediction) -> Iterator[Line]:
-    yield (Span(f"makespan  {_span(found.makespan)}"),)
-    yield (Span(f"nodes     {found.nodes:.1%} in use on average"),)
-    course = "".join(_BARS[math.ceil(share * (len(_BARS) - 1))] for share in found.course)
-    yield (Span(f"cores     {found.cores:.1%} in use on average"), Span(f"  |{course}|", "detail"))
+def _usage(prediction: Prediction) -> Iterator[Line]:
+    yield (Span(f"makespan  {_span(prediction.makespan)}"),)
+    yield (Span(f"nodes     {prediction.nodes:.1%} in use on average"),)
+    course = "".join(_BARS[math.ceil(share * (len(_BARS) - 1))] for share in prediction.course)
+    yield (
+        Span(f"cores     {prediction.cores:.1%} in use on average"),
+        Span(f"  |{course}|", "detail"),
+    )
 
 
 def _span(seconds: float) -> str:
@@ -210,10 +213,10 @@ def _span(seconds: float) -> str:
     return " ".join([*parts, f"{seconds:.4g}s"] if seconds or not parts else parts)
 
 
-def _exit_code(found: Prediction) -> int:
-    if found.timed_out:
+def _exit_code(prediction: Prediction) -> int:
+    if prediction.timed_out:
         return TIMED_OUT
-    status: Mapping[str, Any] = found.status
+    status: Mapping[str, Any] = prediction.status
     waits = status["finish"] == "never" and not any(
         status["jobs"][key] for key in ("waiting", "active")
     )

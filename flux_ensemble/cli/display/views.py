@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import click
 
+from flux_ensemble.cli.display.colours import use_colour
 from flux_ensemble.cli.display.messages import Line, Span, closing, plain, printable
-from flux_ensemble.cli.display.tables import summary_rows, summary_table, use_colour
+from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
 from flux_ensemble.client.responses import EnsembleStatus, GroupCounts
 
 #: Seconds between progress lines of `Plain`: at first, at last, and the growth.

@@ -4,10 +4,10 @@
                  ◄──started, ended──
 
 The supervisor (`members.local.supervisor`) is one small process that starts every job and waits
-for it; here are the parts that need the document: what to start, and for how long.
+for it. Here are the parts that need the document: what to start, and for how long.
 
-The process group of each job is tied to the supervisor here, and to this process there, so that
-the kernel ends the jobs should both be killed together (`members.local.supervisor.Ties`).
+The process group of each job is tied to the supervisor here, and to this process there. If both
+are killed together, the kernel ends the jobs (`members.local.supervisor.ties`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.members.local import memos, supervisor
 from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.members.local.memos import MemoSocket
+from flux_ensemble.members.local.supervisor.ties import Ties, move_above_ties
 from flux_ensemble.members.virtual.queue import VirtualJob, VirtualQueue
 from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Between SIGTERM and SIGKILL, in seconds: Flux's `kill-timeout`.
 GRACE_SECONDS = 5.0
+
+#: What is run as the supervisor.
+_SUPERVISOR = os.path.join(supervisor.__path__[0], "__main__.py")
 
 _CHUNK = 1 << 16
 
@@ -115,11 +119,11 @@ class ProcessRunner:
         self._channel, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         self._their_lifeline, held = os.pipe()
-        self._ties = supervisor.Ties(self._their_lifeline)
+        self._ties = Ties(self._their_lifeline)
         passed = [theirs.fileno(), lifeline, held, output.fd]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", supervisor.__file__,
+                [sys.executable, "-I", "-S", "-X", "utf8", _SUPERVISOR,
                  *map(str, passed), self._scratch],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 start_new_session=True, pass_fds=passed if hold is None else [*passed, hold],
@@ -132,7 +136,7 @@ class ProcessRunner:
             theirs.close()
             os.close(lifeline)
             os.close(held)
-        self._lifeline = supervisor.hold(self._lifeline)
+        self._lifeline = move_above_ties(self._lifeline)
         self._channel.setblocking(False)
         self._send({"environment": self._environment})
         self._watched = [
@@ -194,9 +198,11 @@ class ProcessRunner:
             "nnodes": nodes, "size": tasks, "ntasks": tasks, "taskid": 0, "task": 0,
         }  # fmt: skip
         files = {
-            stream: _TEMPLATE.sub(lambda found: str(values.get(found[1], found[0])), one["path"])
-            for stream, one in output.items()
-            if stream in ("stdout", "stderr") and one.get("path")
+            stream: _TEMPLATE.sub(
+                lambda template: str(values.get(template[1], template[0])), options["path"]
+            )
+            for stream, options in output.items()
+            if stream in ("stdout", "stderr") and options.get("path")
         }
         inherits = environment.keys() >= self._environment.keys()
         if inherits:

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.cli.display.colours import use_colour
 from flux_ensemble.cli.display.messages import Span, plain
-from flux_ensemble.cli.display.tables import (
-    ensemble_row,
+from flux_ensemble.cli.display.metrics_tables import (
     metrics_rows,
     metrics_table,
-    rule_row,
     split_stream,
     summary_rows,
     summary_table,
-    use_colour,
 )
+from flux_ensemble.cli.display.tables import ensemble_row, rule_row
 from flux_ensemble.cli.display.views import Plain, Terminal, describe, make_view, total
 
 COUNTS = {

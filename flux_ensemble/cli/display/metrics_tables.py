@@ -1,0 +1,142 @@
+"""The tables of metrics: the statistics of an ensemble, and the closing table of `run`.
+
+Their columns depend on what statistics there are and on what the jobs published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.cli.display.formats import Table
+from flux_ensemble.cli.display.tables import GROUPS, group_rows
+from flux_ensemble.client.responses import EnsembleStatus
+
+
+def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The table of an ensemble's metrics: a column for each of its statistics."""
+    statistics = _statistics(metrics)
+    columns = " ".join(f"{{{name}:>10}}" for name in statistics)
+    return Table(
+        "metrics",
+        {
+            "group": "GROUP",
+            "variable": "VARIABLE",
+            **{name: name.upper() for name in statistics},
+        },
+        {
+            "default": {
+                "description": "every statistic of every stream",
+                "format": f"+:{{group:<8}} +:{{variable:<8}} {columns}",
+            }
+        },
+    )
+
+
+def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of `metrics_table`: one for each stream, in the order of the groups."""
+    groups = list(metrics["count"])
+    statistics = _statistics(metrics)
+    streams: dict[tuple[str, str], dict[str, Any]] = {}
+    for name in statistics:
+        for path, value in metrics[name].items():
+            key = split_stream(path, groups)
+            streams.setdefault(key, {})[name] = number(value)
+    blank = dict.fromkeys(statistics, "-")
+    order = {group: position for position, group in enumerate(groups)}
+    return [
+        {"group": group, "variable": variable, **blank, **values}
+        for (group, variable), values in sorted(
+            streams.items(), key=lambda item: order.get(item[0][0], len(order))
+        )
+    ]
+
+
+def _statistics(metrics: Mapping[str, Any]) -> list[str]:
+    """The statistics in an ensemble's metrics, which has counts and the member's besides."""
+    # Here, because the form of documents is nothing to the tables that have no metrics.
+    from flux_ensemble.metrics.names import MEMBER_METRICS
+
+    return [name for name in metrics if name not in ("count", *MEMBER_METRICS)]
+
+
+def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The closing table of `run`: counts, times, and the means of what jobs published."""
+    published = _published(metrics)
+    columns = "".join(f" {{{_field(variable)}:>10}}" for variable in published)
+    return Table(
+        "summary",
+        {
+            **GROUPS.headings,
+            "mean_pending": "PENDING",
+            "mean_duration": "DURATION",
+            "min_duration": "MIN",
+            "max_duration": "MAX",
+            **{_field(variable): variable.upper() for variable in published},
+        },
+        {
+            "default": {
+                "description": "jobs of each group by outcome, and mean times",
+                "format": "+:{group:<8} {submitted:>9} {color_success}{success:>7}{color_off} "
+                "{color_failed}{failed:>6}{color_off} {canceled:>8} {timeout:>7} "
+                "{mean_pending!F:>8h} {mean_duration!F:>8h} {min_duration!F:>8h} "
+                "{max_duration!F:>8h}" + columns,
+            }
+        },
+    )
+
+
+def summary_rows(
+    status: EnsembleStatus, metrics: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of `summary_table`: the groups that had jobs."""
+
+    def value(statistic: str, path: str) -> Any:
+        seconds = metrics[statistic].get(path)
+        return "" if seconds is None else seconds
+
+    return [
+        {
+            **row,
+            **{
+                f"{statistic}_{variable}": value(statistic, f"{row['group']}-{variable}")
+                for statistic, variable in (
+                    ("mean", "pending"),
+                    ("mean", "duration"),
+                    ("min", "duration"),
+                    ("max", "duration"),
+                )
+            },
+            **{
+                _field(variable): number(metrics["mean"].get(f"{row['group']}-{variable}"))
+                for variable in _published(metrics)
+            },
+        }
+        for row in group_rows(status)
+        if row["submitted"] or row["finished"]
+    ]
+
+
+def _published(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The variables that jobs published, in order of appearance."""
+    groups = list(metrics["count"])
+    variables = (split_stream(path, groups)[1] for path in metrics["mean"])
+    known = ("duration", "pending", "waiting", "running")
+    return [variable for variable in dict.fromkeys(variables) if variable not in known]
+
+
+def split_stream(path: str, groups: Sequence[str]) -> tuple[str, str]:
+    """The group and the variable of "GROUP-VARIABLE"; the longest group name wins."""
+    fitting = [group for group in groups if path.startswith(f"{group}-")]
+    group = max(fitting, key=len, default="")
+    return group, path[len(group) + 1 :] if group else path
+
+
+def number(value: float | None) -> str:
+    """A number in five digits, and a dash for a statistic that has seen no value."""
+    return "-" if value is None else f"{value:.5g}"
+
+
+def _field(variable: str) -> str:
+    """The column of a variable's mean: a memo's key can hold what a format cannot."""
+    return "mean_" + "".join(char if char.isalnum() else "_" for char in variable)

@@ -1,0 +1,46 @@
+"""All checks, in the order in which `doctor` prints their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flux_ensemble.client import EnsembleError
+from flux_ensemble.deploy.checks.broker import clocks, flux_version, journal
+from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
+from flux_ensemble.deploy.checks.service import guests, nopanic, scaler, service, supervision
+from flux_ensemble.deploy.checks.storage import checkpoint, content, kvs, logs, statedir
+
+CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
+    flux_version,
+    service,
+    nopanic,
+    supervision,
+    statedir,
+    content,
+    checkpoint,
+    kvs,
+    journal,
+    clocks,
+    guests,
+    scaler,
+    logs,
+)
+
+
+def examine(handle: Any) -> list[Finding]:
+    """Check an instance.
+
+    Args:
+        handle: an open `flux.Flux`.
+    """
+    instance = InstanceInfo(handle)
+    findings = []
+    for check in CHECKS:
+        try:
+            findings.append(check(instance))
+        except OSError as error:
+            name = check.__name__.removesuffix("_version")
+            why = error if isinstance(error, EnsembleError) else error.strerror
+            findings.append(Finding(name, "problem", f"cannot tell: {why}", "see `flux dmesg`"))
+    return findings

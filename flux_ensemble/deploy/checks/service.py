@@ -1,0 +1,117 @@
+"""Checks of the ensemble service: whether it runs, how it is kept running, its configuration."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+from flux_ensemble import __version__
+from flux_ensemble.bindings import BindingsError, module_problem
+from flux_ensemble.client.client import failure
+from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo, config
+from flux_ensemble.deploy.supervision import NOPANIC, supervisors
+from flux_ensemble.members.elastic.settings import read_scaler
+from flux_ensemble.service.settings import read_settings
+
+_ADVICE = "`flux ensemble supervise` has it started again after a crash"
+
+
+def service(instance: InstanceInfo) -> Finding:
+    """The service answers, and is of this version."""
+    answer = instance.service
+    if isinstance(answer, Mapping):
+        if "pid" not in answer:
+            return Finding("service", "ok", f"flux-ensemble {answer['version']} (seen as a guest)")
+        text = (
+            f"flux-ensemble {answer['version']}, {answer['mode']} (pid {answer['pid']}), "
+            f"Python {answer['python']}"
+        )
+        if answer["version"] != __version__:
+            advice = f"this command is {__version__}: load the module of the same version"
+            return Finding("service", "warning", text, advice)
+        return Finding("service", "ok", text)
+    if answer.errno == errno.EPERM:
+        advice = "the owner of the instance has to run this, or to open status to guests"
+        return Finding("service", "warning", "it does not answer guests", advice)
+    if answer.errno == errno.ETIMEDOUT:
+        return Finding(
+            "service",
+            "problem",
+            f"it does not answer within {PATIENCE:.0f} s",
+            "`flux dmesg` may say why, and `flux module reload ensemble` begins again",
+        )
+    if answer.errno != errno.ENOSYS:
+        return Finding("service", "problem", str(failure(answer, "status")), "see `flux dmesg`")
+    try:
+        problem = module_problem()
+    except BindingsError as error:
+        problem = str(error)
+    if problem is not None:
+        return Finding("service", "problem", "it is not loaded, and cannot be", problem)
+    return Finding(
+        "service",
+        "problem",
+        "it is not loaded; Flux's Python can load it",
+        "`flux ensemble supervise` loads it, and again after a crash; `run` and `load` do so "
+        "when they need it",
+    )
+
+
+def nopanic(instance: InstanceInfo) -> Finding:
+    """The instance outlives the service."""
+    if not instance.is_module:
+        return Finding("nopanic", "ok", "not needed: the service is a client of the broker")
+    try:
+        value = instance.attribute(NOPANIC)
+    except OSError:
+        value = "0"
+    if value != "0":
+        return Finding("nopanic", "ok", f"{NOPANIC} is {value}")
+    return Finding(
+        "nopanic",
+        "warning",
+        f"{NOPANIC} is not set: should the service die, the whole instance does",
+        "`flux ensemble supervise` sets it; etc/README.md says what that means for other modules",
+    )
+
+
+def supervision(instance: InstanceInfo) -> Finding:
+    """The service is started again after a crash."""
+    if not instance.is_module:
+        return Finding("supervision", "ok", "up to what started `flux ensemble serve`")
+    try:
+        entries = supervisors(instance.handle)
+    except OSError as error:
+        return Finding("supervision", "warning", f"cannot tell: {error.strerror}", _ADVICE)
+    if not entries:
+        return Finding("supervision", "warning", "not supervised", _ADVICE)
+    if entries[0]["stopped"]:
+        return Finding("supervision", "warning", "the cron entry is stopped", _ADVICE)
+    text = f"an entry of flux-cron(1), which has run {entries[0]['stats']['total']:.0f} times"
+    return Finding("supervision", "ok", text)
+
+
+def guests(instance: InstanceInfo) -> Finding:
+    """Who may look is written down in a way that is understood."""
+    wrong: list[str] = []
+    settings = read_settings(config(instance, "ensemble"), wrong.append)
+    if wrong:
+        return Finding("guests", "problem", "; ".join(wrong), "correct the configuration")
+    open_to = "list and status" if settings["allow-guest-status"] else "nothing"
+    return Finding("guests", "ok", f"guests may ask for {open_to}")
+
+
+def scaler(instance: InstanceInfo) -> Finding:
+    """What grows and shrinks the instance is configured in a way that can work."""
+    table = config(instance, "ensemble")
+    try:
+        settings = read_scaler(table) if isinstance(table, Mapping) else None
+    except ValueError as error:
+        return Finding("scaler", "problem", f"[ensemble] {error}", "correct the configuration")
+    if settings is None:
+        return Finding("scaler", "ok", "none is configured: the size of the instance is fixed")
+    if instance.members and all(member["scaler"] is None for member in instance.members.values()):
+        text = f"{settings.kind!r} is configured, and the service does not use it"
+        advice = "`flux dmesg` says why; the configuration is read when the service starts"
+        return Finding("scaler", "problem", text, advice)
+    return Finding("scaler", "ok", f"the instance can change its size: {settings.kind!r}")

@@ -1,0 +1,349 @@
+"""A run of an ensemble on the local queue: what drives it, and what it leaves in files.
+
+It puts together the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with a
+queue of processes, a file of events instead of the KVS, and the state directory:
+
+    LocalQueue ──job events──► Ensemble ──entries──► StateLog, Listener
+               ◄──commands───     │
+                                  └──events──► EventFile ──after a kill──► recover
+
+Whoever starts a run gives it a loop and a `Listener`, and decides when it is to end:
+
+    run = LocalRun(stack, spec, cluster, loop, log, listener, environment=..., cwd=...)
+    run.begin(text)  # or run.recover(text)
+    run.drive(interval)
+    status, metrics = run.finish()
+
+What cannot be written to the files must not happen. If the eventlog or the file of events cannot be
+written any more, the run stops, its jobs are killed, and it can be resumed. If only the status
+cannot be written, the run goes on.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.queue import LocalQueue
+from flux_ensemble.members.local.recovery import EventFile, recover
+from flux_ensemble.members.local.state_dir import StateLog
+from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.custom.worker import Worker
+from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.eventlog import Entry
+from flux_ensemble.runtime.recording import Recorder
+
+#: Seconds between two snapshots of status and metrics.
+_SNAPSHOT_SECONDS = 1.0
+
+
+class RunError(Exception):
+    """A run that cannot begin or go on; one sentence."""
+
+
+class Listener(Protocol):
+    """Is told what happens in a run.
+
+    Attributes:
+        events: it also wants the events of jobs.
+    """
+
+    events: bool
+
+    def entry(self, entry: Entry) -> None:
+        """An entry of the eventlog, or an event of a job."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something that is not in the eventlog."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something that is not in the eventlog, and of more weight."""
+        ...
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """The status of the ensemble, at intervals."""
+        ...
+
+
+class LocalRun:
+    """One run; an eventlog's `Follower` that keeps the entries in files.
+
+    Args:
+        stack: closes what this opens.
+        spec: the ensemble.
+        cluster: what the local queue offers.
+        loop: runs it.
+        log: its files.
+        listener: is told what happens.
+        environment, cwd: of its jobs and its custom functions.
+        recorder: takes down a recording, if given.
+
+    Raises:
+        UnsatisfiableError: a job group asks for resources that the cluster does not have.
+        StateError: its files are not ours.
+        OSError: the files cannot be opened, or no process can be started.
+    """
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        spec: Spec,
+        cluster: Cluster,
+        loop: LocalLoop,
+        log: StateLog,
+        listener: Listener,
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.events = listener.events
+        self._spec = spec
+        self._loop = loop
+        self._log = log
+        self._listener = listener
+        self._environment = environment
+        self._cwd = cwd
+        self._left = False
+        self._stopped: str | None = None
+        self._waiting = False
+        self._hushed = False
+        self._snapshot_due = 0.0
+        self._metrics: dict[str, Any] = {}
+        self._unwritten = ""
+        self._events = EventFile(log.directory, Timers(), self._stop)
+        stack.callback(self._events.close)
+        self._queue = LocalQueue(
+            spec,
+            cluster,
+            loop,
+            environment=environment,
+            cwd=cwd,
+            output=log.output,
+            hold=log.jobs_lock,
+            post=self._take,
+            lost=lambda reason: self._ensemble.fail(reason),
+            warn=listener.note,
+            full=self._stop,
+        )
+        stack.callback(self._queue.close)
+        self._ensemble = Ensemble(
+            spec,
+            run=int(time.time() * 1e6),
+            cwd=cwd,
+            member=self._queue.member,
+            loop=loop,
+            custom=self._start_worker,
+            log_error=listener.note,
+            changed=lambda _: None,
+            ahead=lambda _: self._events,
+            recorder=recorder,
+        )
+
+    @property
+    def state(self) -> str:
+        """The state of the ensemble in its lifecycle."""
+        return self._ensemble.state
+
+    # -- how it begins --------------------------------------------------------------
+
+    def begin(self, text: str) -> None:
+        """Start the ensemble.
+
+        Args:
+            text: its document.
+
+        Raises:
+            RunError, StateError: its files cannot be written.
+        """
+        self._ensemble.log.read(self, follow=True)
+        self._ensemble.note("load", {"document": text})
+        self._publish()
+        self._ensemble.start()
+
+    def recover(self, text: str) -> None:
+        """Go on where an earlier run was killed; the files then say what they would have said.
+
+        Args:
+            text: its document.
+
+        Raises:
+            RunError: the events of that run cannot be read, or the files cannot be written.
+            StateError: the files cannot be written.
+        """
+        ensemble, records = self._ensemble, list[Record]()
+        try:
+            events = self._events.read(self._log.events)
+            recovered = recover(ensemble.engine, self._events.timers, events, records.append)
+        except ValueError as error:
+            raise RunError(f"{error}: --no-resume begins anew") from None
+        if ensemble.engine.t_start is None:
+            self.begin(text)
+            return
+        self._hushed = True
+        ensemble.log.read(self, follow=True)
+        for record in (Record(ensemble.engine.t_start, "load", {"document": text}), *records):
+            ensemble.record(record)
+        self._hushed = False
+        self._publish()
+        self._listener.warn(f"going on after {ensemble.engine.firings} firings")
+        self._queue.adopt(recovered, ensemble.engine)
+        ensemble.go_on(ensemble.engine.pending, purged=False)
+        for event in recovered.events(ensemble.engine, self._loop.now()):
+            ensemble.job_event(event)
+
+    def _publish(self) -> None:
+        """Replace the files of the earlier run.
+
+        Raises:
+            RunError, StateError: they cannot be written.
+        """
+        self._snapshot()
+        if self._stopped or self._unwritten:
+            raise RunError(self._stopped or self._unwritten)
+        try:
+            self._log.publish()
+        except OSError as error:
+            path = self._log.directory.path
+            raise RunError(f"cannot write to {path}: {error.strerror}") from None
+
+    # -- how it goes on and ends ----------------------------------------------------
+
+    def drive(self, interval: float) -> None:
+        """Run until the ensemble has ended and its jobs are gone, or until it must stop.
+
+        Args:
+            interval: seconds between two reports of progress.
+        """
+        look = self._loop.timer(interval, self._look, interval)
+        self._loop.run(lambda: self._over or not self._ensemble.live)
+        look.cancel()
+
+    def cancel(self) -> None:
+        """End the ensemble, and cancel its jobs."""
+        self._ensemble.ask("cancel", {}, lambda _: None)
+
+    def leave(self) -> None:
+        """Do not wait for its jobs any more: `finish` kills them."""
+        self._left = True
+
+    def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """End it after `drive`.
+
+        Returns:
+            The status of the ensemble, and its metrics.
+
+        Raises:
+            RunError: its files could not be written, so it had to stop.
+        """
+        ensemble = self._ensemble
+        if ensemble.live and self._stopped is None:
+            ensemble.fail("left while its jobs were running")
+        elif self._stopped is None:
+            # What custom functions leave behind is reaped by a timer.
+            self._loop.run(lambda: self._over or not self._loop.timers)
+        if self._stopped is not None:
+            ensemble.close(errno.EIO, self._stopped)
+            raise RunError(
+                f"{self._stopped}: its jobs are killed; when it can be written, --resume goes on"
+            )
+        return self._snapshot()
+
+    def check_kept(self) -> None:
+        """Check after `finish` that the files say how the ensemble ended.
+
+        Raises:
+            RunError: they do not.
+        """
+        if self._unwritten:
+            raise RunError(f"{self._unwritten}: how {self._spec.name!r} ended is not kept")
+
+    @property
+    def _over(self) -> bool:
+        """It is not to go on, whatever becomes of its jobs."""
+        return self._left or self._stopped is not None
+
+    def _stop(self, reason: str) -> None:
+        """Go no further: what cannot be taken down must not happen."""
+        if self._stopped is None:
+            self._stopped = reason
+            self._queue.halt()
+
+    # -- what happens in it ---------------------------------------------------------
+
+    def send(self, entry: Entry) -> None:
+        """Keep an entry of the eventlog, and pass it on."""
+        if entry["name"] != "job-event" and self._stopped is None:
+            # Kept before it is shown, and before it is acted on.
+            try:
+                self._log.append(entry)
+            except OSError as error:
+                path = self._log.directory.path / "eventlog"
+                self._stop(f"cannot write {path}: {error.strerror}")
+        if not self._hushed:
+            self._listener.entry(entry)
+
+    def end(self) -> None:
+        """There will be no more entries."""
+
+    def _take(self, event: JobEvent) -> None:
+        if event.name == "alloc" and event.name not in self._ensemble.engine.wants_events:
+            # Written before the job starts, so that no later run starts it again.
+            self._events.take_down(event)
+        self._ensemble.job_event(event)
+
+    def _start_worker(self, _: Ensemble) -> Worker:
+        spec = self._spec
+        return Worker(
+            self._loop,
+            source=spec.custom,
+            plugins=spec.plugins,
+            environment=self._environment,
+            cwd=self._cwd,
+            info={"name": spec.name, "directory": spec.directory},
+            log=lambda _, text: self._listener.note(text),
+        )
+
+    def _look(self) -> None:
+        ensemble = self._ensemble
+        self._listener.progress(ensemble.status())
+        if time.monotonic() >= self._snapshot_due:
+            before = self._unwritten
+            self._snapshot()
+            if self._unwritten and not before:
+                self._listener.note(f"{self._unwritten}; the ensemble goes on")
+        if ensemble.ended and not self._waiting:
+            self._waiting = True
+            self._listener.note(f"waiting for {self._queue.active} active jobs")
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write status and metrics to their file; `_unwritten` says why that failed."""
+        self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
+        try:
+            self._metrics = self._ensemble.engine.metrics(self._loop.now())
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self._ensemble.broken(error)
+        status = self._ensemble.status()
+        self._unwritten = ""
+        try:
+            self._log.snapshot(status, self._metrics, self._events.count)
+        except OSError as error:
+            path = self._log.directory.path / "status.json"
+            self._unwritten = f"cannot write {path}: {error.strerror}"
+        except StateError as error:
+            self._unwritten = str(error)
+        return status, self._metrics

@@ -1,0 +1,43 @@
+"""The processes that start the jobs of a local queue, and end them should the queue die.
+
+`members.local.processes` starts them as
+
+    python -I -S -X utf8 supervisor/__main__.py CHANNEL THEIRS OURS OUTPUT SCRATCH
+
+CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
+
+    queue → supervisor   {"environment": {...}}                             once
+                         {"start": ID, "tasks": N, "nodes": N, "command": [...], "cwd",
+                          "environment": {...}, "whole": bool, "stdout" or null, "stderr" or null}
+                         {"signal": ID, "number": N}
+    supervisor → queue   {"started": ID, "group": PGID}
+                         {"refused": ID, "note", "status"}
+                         {"unkept": ID, "note"}
+                         {"ended": ID, "status"}
+
+The tasks of a job are one process group. When the last of them ends, the rest of the group is
+killed. If the document names no file for a job's output, it goes to ID.out in the directory whose
+descriptor is OUTPUT.
+
+    queue ──► guard ──► supervisor ──► tasks ──► what they start
+                └─ as "subreapers", both adopt what those below leave behind
+
+The guard only waits until the supervisor is gone or the queue's end of the channel is closed. It
+then kills every process that came from a job, removes the directory SCRATCH, and exits. The
+supervisor does the same if the queue or the guard is gone. While one of the two lives, no process
+of a job outlives the queue.
+
+If queue, guard and supervisor are killed together, the kernel ends the jobs. THEIRS and OURS are
+ends of pipes whose other ends the queue has. With the one, the supervisor ties the process group
+of each job to the queue; with the other, the queue ties it to the supervisor (`ties.Ties`).
+
+    guard.py      the two processes, and how they end
+    jobs.py       the supervisor: it talks to the queue, and starts and reaps jobs
+    tasks.py      the start of one process: its directory, its files, its program
+    children.py   children that ended, and how to kill all descendants
+    ties.py       process groups that the kernel kills; the queue uses it too
+
+It needs nothing but the standard library, to start quickly and to stay small: starting a process
+costs more in a large one. Its modules import each other relatively, because this process does not
+import `flux_ensemble`.
+"""

@@ -1,0 +1,198 @@
+"""The supervisor: it talks to the queue, and starts and reaps jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+from typing import Any
+
+from .children import kill_group, wake_for_children
+from .tasks import UnkeptError, enter, open_output, reason_of, shell_status, start_task
+from .ties import Ties
+
+#: Most bytes of one read.
+CHUNK = 1 << 16
+
+
+class Job:
+    """A job with running tasks: its process group, and its highest wait status so far."""
+
+    __slots__ = ("group", "id", "running", "status", "tie")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.group = 0
+        self.tie: int | None = None
+        self.running = 0
+        self.status = 0
+
+    def untie(self) -> None:
+        """Its process group is gone."""
+        if self.tie is not None:
+            os.close(self.tie)
+            self.tie = None
+
+
+class Supervisor:
+    """Starts and reaps jobs, as the queue orders; see the package for the messages.
+
+    Args:
+        channel: to the queue.
+        guard: a socket whose other end the guard has.
+        ties: ties process groups to the queue.
+        output: the directory for output that the document names no file for.
+    """
+
+    def __init__(
+        self, channel: socket.socket, guard: socket.socket, ties: Ties, output: int
+    ) -> None:
+        self._channel = channel
+        self._ties = ties
+        self._guard = guard
+        self._output = output
+        self._environment: dict[str, str] = {}
+        self._jobs: dict[int, Job] = {}
+        self._tasks: dict[int, Job] = {}
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._null = os.open(os.devnull, os.O_RDONLY)
+        self._selector = selectors.DefaultSelector()
+        self._writing = False
+        self._wakeup = wake_for_children()
+        channel.setblocking(False)
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        self._selector.register(channel, selectors.EVENT_READ)
+        # Nothing is sent on this: it can be read when the guard is gone.
+        self._selector.register(guard, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Serve until the queue or the guard is gone."""
+        while True:
+            for key, events in self._selector.select():
+                if key.fileobj is self._channel:
+                    if events & selectors.EVENT_WRITE:
+                        self._write()
+                    if events & selectors.EVENT_READ and not self._read():
+                        return
+                elif key.fileobj is self._guard:
+                    return
+                else:
+                    os.read(self._wakeup, CHUNK)
+                    self._reap()
+
+    def _read(self) -> bool:
+        try:
+            data = self._channel.recv(CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._received += data
+        *lines, self._received = self._received.split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            if "start" in order:
+                self._start(order)
+            elif "signal" in order:
+                if order["signal"] in self._jobs:
+                    kill_group(self._jobs[order["signal"]].group, order["number"])
+            else:
+                self._environment = order["environment"]
+        return bool(data)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._unsent += json.dumps(message).encode() + b"\n"
+        self._write()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while self._unsent:
+                del self._unsent[: self._channel.send(self._unsent)]
+        # A queue that is gone is noticed in reading.
+        if bool(self._unsent) != self._writing:
+            self._writing = not self._writing
+            write = selectors.EVENT_WRITE if self._writing else 0
+            self._selector.modify(self._channel, selectors.EVENT_READ | write)
+
+    def _start(self, order: dict[str, Any]) -> None:
+        job = Job(order["start"])
+        inherited = {} if order["whole"] else self._environment
+        environment = {**inherited, **order["environment"]}
+        environment["FLUX_JOB_ID"] = str(job.id)
+        environment["FLUX_JOB_SIZE"] = str(order["tasks"])
+        environment["FLUX_JOB_NNODES"] = str(order["nodes"])
+        warning = enter(order["cwd"])
+        # No file of a job is to be made in the directory that replaces its own.
+        base = order["cwd"] if warning else ""
+        opened: list[int] = []
+        try:
+            open_output(order, base, self._output, opened)
+            if warning:
+                os.write(opened[-1], warning.encode(errors="backslashreplace"))
+            for fd in opened:
+                os.set_blocking(fd, True)
+        except UnkeptError as error:
+            self._send({"unkept": job.id, "note": str(error)})
+        except (OSError, ValueError) as error:
+            note = f"cannot open {getattr(error, 'filename', None)!r}: {reason_of(error)}"
+            self._send({"refused": job.id, "note": note, "status": 1 << 8})
+        else:
+            self._spawn(job, order, environment, opened)
+        finally:
+            for fd in opened:
+                os.close(fd)
+
+    def _spawn(
+        self, job: Job, order: dict[str, Any], environment: dict[str, str], opened: list[int]
+    ) -> None:
+        command = order["command"]
+        for rank in range(order["tasks"]):
+            environment["FLUX_TASK_RANK"] = environment["FLUX_TASK_LOCAL_ID"] = str(rank)
+            try:
+                pid = start_task(job.group, command, environment, self._null, opened)
+            except (OSError, ValueError) as error:
+                for started in [pid for pid, owner in self._tasks.items() if owner is job]:
+                    del self._tasks[started]  # reaped with the orphans
+                if job.group:
+                    kill_group(job.group, signal.SIGKILL)
+                job.untie()
+                missing = isinstance(error, FileNotFoundError)
+                note = f"task {rank}: start failed: {command[0]}: {reason_of(error)}"
+                self._send(
+                    {"refused": job.id, "note": note, "status": (127 if missing else 126) << 8}
+                )
+                return
+            if not job.group:
+                job.group = pid
+                job.tie = self._ties.tie(pid)
+            job.running += 1
+            self._tasks[pid] = job
+        self._jobs[job.id] = job
+        self._send({"started": job.id, "group": job.group})
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            job = self._tasks.pop(ended.si_pid, None)
+            if job is not None:
+                job.running -= 1
+                if not job.running:
+                    # Before the last task is reaped, so that the group's number is still
+                    # this job's.
+                    kill_group(job.group, signal.SIGKILL)
+            _, status = os.waitpid(ended.si_pid, 0)
+            if job is not None:
+                job.status = max(job.status, shell_status(status))
+                if not job.running:
+                    job.untie()
+                    del self._jobs[job.id]
+                    self._send({"ended": job.id, "status": job.status})

@@ -1,0 +1,136 @@
+"""The start of one process of a job: its working directory, its files, its program."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+from typing import Any
+
+#: Where a job runs whose working directory is not there, as in Flux.
+FALLBACK_DIRECTORY = "/tmp"
+
+
+class UnkeptError(Exception):
+    """The queue's file for a job's output cannot be opened; why, in the system's words."""
+
+
+def enter(directory: str) -> str:
+    """Change to a job's working directory.
+
+    Args:
+        directory: an absolute path.
+
+    Returns:
+        A sentence for the job's output if it cannot be entered, else "".
+    """
+    try:
+        os.chdir(directory)
+    except (OSError, ValueError) as error:
+        os.chdir(FALLBACK_DIRECTORY)
+        return (
+            f"could not change directory to {directory}: {reason_of(error)}; "
+            f"going to {FALLBACK_DIRECTORY} instead\n"
+        )
+    return ""
+
+
+def open_output(order: dict[str, Any], base: str, directory: int, opened: list[int]) -> None:
+    """Open and empty the output files of a job; one descriptor if both streams share a file.
+
+    Args:
+        order: the order to start the job.
+        base: the directory of relative paths; "" is the current one.
+        directory: the directory for output that the document names no file for.
+        opened: gets the descriptors.
+
+    Raises:
+        UnkeptError: the file in `directory` cannot be opened.
+        OSError, ValueError: a file that the document names cannot be opened.
+    """
+    # A FIFO that nobody reads must not block the supervisor, nor a terminal become its own.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+    stdout, stderr = order["stdout"], order["stderr"]
+    if stdout is None:
+        name = f"{order['start']}.out"
+        try:
+            opened.append(os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=directory))
+        except OSError as error:
+            raise UnkeptError(reason_of(error)) from None
+    else:
+        opened.append(os.open(os.path.join(base, stdout), flags, 0o666))
+    if stderr not in (None, stdout):
+        opened.append(os.open(os.path.join(base, stderr), flags, 0o666))
+
+
+def start_task(
+    group: int, command: list[str], environment: dict[str, str], stdin: int, output: list[int]
+) -> int:
+    """Start a process.
+
+    Args:
+        group: its process group; 0 for one of its own.
+        command: the program and its arguments.
+        environment: its environment.
+        stdin: the descriptor of its standard input.
+        output: the descriptors of standard output and standard error, or one for both.
+
+    Returns:
+        The process id.
+
+    Raises:
+        OSError, ValueError: it cannot be started.
+    """
+    path = _find(command[0], environment.get("PATH", os.defpath))
+    options: dict[str, Any] = {
+        "file_actions": [
+            (os.POSIX_SPAWN_DUP2, stdin, 0),
+            (os.POSIX_SPAWN_DUP2, output[0], 1),
+            (os.POSIX_SPAWN_DUP2, output[-1], 2),
+        ],
+        "setpgroup": group,
+        "setsigmask": [],
+        # Python ignores these two, and ignoring is inherited.
+        "setsigdef": [signal.SIGPIPE, signal.SIGXFSZ],
+    }
+    try:
+        return os.posix_spawn(path, command, environment, **options)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script without a "#!" line is run by the shell.
+    return os.posix_spawn("/bin/sh", ["sh", path, *command[1:]], environment, **options)
+
+
+def _find(command: str, path: str) -> str:
+    """The file of a command, as execvp(3) finds it.
+
+    Raises:
+        FileNotFoundError: there is none on the path.
+        PermissionError: there is one, and it cannot be executed.
+    """
+    if "/" in command:
+        return command
+    denied = False
+    for directory in path.split(":"):
+        file = os.path.join(directory or ".", command)
+        if os.access(file, os.X_OK):
+            if stat.S_ISREG(os.stat(file).st_mode):
+                return file
+            denied = True
+        elif os.path.exists(file):
+            denied = True
+    if denied:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), command)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
+
+
+def shell_status(status: int) -> int:
+    """A wait status as Flux's job shell reports it: a signal is exit code 128 + signal."""
+    return (128 + os.WTERMSIG(status)) << 8 if os.WIFSIGNALED(status) else status
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in the system's words if there are any."""
+    return getattr(error, "strerror", None) or str(error)
