@@ -25,26 +25,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.bindings import require_flux
+from flux_ensemble.client.errors import (
+    SERVICE,
+    EnsembleError,
+    failure,
+    given_up,
+    log_failure,
+)
 from flux_ensemble.client.payloads import is_text, payload_problem
 from flux_ensemble.client.reconnect import (
     AWAY,
     LOOK_INTERVAL,
     LOOK_TIMEOUT,
-    PATIENCE,
     Outage,
     Received,
 )
 from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
-
-SERVICE = "ensemble"
-
-
-class EnsembleError(OSError):
-    """A request failed: `errno` is the service's, and `str()` is one or more sentences."""
-
-    def __str__(self) -> str:
-        return str(self.strerror)
-
 
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
@@ -54,6 +50,8 @@ JobIds = list[int]
 class Client:
     """The ensemble service of one Flux instance.
 
+    The examples of the methods go on from the one below.
+
     Args:
         handle: an open `flux.Flux`; None opens one.
         uri: the instance to open it to; None is the enclosing instance.
@@ -61,6 +59,11 @@ class Client:
     Raises:
         BindingsError: Flux's Python bindings are not usable.
         EnsembleError: there is no Flux instance to connect to.
+
+    >>> client = Client()
+    >>> jobs = [{"name": "echo", "command": "true"}]
+    >>> client.load({"name": "demo", "finish": "never", "jobs": jobs})["state"]
+    'running'
     """
 
     def __init__(self, handle: Any = None, *, uri: str | None = None) -> None:
@@ -103,6 +106,10 @@ class Client:
 
         Raises:
             EnsembleError: the request failed.
+
+        >>> client.call("submit", name="nothing", group="echo")
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
         future = self.send(op, payload)
         try:
@@ -130,6 +137,10 @@ class Client:
             environment: what its jobs see; default: this process's environment.
             scaler: what changes the size of the instance, as keys of the table [ensemble]
                 (docs/elastic.md); default: what the site has configured.
+
+        >>> text = "jobs: [{name: sleep, command: sleep 1}]"
+        >>> client.load(text, name="short", environment={"PATH": "/bin:/usr/bin"})["name"]
+        'short'
         """
         kind = "text" if isinstance(document, str) else "spec"
         payload = {kind: document, **user_context(cwd, environment)}
@@ -137,12 +148,21 @@ class Client:
         return loaded
 
     def list(self) -> Summaries:
-        """The ensembles that the service holds, ended ones included."""
+        """The ensembles that the service holds, ended ones included.
+
+        >>> [(summary["name"], summary["state"]) for summary in client.list()]
+        [('demo', 'running')]
+        """
         ensembles: Summaries = self.call("list")["ensembles"]
         return ensembles
 
     def status(self, name: str | None = None) -> Status:
-        """The service, the nodes, the queue, and the ensembles (or the one of that name)."""
+        """The service, the nodes, the queue, and the ensembles (or the one of that name).
+
+        >>> status = client.status("demo")
+        >>> status["ensembles"][0]["groups"]["echo"]["submitted"]
+        0
+        """
         status: Status = self.call("status", name=name)
         return status
 
@@ -151,6 +171,10 @@ class Client:
 
         Returns:
             {"before": nodes now, "size": nodes that there are going to be}.
+
+        >>> client.scale(2)
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: member 'default' has a fixed size: ...
         """
         answer: dict[str, int] = self.call("scale", to=to)
         return answer
@@ -159,6 +183,10 @@ class Client:
         """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
 
         A statistic of a stream that has seen no value is None.
+
+        >>> metrics = client.metrics("demo")
+        >>> metrics["count"]["echo"]["success"], metrics["mean"]["echo-duration"]
+        (0, None)
         """
         metrics: dict[str, dict[str, Any]] = self.call("metrics", name=name)
         return metrics
@@ -178,6 +206,9 @@ class Client:
             group: the job group.
             count: jobs for each combination of parameters, instead of the document's.
             params: values of parameters, instead of the document's.
+
+        >>> len(client.submit("demo", "echo", count=2))
+        2
         """
         answer = self.call("submit", name=name, group=group, count=count, params=params)
         ids: JobIds = answer["ids"]
@@ -190,6 +221,9 @@ class Client:
             name: the ensemble.
             follow: go on with new entries until it has ended and its jobs have too.
             events: while following, also each job event, as an entry "job-event".
+
+        >>> [entry["name"] for entry in client.log("demo")]
+        ['load', 'start']
         """
         yield from self._log(name, follow, events, None)
 
@@ -203,6 +237,12 @@ class Client:
         Raises:
             TimeoutError: the ensemble has not ended in time.
             EnsembleError: there is no such ensemble, or it was unloaded.
+
+        >>> client.wait("demo", timeout=0.1)
+        Traceback (most recent call last):
+        TimeoutError: ensemble 'demo' has not ended in time
+        >>> client.terminate("demo")["state"], client.wait("demo")["state"]
+        ('completed', 'completed')
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for entry in self._log(name, True, False, deadline):
@@ -212,31 +252,69 @@ class Client:
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 
     def pause(self, name: str) -> State:
-        """Keeps an ensemble's rules from firing until `resume`."""
+        """Keeps an ensemble's rules from firing until `resume`.
+
+        >>> client.pause("demo")
+        {'state': 'paused'}
+        """
         return self._state("pause", name=name)
 
     def resume(self, name: str) -> State:
-        """Lets a paused ensemble go on."""
+        """Lets a paused ensemble go on.
+
+        >>> client.pause("demo")["state"], client.resume("demo")["state"]
+        ('paused', 'running')
+        """
         return self._state("resume", name=name)
 
     def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given."""
+        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given.
+
+        >>> client.terminate("demo", cancel=True)
+        {'state': 'completed'}
+        """
         return self._state("terminate", name=name, cancel=cancel)
 
     def cancel(self, name: str, group: str | None = None) -> State:
-        """Cancels an ensemble and its jobs; with a group, only that group's active jobs."""
+        """Cancels an ensemble and its jobs; with a group, only that group's active jobs.
+
+        >>> client.cancel("demo", "echo")
+        {'state': 'running'}
+        >>> client.cancel("demo")
+        {'state': 'canceled'}
+        """
         return self._state("cancel", name=name, group=group)
 
     def unload(self, name: str) -> State:
-        """Forgets an ensemble that has ended."""
+        """Forgets an ensemble that has ended.
+
+        >>> client.cancel("demo")["state"], client.unload("demo")["state"]
+        ('canceled', 'canceled')
+        >>> client.list()
+        []
+        """
         return self._state("unload", name=name)
 
     def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """Turns a rule on or off."""
+        """Turns a rule on or off.
+
+        >>> stop = {"id": "stop", "trigger": "job-fail", "action": {"name": "terminate"}}
+        >>> rules = {"name": "ruled", "finish": "never", "rules": [stop]}
+        >>> client.load(rules)["state"]
+        'running'
+        >>> client.set_rule("ruled", "stop", enabled=False)
+        >>> client.status("ruled")["ensembles"][0]["rules"][0]["enabled"]
+        False
+        """
         self.call("rules", name=name, id=rule, enabled=enabled)
 
     def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Performs one action now, and returns its firing number and, for submit, the ids."""
+        """Performs one action now, and returns its firing number and, for submit, the ids.
+
+        >>> done = client.action("demo", {"name": "submit", "label": "echo", "count": 2})
+        >>> len(done["ids"])
+        2
+        """
         result: dict[str, Any] = self.call("action", name=name, action=dict(action))
         return result
 
@@ -333,7 +411,11 @@ class Client:
 def user_context(
     cwd: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The `cwd` and `environment` of a load request, by default this process's own."""
+    """The `cwd` and `environment` of a load request, by default this process's own.
+
+    >>> user_context("/scratch", {"LANG": "C"})
+    {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
+    """
     given = os.environ if environment is None else environment
     return {
         "cwd": os.getcwd() if cwd is None else cwd,
@@ -341,42 +423,6 @@ def user_context(
         # cannot reach a job in any case.
         "environment": {key: value for key, value in given.items() if is_text(f"{key}{value}")},
     }
-
-
-def failure(exc: OSError, op: str) -> EnsembleError:
-    """The error of request `op`, with a sentence that says what to do where Flux's does not."""
-    number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
-    if number == errno.ENOSYS and text.startswith("No service"):
-        text = (
-            "the ensemble service is not loaded: `flux ensemble load` or `flux module load` "
-            "starts it"
-        )
-    elif number == errno.ENOSYS:
-        text = f"the ensemble service does not know the request {SERVICE}.{op}"
-    elif number == errno.EHOSTUNREACH:
-        text = "the ensemble service went away"
-    elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
-        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
-    return EnsembleError(number, text)
-
-
-def given_up(*names: str) -> EnsembleError:
-    """The error of a service that did not come back while ensembles were followed."""
-    return EnsembleError(
-        errno.EHOSTUNREACH,
-        f"the ensemble service did not come back within {PATIENCE:.0f} s, and "
-        f"{' and '.join(map(repr, names))} had not ended: `flux ensemble doctor` may tell why",
-    )
-
-
-def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
-    """The error of a request for the log of `name`, of which so much was received before."""
-    error = exc if isinstance(exc, EnsembleError) else failure(exc, "log")
-    if error.errno == errno.ENOENT and received.count:
-        error = EnsembleError(
-            errno.ENOENT, f"the ensemble service came back without ensemble {name!r}"
-        )
-    return error
 
 
 def _too_late(name: str) -> TimeoutError:

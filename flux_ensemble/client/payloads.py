@@ -15,7 +15,12 @@ _ADVICE = {
 
 
 def payload_problem(payload: Mapping[str, Any]) -> str | None:
-    """Why the payload of a request cannot be sent, or None: it is JSON, and UTF-8."""
+    """Why the payload of a request cannot be sent, or None: it is JSON, and UTF-8.
+
+    >>> payload_problem({"name": "demo"})
+    >>> payload_problem({"params": {"x": float("nan")}})
+    'params.x: expected a finite number, not nan'
+    """
     try:
         json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -25,7 +30,11 @@ def payload_problem(payload: Mapping[str, Any]) -> str | None:
 
 
 def is_text(value: str) -> bool:
-    """The text can be encoded; a file name that is not UTF-8 cannot, as Python has it."""
+    """The text can be encoded; a file name that is not UTF-8 cannot, as Python has it.
+
+    >>> is_text("café"), is_text(b"caf".decode() + chr(0xDCE9))
+    (True, False)
+    """
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -44,6 +44,13 @@ class Received:
 
     Attributes:
         count: how many entries were received.
+
+    >>> received = Received()
+    >>> received.take({"timestamp": 1.0, "name": "start", "context": {}})
+    True
+    >>> received.begin_again()
+    >>> received.take({"timestamp": 1.0, "name": "start", "context": {}})
+    False
     """
 
     def __init__(self) -> None:
@@ -72,7 +79,12 @@ class Received:
 
 
 class Outage:
-    """A service that went away: when to look for it again, and when to give up."""
+    """A service that went away: when to look for it again, and when to give up.
+
+    >>> outage = Outage()
+    >>> [outage.next_pause() for _ in range(2)]
+    [0.1, 0.15000000000000002]
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.client.client import failure
+from flux_ensemble.client.errors import failure
 from flux_ensemble.deploy.loading import MODULES_SINCE, parse_version
 from flux_ensemble.deploy.supervision import NOPANIC, supervisors
 from flux_ensemble.members.elastic.settings import read_scaler

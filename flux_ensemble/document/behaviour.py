@@ -43,6 +43,10 @@ def read_simulate(
         groups: the groups without problems.
         names: the names of all groups, those with problems too.
         problems: what is wrong is added to these.
+
+    >>> groups = {"md": Group("md", ())}
+    >>> read_simulate({"md": {"duration": "10m"}}, groups, groups, Problems())["md"].duration
+    Constant(value=600.0)
     """
     found: dict[str, Simulated] = {}
     ordered = sorted(names)
@@ -61,6 +65,9 @@ def override_duration(simulated: Simulated, value: Any, group: Group) -> Simulat
 
     Raises:
         ValueError: it is no distribution of durations; the sentences.
+
+    >>> override_duration(Simulated(), {"exponential": {"mean": "5m"}}, Group("md", ())).duration
+    Exponential(mean=300.0)
     """
     problems = Problems()
     given = {"duration": value}

@@ -38,7 +38,13 @@ _NO_STATISTICS = ("count", *MEMBER_METRICS)
 
 
 def check_source(source: str, document: Document, problems: Problems) -> None:
-    """Check that the Python source in `custom:` parses."""
+    """Check that the Python source in `custom:` parses.
+
+    >>> problems = Problems()
+    >>> check_source("print(", Document({}), problems)
+    >>> problems.sentences()
+    "custom: Python syntax error: '(' was never closed (line 1 of the source)"
+    """
     at: Path = ("custom",)
     try:
         defined_names(source)
@@ -52,7 +58,13 @@ def check_source(source: str, document: Document, problems: Problems) -> None:
 
 
 def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems) -> float:
-    """Seconds between heartbeats, 0 for none."""
+    """Seconds between heartbeats, 0 for none.
+
+    >>> read_heartbeat({"heartbeat": "10s"}, [], Problems())
+    10.0
+    >>> read_heartbeat({}, [{"action": {"name": "grow"}}], Problems())
+    60.0
+    """
     heartbeat = 0.0
     try:
         heartbeat = parse_duration(logging.get("heartbeat", 0))
@@ -65,7 +77,11 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
 
 
 def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
-    """The bounds of the member's size, and what limits requests to change it."""
+    """The bounds of the member's size, and what limits requests to change it.
+
+    >>> read_scaling({"max-size": 8, "deadline": "5m"}, Problems())
+    Scaling(min_size=1, max_size=8, deadline=300.0, refusals=3)
+    """
     at: Path = ("scaling",)
     found = {key.replace("-", "_"): value for key, value in given.items()}
     low, high = found.get("min_size", 1), found.get("max_size")
@@ -83,7 +99,12 @@ def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
-    """The statistics of every stream: the default ones, and those under `metrics:`."""
+    """The statistics of every stream: the default ones, and those under `metrics:`.
+
+    >>> entries = [{"statistic": "quantile", "q": 0.9, "name": "p90"}]
+    >>> read_statistics(entries, Problems())[-1]
+    Statistic(name='p90', kind='Quantile', arguments={'q': 0.9})
+    """
     found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
     if len(entries) > MAX_STATISTICS:
         problems.add(

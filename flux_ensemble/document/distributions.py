@@ -27,7 +27,11 @@ def _standard_normal() -> Callable[[float], float]:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same value."""
+    """Always the same value.
+
+    >>> Constant(60.0).draw(iter([]), {})
+    60.0
+    """
 
     value: float
 
@@ -38,7 +42,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Any value from `min` to `max`."""
+    """Any value from `min` to `max`.
+
+    >>> Uniform(10.0, 20.0).draw(iter([0.25]), {})
+    12.5
+    """
 
     min: float
     max: float
@@ -50,7 +58,11 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """A normal distribution with its mean and standard deviation."""
+    """A normal distribution with its mean and standard deviation.
+
+    >>> Normal(100.0, 15.0).draw(iter([0.5]), {})
+    100.0
+    """
 
     mean: float
     sigma: float
@@ -62,7 +74,11 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """A value whose logarithm is normal: half are below `median`; `sigma` is the logarithm's."""
+    """A value whose logarithm is normal: half are below `median`; `sigma` is the logarithm's.
+
+    >>> Lognormal(60.0, 0.5).draw(iter([0.5]), {})
+    60.0
+    """
 
     median: float
     sigma: float
@@ -74,7 +90,11 @@ class Lognormal:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """An exponential distribution with its mean."""
+    """An exponential distribution with its mean.
+
+    >>> round(Exponential(60.0).draw(iter([0.5]), {}), 1)
+    41.6
+    """
 
     mean: float
 
@@ -85,7 +105,11 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """One of the values that were observed, each as likely as the others."""
+    """One of the values that were observed, each as likely as the others.
+
+    >>> Empirical((1.0, 2.0, 5.0)).draw(iter([0.9]), {})
+    5.0
+    """
 
     values: tuple[float, ...]
 
@@ -96,7 +120,11 @@ class Empirical:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """The value of a parameter of the job."""
+    """The value of a parameter of the job.
+
+    >>> Param("seconds").draw(iter([]), {"seconds": 90})
+    90.0
+    """
 
     name: str
 

@@ -26,6 +26,12 @@ def parse_duration(value: Any, *, limit: bool = True) -> float:
 
     Raises:
         ValueError: it is neither, is negative, or is not finite.
+
+    >>> parse_duration("1.5h"), parse_duration(30), parse_duration("inf")
+    (5400.0, 30.0, 0.0)
+    >>> parse_duration("soon")
+    Traceback (most recent call last):
+    ValueError: expected a duration (seconds, or text such as '30s', '1.5h' or '100ms'), not 'soon'
     """
     seconds = math.nan
     if isinstance(value, str):

@@ -34,6 +34,12 @@ class Functions:
     Args:
         source: Python source of the document, or None.
         plugins: names of modules, which are not imported to see what they hold.
+
+    >>> functions = Functions("def next_step(ensemble): ...", plugins=[])
+    >>> functions.check("next_step")
+    >>> functions.check("nextstep")
+    Traceback (most recent call last):
+    ValueError: no function named 'nextstep' (did you mean 'next_step'? functions: next_step)
     """
 
     def __init__(self, source: str | None, plugins: Sequence[str]) -> None:
@@ -70,6 +76,9 @@ def defined_names(source: str) -> frozenset[str]:
 
     Raises:
         SourceError: it does not parse.
+
+    >>> sorted(defined_names("import math; half = math.pi / 2"))
+    ['half', 'math']
     """
     if len(source) > MAX_SOURCE:
         raise SourceError(

@@ -38,6 +38,11 @@ class GroupReader:
         directory: what the path of a jobspec is relative to.
         seed: the document's seed.
         files: the texts of files with jobspecs, as for `loading.load_text`.
+
+    >>> reader = GroupReader(Document({}), Problems(), directory=".", seed=0)
+    >>> groups = reader.read([{"name": "md", "command": "run {t}", "params": {"t": [300, 310]}}])
+    >>> len(groups["md"].submission())
+    2
     """
 
     def __init__(

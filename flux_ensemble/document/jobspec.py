@@ -80,6 +80,11 @@ def build(
     Returns:
         A canonical jobspec. It shares parts with the arguments and with other jobspecs
         of the same job set: it is for reading.
+
+    >>> md = JobSet("md", 0, ("run", "{t}"), duration=60.0)
+    >>> jobspec = build(md, {"t": 300}, environment={}, cwd="/scratch", tag={"index": 0})
+    >>> jobspec["tasks"][0]["command"], jobspec["attributes"]["system"]["duration"]
+    (['run', '300'], 60.0)
     """
     fill = filler(params)
     if jobset.jobspec is None:
@@ -129,6 +134,11 @@ def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         jobspec: a whole one, such as `build` makes. It is not changed.
+
+    >>> md = JobSet("md", 0, ("run",), output="md.out")
+    >>> jobspec = anchored(build(md, {}, environment={}, cwd="/scratch", tag={}))
+    >>> jobspec["attributes"]["system"]["shell"]["options"]["output"]["stdout"]["path"]
+    '/scratch/md.out'
     """
     attributes = jobspec["attributes"]
     system = attributes["system"]
@@ -159,6 +169,10 @@ def shape(
         cores: cores per task.
         gpus: GPUs per task.
         exclusive: the nodes are for this job alone.
+
+    >>> resources, tasks = shape(["hostname"], 2, 4, 1, 0, False)
+    >>> resources[0]["type"], resources[0]["count"], tasks[0]["count"]
+    ('node', 2, {'per_slot': 1})
     """
     per_task = [{"type": "core", "count": cores}]
     if gpus:
@@ -188,6 +202,9 @@ def read_environment(
         problems: what is wrong is added to these.
         at: the path of the mapping.
         written: gives a number or boolean as it is written in the document.
+
+    >>> read_environment({"OMP_NUM_THREADS": 4, "DEBUG": True}, Problems(), ("environment",))
+    {'OMP_NUM_THREADS': '4', 'DEBUG': 'true'}
     """
     if not isinstance(value, dict):
         problems.add(at, f"expected a mapping, not {shown(value)}")
@@ -224,6 +241,13 @@ def read_file(
         problems: why it cannot be read is added to these.
         at: the path, in the document, that names the file.
         files: the texts of files that have been read; this one's is added.
+
+    >>> read_file("md.yaml", ".", Problems(), ("jobs", 0), {"md.yaml": "version: 1"})
+    'version: 1'
+    >>> problems = Problems()
+    >>> read_file("none.yaml", "/nowhere", problems, ("jobs", 0), {})
+    >>> problems.sentences()
+    "jobs[0]: cannot read 'none.yaml': No such file or directory"
     """
     if name in files:
         return files[name]
@@ -250,6 +274,9 @@ def parse_file(name: str, text: str, problems: Problems, at: Path) -> Document |
         text: what is in it.
         problems: what is wrong is added to these.
         at: the path, in the document, that names the file.
+
+    >>> parse_file("md.yaml", "version: 1", Problems(), ()).value
+    {'version': 1}
     """
     try:
         document, found = read_yaml(text, name)
@@ -271,6 +298,11 @@ def check_v1(value: Any, problems: Problems, at: Path) -> Task | None:
         value: the jobspec, plain data.
         problems: what is wrong is added to these.
         at: the path of the jobspec.
+
+    >>> md = JobSet("md", 0, ("run",), nodes=2, tasks=4)
+    >>> jobspec = build(md, {}, environment={}, cwd="/scratch", tag={})
+    >>> check_v1(jobspec, Problems(), ("jobspec",)).size
+    {'nodes': 2, 'tasks': 4, 'cores': 1, 'gpus': 0}
     """
     if check_form("jobspec", value, problems, at) is None or problems.blames(at):
         return None
@@ -292,7 +324,11 @@ def check_v1(value: Any, problems: Problems, at: Path) -> Task | None:
 
 
 def unknown_type(kind: Any) -> str:
-    """The sentence about a resource of a type that Flux does not allocate."""
+    """The sentence about a resource of a type that Flux does not allocate.
+
+    >>> unknown_type("cores")
+    "expected a type of resource, not 'cores' (did you mean 'core'? one of: node, slot, core, gpu)"
+    """
     near = hint(str(kind), RESOURCE_TYPES)
     known = listed(RESOURCE_TYPES)
     return f"expected a type of resource, not {shown(kind)} ({near}one of: {known})"
@@ -318,7 +354,12 @@ def _check_resources(resources: Any, labels: list[str], problems: Problems, at: 
 
 
 def size(jobspec: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields `nodes`, `tasks`, `cores` and `gpus` of a job set with a checked jobspec."""
+    """The fields `nodes`, `tasks`, `cores` and `gpus` of a job set with a checked jobspec.
+
+    >>> resources, tasks = shape(["hostname"], 2, 4, 8, 0, False)
+    >>> size({"resources": resources, "tasks": tasks})
+    {'nodes': 2, 'tasks': 4, 'cores': 8, 'gpus': 0}
+    """
     found = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
     slots = 1
     level = [(resource, 1) for resource in jobspec["resources"]]

@@ -63,6 +63,13 @@ def load_text(
 
     Raises:
         DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
+
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> spec.groups["hello"].sets[0].command
+    ('echo', 'hello')
+    >>> load_text("jobs: [{name: hello}]", name="demo")
+    Traceback (most recent call last):
+    flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
     document, problems = read_yaml(text, file)
     return _load(document, problems, name, file, directory, elastic, files)
@@ -90,6 +97,10 @@ def load_mapping(
 
     Raises:
         DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
+
+    >>> spec = load_mapping({"name": "demo", "jobs": [{"name": "hello", "command": "true"}]})
+    >>> spec.name, list(spec.groups), spec.limits
+    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000))
     """
     document = Document(mapping)
     return _load(document, Problems(), name, file, directory, elastic, files)

@@ -114,6 +114,10 @@ class JobSet:
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders.
+
+    >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
+    >>> list(md.texts())[-1]
+    ("a path in 'output'", 'md.out')
     """
 
     name: str
@@ -183,6 +187,12 @@ class Group:
         Raises:
             ValueError: a parameter that no job set declares, values that are none or do
                 not fit together, too many jobs, or texts that are too long with the values.
+
+        >>> md = JobSet("md", 0, ("run", "{t}"), sweep=Sweep({"t": (300, 310)}))
+        >>> [params for _, params in Group("md", (md,)).submission(count=2)]
+        [{'t': 300}, {'t': 300}, {'t': 310}, {'t': 310}]
+        >>> len(Group("md", (md,)).submission(params={"t": {"range": [0, 100]}}))
+        100
         """
         if params:
             return self._overridden(count, params)
@@ -226,6 +236,10 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
 
     Raises:
         ValueError: they are too many jobs.
+
+    >>> jobs = Submission(((JobSet("md", 0), Sweep({"t": (300, 310)}), 1),))
+    >>> len(jobs), jobs[1][1], len(jobs.times(5))
+    (2, {'t': 310}, 10)
     """
 
     def __init__(

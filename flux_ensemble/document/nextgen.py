@@ -63,6 +63,12 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
         data: the jobspec, plain data.
         problems: what is wrong or not supported is added to these.
         at: the path of the jobspec.
+
+    >>> resources = {"half": {"type": "core", "count": 4}}
+    >>> jobspec = {"version": 1, "resources": resources, "tasks": []}
+    >>> jobspec["tasks"] = [{"command": ["app"], "resources": "half", "replicas": 3}]
+    >>> [(task.command, task.replicas) for task in convert(jobspec, Problems(), ())]
+    [(['app'], 3)]
     """
     from jobspec.core import Jobspec
 

@@ -26,6 +26,12 @@ def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
     Returns:
         The paths, within `value`, of what is wrong; the root's where the value is too
         large or too deep to be looked at.
+
+    >>> problems = Problems()
+    >>> check_plain({"limits": [1, float("nan")]}, problems)
+    {('limits', 1)}
+    >>> problems.sentences()
+    'limits[1]: expected a finite number, not nan'
     """
     walk = _Walk(problems, at)
     try:

@@ -39,6 +39,9 @@ class DocumentError(ValueError):
         problems: all that is wrong with it, or the first of them.
         file: the document's file as the user knows it, None if it has none.
         more: there are more problems than these.
+
+    >>> print(DocumentError([Problem(3, "jobs[0]", "expected a command")], "a.yaml"))
+    a.yaml:3: jobs[0]: expected a command
     """
 
     def __init__(
@@ -72,6 +75,13 @@ class Problems:
 
     Attributes:
         full: no more are collected, and there may be more.
+
+    >>> problems = Problems()
+    >>> problems.add(("rules", 0, "when"), "expected a number")
+    >>> problems.blames(("rules",)), problems.blames(("jobs",))
+    (True, False)
+    >>> problems.sentences()
+    'rules[0].when: expected a number'
     """
 
     def __init__(self, line: Callable[[Path], int | None] = lambda path: None) -> None:
@@ -165,7 +175,11 @@ def _size(text: str) -> int:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A path as people write it: `rules[1].action.label`."""
+    """A path as people write it: `rules[1].action.label`.
+
+    >>> dotted(("rules", 1, "action", "label")), dotted(("memo", "a b"))
+    ('rules[1].action.label', "memo['a b']")
+    """
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -178,6 +192,10 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, as the beginning of a remark in brackets."""
+    """The name that was probably meant, as the beginning of a remark in brackets.
+
+    >>> hint("sucess", ["success", "failed"])
+    "did you mean 'success'? "
+    """
     near = get_close_matches(name, list(known)[:_MOST], 1) if len(name) <= _LONGEST else ()
     return f"did you mean {near[0]!r}? " if near else ""

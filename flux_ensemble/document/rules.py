@@ -95,6 +95,12 @@ def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
 
     Raises:
         ValueError: it is no action, or refers to what does not exist.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> action = parse_action({"name": "submit", "label": "hello", "count": 2}, spec, rule_ids=())
+    >>> action.label, action.count
+    ('hello', 2)
     """
     problems = Problems()
     action = None
@@ -118,6 +124,12 @@ def parse_rule(value: Any, spec: Spec, rule_ids: Collection[str], id: str) -> Ru
 
     Raises:
         ValueError: it is no rule, refers to what does not exist, or has an id in use.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> value = {"trigger": "job-fail", "name": "hello", "action": {"name": "terminate"}}
+    >>> parse_rule(value, spec, rule_ids=(), id="stop").title
+    'job-fail hello'
     """
     problems = Problems()
     rule = None
@@ -146,7 +158,13 @@ def _context(spec: Spec, rule_ids: Collection[str]) -> Context:
 
 
 def check_id(id: str, problems: Problems, at: Path) -> None:
-    """Check that a rule's id is not one that the engine uses."""
+    """Check that a rule's id is not one that the engine uses.
+
+    >>> problems = Problems()
+    >>> check_id("retry", problems, ("rules", 0, "id"))
+    >>> problems.sentences()
+    "rules[0].id: the rule id 'retry' is reserved (reserved: request, retry)"
+    """
     if id in RESERVED_RULES:
         problems.add(
             at, f"the rule id {id!r} is reserved (reserved: {listed(sorted(RESERVED_RULES))})"
@@ -160,6 +178,11 @@ def read_rules(entries: list[Any], context: Context, problems: Problems) -> tupl
         entries: what `check_form` left of the list.
         context: what the rules can refer to; `rule_ids` are those of `rule_ids(entries)`.
         problems: what is wrong is added to these.
+
+    >>> context = Context({}, (), ("mean",), ("rule-0",), False, Functions(None, ()))
+    >>> entries = [{"trigger": "timer", "after": "10m", "action": {"name": "terminate"}}]
+    >>> [(rule.id, rule.after) for rule in read_rules(entries, context, Problems())]
+    [('rule-0', 600.0)]
     """
     reader = _Reader(context, problems)
     rules = []
@@ -180,7 +203,11 @@ def read_rules(entries: list[Any], context: Context, problems: Problems) -> tupl
 
 
 def rule_id(entry: Mapping[str, Any], index: int) -> str:
-    """The id of the rule at a position of `rules:`."""
+    """The id of the rule at a position of `rules:`.
+
+    >>> rule_id({"id": "stop"}, 0), rule_id({}, 1)
+    ('stop', 'rule-1')
+    """
     return str(entry.get("id", f"rule-{index}"))
 
 

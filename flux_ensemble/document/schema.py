@@ -386,5 +386,9 @@ SCHEMAS: Mapping[str, Schema] = {
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text fits one of the patterns of names."""
+    """Whether a text fits one of the patterns of names.
+
+    >>> matches(NAME, "md-300.a"), matches(NAME, "md 300")
+    (True, False)
+    """
     return re.match(pattern, text) is not None

@@ -40,6 +40,12 @@ def check_form(
     Returns:
         The value, or what is left of it without the parts that are wrong: keys are left
         out, list items are None.
+
+    >>> problems = Problems()
+    >>> check_form("action", {"name": "submit", "count": "two"}, problems)
+    {'name': 'submit'}
+    >>> problems.sentences()
+    "count: expected an integer >= 1, not 'two'"
     """
     known = wrong or set()
     # With null in its place, what is known to be wrong is looked at by nobody.
@@ -67,6 +73,14 @@ def explain(
 
     Returns:
         The paths, within `value`, of what is wrong.
+
+    >>> from jsonschema import Draft202012Validator
+    >>> validator = Draft202012Validator({"type": "integer", "description": "an integer"})
+    >>> problems = Problems()
+    >>> explain(validator, "two", problems, ("count",))
+    {()}
+    >>> problems.sentences()
+    "count: expected an integer, not 'two'"
     """
     wrong: set[Path] = set()
     for error in validator.iter_errors(value):
@@ -99,7 +113,11 @@ def _sentence(error: Any) -> str:
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """The sentence about a key that is none of those that are known."""
+    """The sentence about a key that is none of those that are known.
+
+    >>> unknown_key("comand", ["name", "command"])
+    "unknown key 'comand' (did you mean 'command'? keys: name, command)"
+    """
     return f"unknown key {shown(key)} ({hint(key, known)}keys: {listed(known)})"
 
 

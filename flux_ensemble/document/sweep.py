@@ -37,6 +37,12 @@ class Sweep:
             combinations of the product).
         samples: how many combinations "sample" draws.
         seed: what "sample" draws with; the same seed draws the same combinations.
+
+    >>> sweep = Sweep({"t": (300, 310), "p": (1, 2)})
+    >>> len(sweep), sweep[1]
+    (4, {'t': 300, 'p': 2})
+    >>> list(Sweep({"t": (300, 310), "p": (1, 2)}, "zip"))
+    [{'t': 300, 'p': 1}, {'t': 310, 'p': 2}]
     """
 
     params: Mapping[str, Sequence[Any]] | None = None
@@ -145,6 +151,9 @@ def parse_values(given: Any) -> Sequence[Any]:
     Raises:
         ValueError: no value at all, a value that is not text, a number or a boolean, or a
             range that is not two or three integers.
+
+    >>> parse_values([300, 310]), parse_values({"range": [0, 10, 2]}), parse_values("fast")
+    ((300, 310), range(0, 10, 2), ('fast',))
     """
     values: Sequence[Any]
     if isinstance(given, Mapping):

@@ -40,6 +40,9 @@ def split_command(command: str) -> list[str]:
 
     Raises:
         ValueError: it has bad quotes, no word, or too many.
+
+    >>> split_command("echo 'hello world' again")
+    ['echo', 'hello world', 'again']
     """
     words: list[str] = []
     parts: list[str] = []
@@ -72,12 +75,21 @@ def _missing(rest: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A scalar as a command line has it: true and false as YAML writes them."""
+    """A scalar as a command line has it: true and false as YAML writes them.
+
+    >>> as_text(True), as_text(0.5)
+    ('true', '0.5')
+    """
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
-    """What replaces each `{name}` of a parameter in a text by its value."""
+    """What replaces each `{name}` of a parameter in a text by its value.
+
+    >>> fill = filler({"t": 300})
+    >>> fill("run-{t}.log"), fill("{{id}}.log"), fill("${t}")
+    ('run-300.log', '{{id}}.log', '${t}')
+    """
     if not params:
         return str
     values = {name: as_text(value) for name, value in params.items()}
@@ -89,7 +101,11 @@ def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
 
 
 def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-    """The bytes of the longest value of each parameter, as it is put into texts."""
+    """The bytes of the longest value of each parameter, as it is put into texts.
+
+    >>> sizes({"t": range(1, 1001), "mode": ("fast", "exact")})
+    {'t': 4, 'mode': 5}
+    """
     return {name: max(map(_size, _longest(values))) for name, values in params.items()}
 
 
@@ -111,6 +127,10 @@ def check_sizes(texts: Iterable[tuple[str, str]], sizes: Mapping[str, int]) -> N
 
     Raises:
         ValueError: a text, or all of them, can be too long.
+
+    >>> check_sizes([("a word of a command", "{name}")], {"name": 200_000})
+    Traceback (most recent call last):
+    ValueError: expected a word of a command of at most 131071 bytes, not 200000
     """
     left = MAX_TEXTS
     for what, text in texts:

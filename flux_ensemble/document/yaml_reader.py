@@ -66,6 +66,10 @@ class Document:
         size: how many values it has, if it came from text.
         texts: (id of a container, key or position) -> a number or boolean as it is written.
         blocks: the same for a `|` block -> the line on which its text begins.
+
+    >>> document, problems = read_yaml("jobs: [{name: a}, {name: b}]")
+    >>> document.line(("jobs", 1)), document.value["jobs"][1]
+    (1, {'name': 'b'})
     """
 
     def __init__(self, value: Any) -> None:
@@ -131,6 +135,13 @@ def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
 
     Raises:
         DocumentError: it cannot be read; one problem says why.
+
+    >>> document, problems = read_yaml("{seed: 0x10, day: 2024-01-01, share: 1e-3}")
+    >>> document.value
+    {'seed': 16, 'day': '2024-01-01', 'share': 0.001}
+    >>> read_yaml("{seed: !odd 1}", "a.yaml")
+    Traceback (most recent call last):
+    flux_ensemble.document.problems.DocumentError: a.yaml:1: the tag '!odd' is not supported on '1'
     """
     builder = _Builder()
     try:

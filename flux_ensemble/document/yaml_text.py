@@ -42,6 +42,10 @@ def check_text(text: str) -> None:
     Raises:
         UnreadableError: it is too large, not UTF-8, or holds what YAML does not allow or what
             the parser would take too long for.
+
+    >>> check_text("a:" + 5000 * " " + "1")
+    Traceback (most recent call last):
+    flux_ensemble.document.yaml_text.UnreadableError: expected at most 4096 blanks in a row, ...
     """
     try:
         size = len(text.encode())

@@ -17,7 +17,7 @@ from grpc import StatusCode
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.client import failure
+from flux_ensemble.client.errors import failure
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member

@@ -80,6 +80,10 @@ class Condition:
             value: the value of the rule's own metric, for a number or a comparison.
             lookup: gives the value of a metric, None where it is empty.
             memo: the keys of a memo event, which an expression may name.
+
+        >>> condition = compile_condition("> 60", groups=(), statistics=(), subject="metric")
+        >>> condition.holds(75.0, lookup=lambda path: None)
+        True
         """
         if self._compare is not None:
             return value is not None and self._compare(value, self._number)
@@ -110,6 +114,12 @@ def compile_condition(
 
     Raises:
         ValueError: the text does not parse, or names what does not exist.
+
+    >>> condition = compile_condition(
+    ...     "count.md.success >= 3", groups=["md"], statistics=["mean"], subject=None
+    ... )
+    >>> condition.holds(None, lookup={MetricPath("count", "md", "success"): 3}.get)
+    True
     """
     if isinstance(when, bool) or not isinstance(when, (int, float, str)):
         raise ValueError(

@@ -77,6 +77,12 @@ class Expression(Generic[Variable]):
 
         Args:
             lookup: gives the value of a variable, whatever that is.
+
+        >>> expression = compile_expression("loss < 0.1 and steps >= 100", ".".join)
+        >>> expression.holds({"loss": 0.05, "steps": 200}.get)
+        True
+        >>> expression.holds({"loss": 0.05}.get)
+        False
         """
         steps, stack, at = self.steps, list[Any](), 0
         try:
@@ -208,6 +214,12 @@ def compile_expression(text: str, resolve: Callable[[list[str]], Variable]) -> E
     Raises:
         SyntaxError, RecursionError, MemoryError: the text is no expression of Python.
         ValueError: it has what expressions of conditions do not have, or `resolve` refuses it.
+
+    >>> sorted(compile_expression("max(a.b, c['d-e']) > 1", ".".join).variables)
+    ['a.b', 'c.d-e']
+    >>> compile_expression("open('file')", ".".join)
+    Traceback (most recent call last):
+    ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
     """
     tree = ast.parse(text, mode="eval").body
     _check_depth(tree)

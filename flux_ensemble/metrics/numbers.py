@@ -20,6 +20,9 @@ def finite(value: Any) -> Number | None:
 
     Returns:
         An integer of at most 64 bits as it is, and any other number as a finite float.
+
+    >>> finite(3), finite(2**64), finite(float("nan"))
+    (3, 1.8446744073709552e+19, None)
     """
     if value is None:
         return None

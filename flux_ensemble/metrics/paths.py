@@ -20,6 +20,9 @@ class MetricPath(NamedTuple):
     """One metric. For `statistic` "count", `variable` is a counter of the group.
 
     For those of `MEMBER_METRICS`, `group` is the name of the member.
+
+    >>> str(MetricPath("mean", "lammps", "duration"))
+    'mean.lammps-duration'
     """
 
     statistic: str
@@ -50,6 +53,12 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
 
     Raises:
         ValueError: the path has another form, or names no group, statistic or counter.
+
+    >>> parse_path("mean.a-b-duration", groups=["a", "a-b"], statistics=["mean"])
+    MetricPath(statistic='mean', group='a-b', variable='duration')
+    >>> parse_path("count.a.done", groups=["a"], statistics=["mean"])
+    Traceback (most recent call last):
+    ValueError: no counter named 'done' (counters: submitted, ...)
     """
     statistic, dot, rest = text.partition(".")
     if not dot or not rest:
@@ -80,6 +89,9 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
 
     Raises:
         ValueError: no group fits, or nothing is left for the variable.
+
+    >>> split_stream("a-b-duration", ["a", "a-b"])
+    ('a-b', 'duration')
     """
     # No group has a longer name; each look at a longer one would copy it.
     at = MAX_NAME + 1

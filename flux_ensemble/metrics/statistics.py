@@ -25,6 +25,9 @@ def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
 
     Raises:
         ValueError: no such statistic, or the arguments do not fit.
+
+    >>> check_statistic("rolling_max", {"window_size": 10})
+    'RollingMax'
     """
     known = _univariate()
     name = kind.replace("_", "").lower()

@@ -124,7 +124,14 @@ def _made(statistic: Statistic) -> Any:
 
 
 class Stream:
-    """The statistics of one variable of one group."""
+    """The statistics of one variable of one group.
+
+    >>> stream = Stream([Statistic("average", "Mean")])
+    >>> for seconds in (10.0, 20.0):
+    ...     stream.update(seconds)
+    >>> stream.get("average"), stream.extended([60.0]).get("average")
+    (15.0, 30.0)
+    """
 
     __slots__ = ("_statistics", "_updates", "count")
 
@@ -193,6 +200,11 @@ class Metrics:
         counts: the counters of each group, `count.GROUP.COUNTER`.
         pending_nodes: nodes that the jobs need which are in the queue and have not started.
         nodes: the metrics `nodes.*`, as far as they are known.
+
+    >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
+    >>> metrics.observe("md", "duration", 12.0)
+    >>> metrics.lookup(MetricPath("mean", "md", "duration"))
+    12.0
     """
 
     def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
@@ -293,6 +305,11 @@ class View:
 
     `pending` is as if each waiting job had started now; the gauges `waiting` and
     `running` hold the ages of the jobs that wait and run. Each is computed at most once.
+
+    >>> metrics = Metrics(["md"], [Statistic("max", "Max")])
+    >>> view = metrics.at(ages=lambda group, gauge: [30.0, 5.0])
+    >>> view.lookup(MetricPath("max", "md", "running"))
+    30.0
     """
 
     def __init__(self, metrics: Metrics, ages: Ages) -> None:
