@@ -91,13 +91,13 @@ class Client:
         """
         import flux.constants
 
-        given = {key: value for key, value in payload.items() if value is not None}
-        problem = payload_problem(given)
+        request = {key: value for key, value in payload.items() if value is not None}
+        problem = payload_problem(request)
         if problem is not None:
             raise EnsembleError(errno.EINVAL, f"{SERVICE}.{op}: {problem}")
         flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
         try:
-            return self.handle.rpc(f"{SERVICE}.{op}", given, flags=flags)
+            return self.handle.rpc(f"{SERVICE}.{op}", request, flags=flags)
         except OSError as exc:
             raise failure(exc, op) from exc
 
@@ -416,12 +416,12 @@ def user_context(
     >>> user_context("/scratch", {"LANG": "C"})
     {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
     """
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     return {
         "cwd": os.getcwd() if cwd is None else cwd,
         # JSON carries UTF-8 only, and a jobspec is JSON: a variable that holds other bytes
         # cannot reach a job in any case.
-        "environment": {key: value for key, value in given.items() if is_text(f"{key}{value}")},
+        "environment": {key: value for key, value in variables.items() if is_text(f"{key}{value}")},
     }
 
 

@@ -76,26 +76,26 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
     return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
 
 
-def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
+def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
     """The bounds of the member's size, and what limits requests to change it.
 
     >>> read_scaling({"max-size": 8, "deadline": "5m"}, Problems())
     Scaling(min_size=1, max_size=8, deadline=300.0, refusals=3)
     """
     at: Path = ("scaling",)
-    found = {key.replace("-", "_"): value for key, value in given.items()}
-    low, high = found.get("min_size", 1), found.get("max_size")
+    fields = {key.replace("-", "_"): value for key, value in section.items()}
+    low, high = fields.get("min_size", 1), fields.get("max_size")
     if high is not None and low > high:
         problems.add((*at, "min-size"), f"expected at most max-size, which is {high}, not {low}")
-    if "deadline" in found:
+    if "deadline" in fields:
         try:
-            found["deadline"] = parse_duration(found["deadline"], limit=False)
+            fields["deadline"] = parse_duration(fields["deadline"], limit=False)
         except ValueError as error:
             problems.add((*at, "deadline"), str(error))
         else:
-            if not found["deadline"]:
+            if not fields["deadline"]:
                 problems.add((*at, "deadline"), "expected a duration > 0, not 0")
-    return Scaling(**found)
+    return Scaling(**fields)
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
@@ -105,17 +105,17 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
     >>> read_statistics(entries, Problems())[-1]
     Statistic(name='p90', kind='Quantile', arguments={'q': 0.9})
     """
-    found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
+    statistics = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
     if len(entries) > MAX_STATISTICS:
         problems.add(
             ("metrics",), f"expected at most {MAX_STATISTICS} statistics, not {len(entries)}"
         )
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
-        given = {"statistic": entry} if isinstance(entry, str) else entry
-        if given is None or "statistic" not in given:
+        mapping = {"statistic": entry} if isinstance(entry, str) else entry
+        if mapping is None or "statistic" not in mapping:
             continue
-        arguments = dict(given)
+        arguments = dict(mapping)
         kind = arguments.pop("statistic")
         name = arguments.pop("name", kind)
         if not matches(IDENTIFIER, name):
@@ -124,12 +124,12 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
                 f"expected a statistic's name (letters, digits and '_', not a digit first), "
                 f"not {shown(name)}",
             )
-        elif name in found or name in _NO_STATISTICS:
+        elif name in statistics or name in _NO_STATISTICS:
             problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
         if index < MAX_STATISTICS:
             kind = _river_class(kind, arguments, problems, at)
-        found.setdefault(name, Statistic(name, kind, arguments))
-    return tuple(found.values())
+        statistics.setdefault(name, Statistic(name, kind, arguments))
+    return tuple(statistics.values())
 
 
 def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:

@@ -80,8 +80,8 @@ class GroupReader:
                 at = ("jobs", index)
                 own = sets.setdefault(entry["name"], [])
                 made = self._entry(entry, at, len(own))
-                for one in made:
-                    self._check_sizes(one, at)
+                for jobset in made:
+                    self._check_sizes(jobset, at)
                 own += made
                 places.setdefault(entry["name"], []).append(at)
         groups = {name: Group(name, tuple(own)) for name, own in sets.items()}
@@ -122,7 +122,7 @@ class GroupReader:
         if "jobspec" in entry:
             return self._from_jobspec(entry, at, index, common, count, duration)
         nodes = entry.get("nodes", 1)
-        one = JobSet(
+        jobset = JobSet(
             **common,
             index=index,
             command=self._command(entry, at),
@@ -134,11 +134,11 @@ class GroupReader:
             exclusive=entry.get("exclusive", False),
             duration=duration or 0.0,
         )
-        return [one]
+        return [jobset]
 
-    def _check_sizes(self, one: JobSet, at: Path) -> None:
+    def _check_sizes(self, jobset: JobSet, at: Path) -> None:
         try:
-            check_sizes(one.texts(), one.sweep.sizes)
+            check_sizes(jobset.texts(), jobset.sweep.sizes)
         except ValueError as error:
             self._problems.add(at, str(error))
 
@@ -166,7 +166,7 @@ class GroupReader:
     def _sweep(self, entry: dict[str, Any], at: Path, index: int) -> Sweep:
         kind, samples = entry.get("sweep", "product"), entry.get("samples", 0)
         values = {}
-        for name, given in entry.get("params", {}).items():
+        for name, value in entry.get("params", {}).items():
             here = (*at, "params", name)
             if not matches(PARAMETER, name):
                 self._problems.add(
@@ -175,7 +175,7 @@ class GroupReader:
                     f"or '-' first), not {shown(name)}",
                 )
             try:
-                values[name] = parse_values(given)
+                values[name] = parse_values(value)
             except ValueError as error:
                 self._problems.add(here, str(error))
         if not values:
@@ -222,21 +222,21 @@ class GroupReader:
                     (*at, key), f"{key!r} cannot be combined with 'jobspec', which says it itself"
                 )
         at = (*at, "jobspec")
-        given = entry["jobspec"]
-        found = self._from_file(given, at) if isinstance(given, str) else self._found(given, at)
+        value = entry["jobspec"]
+        tasks = self._from_file(value, at) if isinstance(value, str) else self._tasks(value, at)
         made = []
-        for one in found:
-            environment = self._environment(one, common["environment"], at)
+        for task in tasks:
+            environment = self._environment(task, common["environment"], at)
             made.append(
-                _jobset(one, {**common, "environment": environment}, index, count, duration)
+                _jobset(task, {**common, "environment": environment}, index, count, duration)
             )
             index += 1
         return made
 
-    def _environment(self, one: Task, own: dict[str, str], at: Path) -> dict[str, str]:
+    def _environment(self, task: Task, own: dict[str, str], at: Path) -> dict[str, str]:
         """The environment of a job set, with what the entry says of its own."""
-        layers = (*one.environments, own)
-        self._count(len(one.command) + sum(map(len, layers)), self._problems, at)
+        layers = (*task.environments, own)
+        self._count(len(task.command) + sum(map(len, layers)), self._problems, at)
         merged: dict[str, str] = {}
         for layer in layers:
             merged |= layer
@@ -246,9 +246,9 @@ class GroupReader:
         """The jobspec in a file, which many entries may name."""
         if name not in self._read:
             self._read[name] = self._read_file(name)
-        found, problems = self._read[name]
+        tasks, problems = self._read[name]
         self._problems.take(problems, at)
-        return found
+        return tasks
 
     def _read_file(self, name: str) -> tuple[list[Task], Problems]:
         problems = Problems()
@@ -263,17 +263,17 @@ class GroupReader:
             # One that cannot be parsed took its time too; most values have two characters.
             self._count(len(text) // 2 if read is None else read.size, problems)
             if read is not None and not check_plain(read.value, problems):
-                return self._found(read.value, (), problems), problems
+                return self._tasks(read.value, (), problems), problems
         return [], problems
 
-    def _found(
-        self, given: dict[str, Any], at: Path, problems: Problems | None = None
+    def _tasks(
+        self, value: dict[str, Any], at: Path, problems: Problems | None = None
     ) -> list[Task]:
         """What a jobspec gives: one job set, or one for each task; none if it has problems."""
         problems = self._problems if problems is None else problems
-        if not isinstance(given.get("resources"), list):
-            return nextgen.convert(given, problems, at)
-        task = jobspec.check_v1(given, problems, at)
+        if not isinstance(value.get("resources"), list):
+            return nextgen.convert(value, problems, at)
+        task = jobspec.check_v1(value, problems, at)
         return [] if task is None else [task]
 
     def _count(self, values: int, problems: Problems, at: Path = ()) -> None:
@@ -292,15 +292,15 @@ class GroupReader:
 
 
 def _jobset(
-    one: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
+    task: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
 ) -> JobSet:
-    workdir = {"workdir": one.cwd} if one.cwd is not None else {}
+    workdir = {"workdir": task.cwd} if task.cwd is not None else {}
     return JobSet(
         **{**workdir, **common},
-        **one.size,
+        **task.size,
         index=index,
-        command=tuple(one.command),
-        count=count * one.replicas,
-        duration=one.duration if duration is None else duration,
-        jobspec=one.jobspec,
+        command=tuple(task.command),
+        count=count * task.replicas,
+        duration=task.duration if duration is None else duration,
+        jobspec=task.jobspec,
     )

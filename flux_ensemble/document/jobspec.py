@@ -145,11 +145,11 @@ def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
     cwd = system["cwd"]
     output = system.get("shell", {}).get("options", {}).get("output", {})
     paths = {
-        stream: {"path": os.path.join(cwd, one["path"])}
-        for stream, one in (output.items() if isinstance(output, dict) else ())
-        if isinstance(one, dict)
-        and isinstance(one.get("path"), str)
-        and not _ABSOLUTE.match(one["path"])
+        stream: {"path": os.path.join(cwd, target["path"])}
+        for stream, target in (output.items() if isinstance(output, dict) else ())
+        if isinstance(target, dict)
+        and isinstance(target.get("path"), str)
+        and not _ABSOLUTE.match(target["path"])
     }
     if not paths or not os.path.isabs(cwd):
         return jobspec
@@ -209,16 +209,16 @@ def read_environment(
     if not isinstance(value, dict):
         problems.add(at, f"expected a mapping, not {shown(value)}")
         return {}
-    found = {}
-    for name, one in value.items():
+    environment = {}
+    for name, setting in value.items():
         here = (*at, name)
         if not name or "=" in name:
             problems.add(here, f"expected the name of an environment variable, not {shown(name)}")
-        elif not isinstance(one, (str, int, float)):
-            problems.add(here, f"expected text, a number, true or false, not {shown(one)}")
+        elif not isinstance(setting, (str, int, float)):
+            problems.add(here, f"expected text, a number, true or false, not {shown(setting)}")
         else:
-            found[name] = written(here) or as_text(one)
-    return found
+            environment[name] = written(here) or as_text(setting)
+    return environment
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,11 +279,11 @@ def parse_file(name: str, text: str, problems: Problems, at: Path) -> Document |
     {'version': 1}
     """
     try:
-        document, found = read_yaml(text, name)
+        document, errors = read_yaml(text, name)
     except DocumentError as error:
         problems.add(at, str(error))
         return None
-    for problem in found.listed():
+    for problem in errors.listed():
         problems.add(at, str(DocumentError([problem], name)))
     if not isinstance(document.value, dict):
         problems.add(at, f"expected a jobspec in {name!r}, not {shown(document.value)}")
@@ -360,19 +360,19 @@ def size(jobspec: Mapping[str, Any]) -> dict[str, Any]:
     >>> size({"resources": resources, "tasks": tasks})
     {'nodes': 2, 'tasks': 4, 'cores': 8, 'gpus': 0}
     """
-    found = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
+    fields = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
     slots = 1
     level = [(resource, 1) for resource in jobspec["resources"]]
     while level:
         resource, around = level.pop()
         kind, count = resource["type"], resource["count"]
         if kind in ("core", "gpu"):
-            found[f"{kind}s"] = count
+            fields[f"{kind}s"] = count
         elif kind == "node":
-            found["nodes"] = around * count
+            fields["nodes"] = around * count
         else:
             slots = around * count
         level += [(below, around * count) for below in resource.get("with", ())]
     count = jobspec["tasks"][0]["count"]
-    found["tasks"] = count.get("total", slots * count.get("per_slot", 1))
-    return found
+    fields["tasks"] = count.get("total", slots * count.get("per_slot", 1))
+    return fields

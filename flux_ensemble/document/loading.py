@@ -154,7 +154,7 @@ def _read(
     context = Context(
         groups=groups,
         names=_names(document.value),
-        statistics=frozenset(one.name for one in statistics),
+        statistics=frozenset(statistic.name for statistic in statistics),
         rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
         # One that is wrong has its own problem.
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),
@@ -187,7 +187,10 @@ def _check_kept(
     """Check that there is room for the statistics of all groups."""
     # Integers among the arguments are sizes of windows, or small.
     windows = [
-        value for one in statistics for value in one.arguments.values() if type(value) is int
+        value
+        for statistic in statistics
+        for value in statistic.arguments.values()
+        if type(value) is int
     ]
     each = len(statistics) + sum(map(abs, windows)) // WINDOW
     if groups * each > MAX_KEPT:
@@ -209,9 +212,9 @@ def _names(document: Any) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-def _name(value: dict[str, Any], problems: Problems, given: str | None, file: str | None) -> str:
+def _name(value: dict[str, Any], problems: Problems, wanted: str | None, file: str | None) -> str:
     """The ensemble's name: the one that was given, the document's, or the file's stem."""
-    name = given if given is not None else value.get("name")
+    name = wanted if wanted is not None else value.get("name")
     if name is None and file:
         name = PurePath(file).stem
     if name is None and problems.blames(("name",)):
@@ -219,6 +222,6 @@ def _name(value: dict[str, Any], problems: Problems, given: str | None, file: st
     if name is None:
         problems.add((), "the ensemble has no name; write 'name:' in the document")
     elif not matches(ENSEMBLE_NAME, name):
-        hint = "" if given is not None else ", which is the file's; write 'name:' in the document"
+        hint = "" if wanted is not None else ", which is the file's; write 'name:' in the document"
         problems.add(("name",), f"expected {ENSEMBLE_NAME_RULE}, not {shown(name)}{hint}")
     return name or ""

@@ -164,16 +164,16 @@ class Group:
     @cached_property
     def params(self) -> KeysView[str]:
         """The parameters that any of its job sets declares, in document order."""
-        return dict.fromkeys(name for one in self.sets for name in one.sweep.names).keys()
+        return dict.fromkeys(name for jobset in self.sets for name in jobset.sweep.names).keys()
 
     @cached_property
     def _whole(self) -> Submission:
-        return Submission(tuple((one, one.sweep, one.count) for one in self.sets))
+        return Submission(tuple((jobset, jobset.sweep, jobset.count) for jobset in self.sets))
 
     @cached_property
     def _single(self) -> Submission:
         """One job for each combination."""
-        return Submission(tuple((one, one.sweep, 1) for one in self.sets))
+        return Submission(tuple((jobset, jobset.sweep, 1) for jobset in self.sets))
 
     def submission(
         self, count: int | None = None, params: Mapping[str, Any] | None = None
@@ -205,20 +205,20 @@ class Group:
                     f"group {self.name!r} has no parameter {shown(name)} "
                     f"(parameters: {listed(sorted(self.params))})"
                 )
-        given: dict[str, Sequence[Any]] = {}
+        values: dict[str, Sequence[Any]] = {}
         for name in [name for name in self.params if name in params]:
             try:
-                given[name] = parse_values(params[name])
+                values[name] = parse_values(params[name])
             except ValueError as error:
                 raise ValueError(f"parameter {name!r}: {error}") from None
-        changed = sizes(given)
+        changed = sizes(values)
         parts = []
-        for one in self.sets:
-            sweep = one.sweep.override(given)
-            if sweep is not one.sweep:
-                own = {name: changed.get(name, size) for name, size in one.sweep.sizes.items()}
-                check_sizes(one.texts(), own)
-            parts.append((one, sweep, one.count if count is None else count))
+        for jobset in self.sets:
+            sweep = jobset.sweep.override(values)
+            if sweep is not jobset.sweep:
+                own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
+                check_sizes(jobset.texts(), own)
+            parts.append((jobset, sweep, jobset.count if count is None else count))
         return Submission(tuple(parts))
 
 
@@ -262,7 +262,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
         """Each job set and how many of the jobs are its."""
-        return [(one, len(sweep) * count * self._each) for one, sweep, count in self._parts]
+        return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
     def __len__(self) -> int:
         return self._length
@@ -272,8 +272,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
             raise IndexError(f"the submission has no job {index}")
         job = index // self._each
         part = bisect_right(self._ends, job)
-        one, sweep, count = self._parts[part]
-        return one, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        jobset, sweep, count = self._parts[part]
+        return jobset, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,8 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
     elif not data.get("tasks"):
         problems.add(at, "expected at least one task with a command")
     reader = _Reader(Jobspec(data, validate=False, name="ensemble"), problems, at)
-    found = [reader.task(index, task) for index, task in enumerate(data.get("tasks") or ())]
-    return [] if problems.blames(at) else [task for task in found if task is not None]
+    tasks = [reader.task(index, task) for index, task in enumerate(data.get("tasks") or ())]
+    return [] if problems.blames(at) else [task for task in tasks if task is not None]
 
 
 @cache
@@ -140,15 +140,15 @@ class _Reader:
         made = {"version": 1, "resources": resources, "tasks": tasks}
         # What comes later has precedence.
         owners = (self._common, resource, own)
-        durations = [one.duration for one in owners if one.duration is not None]
-        directories = [one.cwd for one in owners if one.cwd is not None]
+        durations = [owner.duration for owner in owners if owner.duration is not None]
+        directories = [owner.cwd for owner in owners if owner.cwd is not None]
         return Task(
             made,
             size(made),
             int(replicas),
             durations[-1] if durations else 0.0,
             directories[-1] if directories else None,
-            tuple(one.environment for one in owners if one.environment),
+            tuple(owner.environment for owner in owners if owner.environment),
         )
 
     def _resource(self, name: str, at: Path) -> _Resource:
@@ -165,39 +165,39 @@ class _Reader:
             self._problems.add((*at, "resources"), said[:1].lower() + said[1:])
             return None, _Attributes()
         where = (*self._at, "resources", name)
-        found: _Resource = None, _Attributes()
+        flattened: _Resource = None, _Attributes()
         if _check_resource(resource, self._problems, where):
             attributes = self._attributes(resource.get("attributes"), (*where, "attributes"))
-            found = Resources(resource).flatten_slot(), attributes
-        self._resources[name] = found
-        return found
+            flattened = Resources(resource).flatten_slot(), attributes
+        self._resources[name] = flattened
+        return flattened
 
-    def _attributes(self, given: Any, at: Path) -> _Attributes:
+    def _attributes(self, section: Any, at: Path) -> _Attributes:
         """Duration, cwd and environment of a jobspec, of a resource or of a task."""
-        found = _Attributes()
-        if not given:
-            return found
-        if not isinstance(given, dict):
-            self._problems.add(at, f"expected a mapping, not {shown(given)}")
-            return found
-        for key, value in given.items():
+        attributes = _Attributes()
+        if not section:
+            return attributes
+        if not isinstance(section, dict):
+            self._problems.add(at, f"expected a mapping, not {shown(section)}")
+            return attributes
+        for key, value in section.items():
             here = (*at, key)
             if key == "duration":
                 try:
-                    found = found._replace(duration=parse_duration(value))
+                    attributes = attributes._replace(duration=parse_duration(value))
                 except ValueError as error:
                     self._problems.add(here, str(error))
             elif key == "cwd":
-                found = found._replace(cwd=value)
+                attributes = attributes._replace(cwd=value)
                 if not isinstance(value, str):
                     self._problems.add(here, f"expected text, not {shown(value)}")
             elif key == "environment":
                 environment = read_environment(value, self._problems, here)
-                found = found._replace(environment=environment)
+                attributes = attributes._replace(environment=environment)
             else:
                 message = unknown_key(key, ("duration", "cwd", "environment"))
                 self._problems.add(here, message)
-        return found
+        return attributes
 
 
 def _command(command: str | list[str]) -> list[str]:
@@ -226,11 +226,11 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
     if kind not in RESOURCE_TYPES:
         problems.add((*at, "type"), unknown_type(kind))
         return False
-    given = [key for key in ("count", "replicas") if key in resource]
-    if not given and kind != "slot":
+    counts = [key for key in ("count", "replicas") if key in resource]
+    if not counts and kind != "slot":
         problems.add(at, "the key 'count' is missing")
         return False
-    for key in given:
+    for key in counts:
         count = resource[key]
         if type(count) is not int or not 1 <= count <= MAX_INT:
             problems.add((*at, key), f"expected an integer >= 1, not {shown(count)}")
@@ -242,4 +242,4 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
     if not isinstance(below, list):
         problems.add((*at, "with"), f"expected a list of resources, not {shown(below)}")
         return False
-    return all(_check_resource(one, problems, (*at, "with", i)) for i, one in enumerate(below))
+    return all(_check_resource(child, problems, (*at, "with", i)) for i, child in enumerate(below))

@@ -86,12 +86,12 @@ class Problems:
 
     def __init__(self, line: Callable[[Path], int | None] = lambda path: None) -> None:
         self._line = line
-        self._found: dict[tuple[Path, str], int | None] = {}
+        self._collected: dict[tuple[Path, str], int | None] = {}
         self._blamed: set[Path] = set()
         self.full = False
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._collected)
 
     def blames(self, path: Path) -> bool:
         """Whether there is a problem at `path` or below it."""
@@ -104,10 +104,10 @@ class Problems:
             TooMany: there are `MAX_PROBLEMS` of them, and this is another one.
         """
         key = path, shortened(message, MAX_MESSAGE)
-        if len(self._found) == MAX_PROBLEMS and key not in self._found:
+        if len(self._collected) == MAX_PROBLEMS and key not in self._collected:
             self.full = True
             raise TooMany
-        self._found[key] = line
+        self._collected[key] = line
         self._blamed.update(path[:length] for length in range(len(path) + 1))
 
     def give_up(self, path: Path, message: str) -> NoReturn:
@@ -126,7 +126,7 @@ class Problems:
         Raises:
             TooMany: as for `add`, or there are more of the others too.
         """
-        for (path, message), line in others._found.items():
+        for (path, message), line in others._collected.items():
             self.add((*at, *path), message, line)
         if others.full:
             self.full = True
@@ -134,11 +134,11 @@ class Problems:
 
     def listed(self) -> list[Problem]:
         """The problems in the order of their lines."""
-        found = [
+        problems = [
             Problem(line or self._line(path), dotted(path), message)
-            for (path, message), line in self._found.items()
+            for (path, message), line in self._collected.items()
         ]
-        return sorted(found, key=lambda problem: problem.line or 0)
+        return sorted(problems, key=lambda problem: problem.line or 0)
 
     def error(self, file: str | None = None) -> DocumentError:
         """The error that tells them; `file` is the document's, as the user knows it."""

@@ -150,7 +150,7 @@ def _context(spec: Spec, rule_ids: Collection[str]) -> Context:
     return Context(
         groups=spec.groups,
         names=spec.groups,
-        statistics=frozenset(one.name for one in spec.statistics),
+        statistics=frozenset(statistic.name for statistic in spec.statistics),
         rule_ids=rule_ids,
         heartbeat=spec.heartbeat > 0,
         functions=Functions(spec.custom, spec.plugins),
@@ -234,7 +234,9 @@ class _Reader:
         trigger = TRIGGER_ALIASES.get(entry["trigger"], entry["trigger"])
         for key, triggers in _RULE_KEYS.items():
             if key in entry and not trigger.startswith(triggers):
-                only = listed(f"{one}*" if one.endswith("-") else one for one in triggers)
+                only = listed(
+                    f"{prefix}*" if prefix.endswith("-") else prefix for prefix in triggers
+                )
                 self._problems.add(
                     (*at, key),
                     f"{key!r} means nothing to the trigger {trigger!r} (only to: {only})",
@@ -282,8 +284,8 @@ class _Reader:
         times: dict[str, float | None] = {}
         for key in ("after", "every"):
             times[key] = self._duration(entry, key, at) if key in entry else None
-        given = bool(entry.keys() & times.keys()) or self._blamed(at, *times)
-        if trigger == "timer" and not given:
+        has_time = bool(entry.keys() & times.keys()) or self._blamed(at, *times)
+        if trigger == "timer" and not has_time:
             self._problems.add(at, "the trigger 'timer' needs 'after' or 'every'")
         if times["every"] == 0:
             self._problems.add((*at, "every"), "expected a duration > 0, not 0")

@@ -145,7 +145,7 @@ class Sweep:
         return other
 
 
-def parse_values(given: Any) -> Sequence[Any]:
+def parse_values(entry: Any) -> Sequence[Any]:
     """The values of one parameter: a list, `{"range": [start, stop, step?]}`, or a scalar.
 
     Raises:
@@ -156,28 +156,28 @@ def parse_values(given: Any) -> Sequence[Any]:
     ((300, 310), range(0, 10, 2), ('fast',))
     """
     values: Sequence[Any]
-    if isinstance(given, Mapping):
-        bounds = given.get("range")
+    if isinstance(entry, Mapping):
+        bounds = entry.get("range")
         if (
-            set(given) != {"range"}
+            set(entry) != {"range"}
             or not isinstance(bounds, (list, tuple))
             or len(bounds) not in (2, 3)
             or not all(type(bound) is int for bound in bounds)
             or 0 in bounds[2:]
         ):
             raise ValueError(
-                f"expected a list of values or {{range: [start, stop, step]}}, not {shown(given)}"
+                f"expected a list of values or {{range: [start, stop, step]}}, not {shown(entry)}"
             )
         values = range(*bounds)
     else:
-        values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        values = tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
         for value in values:
             if not isinstance(value, (str, int, float)):
                 raise ValueError(f"expected text, a number or a boolean, not {shown(value)}")
     if not values:
-        raise ValueError(f"expected at least one value, not {shown(given)}")
+        raise ValueError(f"expected at least one value, not {shown(entry)}")
     try:
         len(values)
     except OverflowError:
-        raise ValueError(f"expected fewer values than {shown(given)} has") from None
+        raise ValueError(f"expected fewer values than {shown(entry)} has") from None
     return values

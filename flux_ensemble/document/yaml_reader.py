@@ -88,13 +88,13 @@ class Document:
 
     def line(self, path: Path) -> int | None:
         """The line of the value at `path`, or of the nearest value around it."""
-        found, value = self.start, self.value
+        line, value = self.start, self.value
         for step in path:
             _, lines = self._kept.get(id(value), (None, {}))
             if step not in lines:
                 break
-            found, value = lines[step], value[step]
-        return found
+            line, value = lines[step], value[step]
+        return line
 
     def text(self, path: Path) -> str | None:
         """The number or boolean at `path` as it is written; None where that is not known."""
@@ -306,10 +306,10 @@ class _Builder:
         named = shortened(anchor)
         if anchor not in self._anchors:
             raise UnreadableError(line, f"the alias '*{named}' has no anchor '&{named}' before it")
-        found = self._anchors[anchor]
-        if found is None:
+        target = self._anchors[anchor]
+        if target is None:
             raise UnreadableError(line, f"the alias '*{named}' stands inside of what it names")
-        value, size, height = found
+        value, size, height = target
         self._count(size, line)
         if self._stack[-1].wants_key:
             if isinstance(value, (dict, list)):
@@ -356,11 +356,11 @@ class _Builder:
 
 
 def _mappings(value: Any, line: int) -> list[dict[str, Any]]:
-    found = value if isinstance(value, list) else [value]
-    for one in found:
-        if not isinstance(one, dict):
-            raise UnreadableError(line, f"'<<' merges mappings, not {shown(one)}")
-    return found
+    mappings = value if isinstance(value, list) else [value]
+    for mapping in mappings:
+        if not isinstance(mapping, dict):
+            raise UnreadableError(line, f"'<<' merges mappings, not {shown(mapping)}")
+    return mappings
 
 
 def _tagged(tag: str, text: str, line: int) -> Any:

@@ -53,27 +53,27 @@ def check_text(text: str) -> None:
         raise UnreadableError(_line_at(text, error.start), "expected UTF-8 text") from None
     if size > MAX_BYTES:
         raise UnreadableError(None, f"a document has at most {MAX_BYTES} bytes, not {size}")
-    found = _UNPRINTABLE.search(text)
-    if found is not None:
-        message = f"malformed YAML: the character {found[0]!r} is not allowed"
-        raise UnreadableError(_line_at(text, found.start()), message)
+    match = _UNPRINTABLE.search(text)
+    if match is not None:
+        message = f"malformed YAML: the character {match[0]!r} is not allowed"
+        raise UnreadableError(_line_at(text, match.start()), message)
     if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
         raise UnreadableError(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
     _check_blanks(text)
 
 
 def _check_blanks(text: str) -> None:
-    for found in _BLANKS.finditer(text):
-        size = found.end() - found.start()
+    for match in _BLANKS.finditer(text):
+        size = match.end() - match.start()
         if size > MAX_BLANKS:
             message = f"expected at most {MAX_BLANKS} blanks in a row, not {size}"
-            raise UnreadableError(_line_at(text, found.start()), message)
-    for found in _EMPTY_LINES.finditer(text):
-        if found.end() - found.start() > MAX_BLANKS:
-            lines = sum(1 for _ in _BREAKS.finditer(found[0]))
+            raise UnreadableError(_line_at(text, match.start()), message)
+    for match in _EMPTY_LINES.finditer(text):
+        if match.end() - match.start() > MAX_BLANKS:
+            lines = sum(1 for _ in _BREAKS.finditer(match[0]))
             if lines > MAX_BLANKS:
                 message = f"expected at most {MAX_BLANKS} empty lines in a row, not {lines}"
-                raise UnreadableError(_line_at(text, found.start()), message)
+                raise UnreadableError(_line_at(text, match.start()), message)
 
 
 def _line_at(text: str, position: int) -> int:

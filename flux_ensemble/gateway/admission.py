@@ -78,12 +78,12 @@ class Limits:
             Kind.REFLECTION: self.reflections,
         }
 
-    def seconds(self, kind: Kind, given: float | None) -> float:
+    def seconds(self, kind: Kind, requested: float | None) -> float:
         """How long a call may take, by the time that its client gives it."""
         if kind is Kind.STREAM:
-            return self.stream_seconds if given is None else min(given, self.stream_seconds)
+            return self.stream_seconds if requested is None else min(requested, self.stream_seconds)
         most = self.most_seconds if kind is Kind.REQUEST else self.default_seconds
-        return self.default_seconds if given is None else min(given, most)
+        return self.default_seconds if requested is None else min(requested, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +98,20 @@ class Call:
     late: Problem
     members: frozenset[str] | None
 
-    def check_member(self, name: str, canonical: Callable[[str], str], *, given: bool) -> None:
+    def check_member(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
         """Checks that the client may act for a member.
 
         Args:
             name: a canonical name.
             canonical: makes a name canonical.
-            given: the request has the name; else the client is not told it.
+            explicit: the request has the name; else the client is not told it.
 
         Raises:
             Problem: PERMISSION_DENIED.
         """
         if self.members is None or name in map(canonical, self.members):
             return
-        what = f"member {name!r}" if given else "the only member of the service"
+        what = f"member {name!r}" if explicit else "the only member of the service"
         named = ", ".join(sorted(self.members)) or "none"
         raise Problem(
             StatusCode.PERMISSION_DENIED,
@@ -154,8 +154,8 @@ class Gate:
 
     def _call(self, kind: Kind, context: Any, peer: Peer) -> Call:
         left = context.time_remaining()
-        given = left if left < _NO_DEADLINE_SECONDS else None
-        seconds = self._limits.seconds(kind, given)
+        requested = left if left < _NO_DEADLINE_SECONDS else None
+        seconds = self._limits.seconds(kind, requested)
         late = Problem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
         if peer.certificate is None:
             return Call(time.monotonic() + seconds, late, None)

@@ -25,9 +25,9 @@ _DEEPEST = 100
 
 def as_problem(exc: Exception) -> Problem:
     """The problem that an exception is; one that is a fault of the program is logged."""
-    found = problem(exc)
-    if found is not None:
-        return found
+    known = problem(exc)
+    if known is not None:
+        return known
     log.error("a request failed", exc_info=exc)
     return Problem(
         StatusCode.INTERNAL,
@@ -89,9 +89,9 @@ def check_plain(value: Any, what: str) -> None:
                 )
             case dict():
                 waiting += [(f"{path}: key", key, depth) for key in value]
-                waiting += [(_below(path, key), one, depth + 1) for key, one in value.items()]
+                waiting += [(_below(path, key), item, depth + 1) for key, item in value.items()]
             case list():
-                waiting += [(f"{path}[{n}]", one, depth + 1) for n, one in enumerate(value)]
+                waiting += [(f"{path}[{n}]", item, depth + 1) for n, item in enumerate(value)]
         if expected is not None:
             raise Problem(
                 StatusCode.INVALID_ARGUMENT,

@@ -92,26 +92,26 @@ class TlsFiles:
         """
         contents = self._read()
         ends = [certificate.not_valid_after_utc for certificate in contents.chain()]
-        ends.append(max(one.not_valid_after_utc for one in contents.authorities))
+        ends.append(max(authority.not_valid_after_utc for authority in contents.authorities))
         return min(ends).timestamp()
 
     def _checked(self) -> _Contents:
         contents = self._read()
         now = datetime.datetime.now(datetime.UTC)
-        for number, one in enumerate(contents.authorities, 1):
-            if not _may_sign(one):
+        for number, certificate in enumerate(contents.authorities, 1):
+            if not _may_sign(certificate):
                 raise TlsError(
                     f"{str(self.ca)!r} is not the certificate of an authority in PEM: "
                     f"certificate {number} in it must not sign others"
                 )
         first, *others = contents.chain()
         _check_time(f"the certificate {str(self.cert)!r}", first, now)
-        for one in others:
-            subject = one.subject.rfc4514_string()[:80]
+        for certificate in others:
+            subject = certificate.subject.rfc4514_string()[:80]
             _check_time(
-                f"the certificate of {subject!r}, which {str(self.cert)!r} needs,", one, now
+                f"the certificate of {subject!r}, which {str(self.cert)!r} needs,", certificate, now
             )
-        latest = max(contents.authorities, key=lambda one: _preference(one, now))
+        latest = max(contents.authorities, key=lambda certificate: _preference(certificate, now))
         _check_time(f"the certificate {str(self.ca)!r}", latest, now)
         return contents
 
@@ -158,11 +158,11 @@ class _Contents:
         now = datetime.datetime.now(datetime.UTC)
         chain = [self.certificates[0]]
         while signers := [
-            one
-            for one in (*self.certificates[1:], *self.authorities)
-            if one not in chain and _has_signed(one, chain[-1])
+            signer
+            for signer in (*self.certificates[1:], *self.authorities)
+            if signer not in chain and _has_signed(signer, chain[-1])
         ]:
-            chain.append(max(signers, key=lambda one: _preference(one, now)))
+            chain.append(max(signers, key=lambda signer: _preference(signer, now)))
         return chain
 
 

@@ -69,7 +69,9 @@ class Condition:
         self._number = number
         self._expression = expression
         variables = expression.variables if expression is not None else ()
-        self.paths = frozenset(one for one in variables if isinstance(one, MetricPath))
+        self.paths = frozenset(
+            variable for variable in variables if isinstance(variable, MetricPath)
+        )
 
     def holds(
         self, value: float | None, lookup: Lookup, memo: Mapping[str, Any] | None = None

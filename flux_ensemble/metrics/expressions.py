@@ -283,7 +283,7 @@ class _Compiler(Generic[Variable]):
             case ast.BoolOp():
                 step = Step("or" if isinstance(node.op, ast.Or) else "and")
                 *before, last = node.values
-                jumps = [self._then(one, step) for one in before]
+                jumps = [self._then(operand, step) for operand in before]
                 self.add(last)
                 self._land(jumps)
             case ast.Compare():
@@ -291,8 +291,8 @@ class _Compiler(Generic[Variable]):
                 *chained, operation = map(_operation, node.ops)
                 self.add(node.left)
                 jumps = [
-                    self._then(one, Step("chain", compare))
-                    for one, compare in zip(before, chained, strict=True)
+                    self._then(operand, Step("chain", compare))
+                    for operand, compare in zip(before, chained, strict=True)
                 ]
                 self._then(last, Step("call", operation, 2))
                 self._land(jumps)

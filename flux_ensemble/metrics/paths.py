@@ -73,7 +73,7 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         if rest not in known:
             raise ValueError(
                 f"no metric named {text!r} "
-                f"(metrics: {_listed(f'{statistic}.{one}' for one in known)})"
+                f"(metrics: {_listed(f'{statistic}.{variable}' for variable in known)})"
             )
         return MetricPath(statistic, MEMBER, rest)
     if statistic not in statistics:

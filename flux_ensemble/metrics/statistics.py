@@ -41,9 +41,9 @@ def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
         raise
     except BaseException as error:
         signature = str(inspect.signature(cls)).split(" ->")[0]
-        given = shortened(repr(dict(arguments)))
+        quoted = shortened(repr(dict(arguments)))
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{cls.__name__}{signature} refused {given}: {reason}") from None
+        raise ValueError(f"{cls.__name__}{signature} refused {quoted}: {reason}") from None
     return cls.__name__
 
 

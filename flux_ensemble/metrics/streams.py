@@ -82,9 +82,9 @@ def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
             raise TypeError(f"its value would be {shown(result)}, which is no number")
     sizes = arguments.keys() & STATISTIC_SIZES.keys()
     small = {key: min(arguments[key], _TRIAL_SIZE) for key in sizes}
-    for given in (arguments, {**arguments, **small}):
+    for keywords in (arguments, {**arguments, **small}):
         for values in _UNUSUAL:
-            stream = Stream([Statistic("it", cls.__name__, given)])
+            stream = Stream([Statistic("it", cls.__name__, keywords)])
             for value in values:
                 stream.update(value)
                 stream.get("it")
@@ -137,11 +137,11 @@ class Stream:
 
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.count = 0
-        self._statistics = {one.name: _made(one) for one in statistics}
+        self._statistics = {statistic.name: _made(statistic) for statistic in statistics}
         self._bind()
 
     def _bind(self) -> None:
-        self._updates = tuple(one.update for one in self._statistics.values())
+        self._updates = tuple(statistic.update for statistic in self._statistics.values())
 
     def update(self, value: Number) -> None:
         """Take in one finite value.
@@ -156,7 +156,9 @@ class Stream:
         except ENDINGS:
             raise
         except BaseException as error:
-            names = [name for name, one in self._statistics.items() if one.update == update]
+            names = [
+                name for name, statistic in self._statistics.items() if statistic.update == update
+            ]
             raise StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}") from (
                 error
             )

@@ -109,10 +109,10 @@ class Kubernetes:
     def _read(self, member: str) -> tuple[Size, str]:
         namespace, _, name = member.partition("/")
         try:
-            found = self._client.get(MiniCluster, name, namespace=namespace)
+            resource = self._client.get(MiniCluster, name, namespace=namespace)
         except (ApiError, httpx2.HTTPError) as exc:
             raise _failure(member, exc) from exc
-        return _size(member, found), found["metadata"]["resourceVersion"]
+        return _size(member, resource), resource["metadata"]["resourceVersion"]
 
     def _write(self, member: str, version: str, size: int) -> bool:
         """Whether it was written; False: the resource is not of that version any more."""
@@ -143,17 +143,17 @@ def _size(member: str, resource: Any) -> Size:
         Refused: they are no numbers, or contradict each other.
     """
     spec, status = resource.get("spec") or {}, resource.get("status") or {}
-    given = {
+    fields = {
         "size": spec.get("size", 1),
         "minSize": spec.get("minSize") or 1,
         "maxSize": spec.get("maxSize") or 0,
         "maximumSize": status.get("maximumSize") or 0,
     }
-    for key, value in given.items():
+    for key, value in fields.items():
         if not isinstance(value, int):
             raise Refused(f"MiniCluster {member!r} has a {key} of {value!r}: expected a number")
-    limits = [given[key] for key in ("maxSize", "maximumSize") if given[key]]
-    size = Size(given["size"], given["minSize"], min(limits, default=given["size"]))
+    limits = [fields[key] for key in ("maxSize", "maximumSize") if fields[key]]
+    size = Size(fields["size"], fields["minSize"], min(limits, default=fields["size"]))
     check_bounds(member, size.minimum, size.maximum)
     return size
 

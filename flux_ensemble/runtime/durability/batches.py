@@ -182,7 +182,7 @@ class Batches:
             if latest is None or number != latest + 1:
                 self.digest = self._known.get(number - 1)
             latest = number
-            events = [] if number <= self._after else [expand(one) for one in context["events"]]
+            events = [] if number <= self._after else [expand(event) for event in context["events"]]
             current = Written(number, events, context.get("digest"), [], [text])
         if current is not None:
             self._check(current)

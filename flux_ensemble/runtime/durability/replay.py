@@ -135,15 +135,15 @@ def replay(
         ValueError: something is damaged or missing, or was written by another version.
     """
     begin = Digests.of(identity)
-    found = Digests(begin.log, begin.values)
-    chunks = found.take(values)
+    digests = Digests(begin.log, begin.values)
+    chunks = digests.take(values)
     if snapshot is None:
         replayed = Replayed(Engine(spec), Timers(), Facts())
         written = begin
     else:
         written = _verified(identity, snapshot)
         replayed = _restored(spec, snapshot, chunks)
-        if written.values and found.values != written.values:
+        if written.values and digests.values != written.values:
             raise ValueError(
                 "the values beside the snapshot are damaged: their digest is not that which the "
                 "snapshot has of them"
@@ -161,7 +161,7 @@ def replay(
                 _replay(replayed, batch, marker)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"the log cannot be replayed: {type(error).__name__}: {error}") from error
-    replayed.digests = Digests(batches.digest or begin.log, found.values)
+    replayed.digests = Digests(batches.digest or begin.log, digests.values)
     return replayed
 
 

@@ -52,16 +52,16 @@ class Timers:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
-        timers = [[t, one.key, one.after, one.every] for t, one in self.timers.values()]
+        timers = [[t, timer.key, timer.after, timer.every] for t, timer in self.timers.values()]
         return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Timers:
         """The timers of a snapshot."""
-        found = cls()
-        found.timers = {
+        loaded = cls()
+        loaded.timers = {
             key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]
         }
-        found.last_request = value["last_request"]
-        found.t_seen = value["t_seen"]
-        return found
+        loaded.last_request = value["last_request"]
+        loaded.t_seen = value["t_seen"]
+        return loaded
