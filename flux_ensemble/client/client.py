@@ -7,12 +7,12 @@
     client.submit(name, "echo", count=2)
     print(client.wait(name)["state"])
 
-Every failure, of the service and of the connection alike, is an `EnsembleError` with an
-errno and one sentence. Whoever follows a log (`log`, `wait`) waits for a service that goes
-away meanwhile to come back, for up to a minute, and goes on after it.
+Every failure, of the service or the connection, is an `EnsembleError` with an errno and one
+sentence. If the service goes away while `log` or `wait` follow an ensemble, they wait for up to
+a minute for it to come back, and continue.
 
-The payloads are described in docs/rpc.md; a script that wants no dependency but Flux can
-send them itself (examples/raw_rpc.py).
+docs/rpc.md describes the payloads. A script can also send them itself, with Flux as its only
+dependency (examples/raw_rpc.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Client:
 
     Args:
         handle: an open `flux.Flux`; None opens one.
-        uri: the instance to open it to; None is the enclosing instance.
+        uri: the instance to connect to; None is the enclosing instance.
 
     Raises:
         BindingsError: Flux's Python bindings are not usable.
@@ -86,8 +86,7 @@ class Client:
             stream: ask for several responses (`log`).
 
         Raises:
-            EnsembleError: EINVAL, the payload holds what cannot be sent; or there is no
-                connection any more.
+            EnsembleError: EINVAL, the payload cannot be sent; or the connection was lost.
         """
         import flux.constants
 
@@ -127,7 +126,7 @@ class Client:
         environment: Mapping[str, str] | None = None,
         scaler: Mapping[str, Any] | None = None,
     ) -> Loaded:
-        """Loads a document, and so starts the ensemble.
+        """Loads a document and starts the ensemble.
 
         Args:
             document: the text of an ensemble document, or the document as a mapping.
@@ -135,8 +134,8 @@ class Client:
             file: the document's file name, for messages and for paths relative to it.
             cwd: where its jobs run; default: this process's directory.
             environment: what its jobs see; default: this process's environment.
-            scaler: what changes the size of the instance, as keys of the table [ensemble]
-                (docs/elastic.md); default: what the site has configured.
+            scaler: how to change the size of the instance: keys of the table [ensemble]
+                (docs/elastic.md); default: the site's configuration.
 
         >>> text = "jobs: [{name: sleep, command: sleep 1}]"
         >>> client.load(text, name="short", environment={"PATH": "/bin:/usr/bin"})["name"]
@@ -148,7 +147,7 @@ class Client:
         return loaded
 
     def list(self) -> Summaries:
-        """The ensembles that the service holds, ended ones included.
+        """All ensembles, including those that have ended.
 
         >>> [(summary["name"], summary["state"]) for summary in client.list()]
         [('demo', 'running')]
@@ -167,10 +166,10 @@ class Client:
         return status
 
     def scale(self, to: int) -> dict[str, int]:
-        """Begins to change the size of the instance; its bounds may bring it to another one.
+        """Starts to change the size of the instance, as far as its bounds allow.
 
         Returns:
-            {"before": nodes now, "size": nodes that there are going to be}.
+            {"before": nodes now, "size": nodes after the change}.
 
         >>> client.scale(2)
         Traceback (most recent call last):
@@ -182,7 +181,7 @@ class Client:
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
 
-        A statistic of a stream that has seen no value is None.
+        A statistic without values is None.
 
         >>> metrics = client.metrics("demo")
         >>> metrics["count"]["echo"]["success"], metrics["mean"]["echo-duration"]
@@ -199,13 +198,13 @@ class Client:
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> JobIds:
-        """Submits a group once more and returns the job ids, once the queue has accepted them.
+        """Submits a group again; returns the job ids once the queue has accepted them.
 
         Args:
             name: the ensemble.
             group: the job group.
-            count: jobs for each combination of parameters, instead of the document's.
-            params: values of parameters, instead of the document's.
+            count: jobs for each combination of parameters; default: the document's.
+            params: values of parameters; default: the document's.
 
         >>> len(client.submit("demo", "echo", count=2))
         2
@@ -219,8 +218,8 @@ class Client:
 
         Args:
             name: the ensemble.
-            follow: go on with new entries until it has ended and its jobs have too.
-            events: while following, also each job event, as an entry "job-event".
+            follow: continue with new entries until the ensemble and its jobs have ended.
+            events: while following, also return job events, as entries "job-event".
 
         >>> [entry["name"] for entry in client.log("demo")]
         ['load', 'start']
@@ -252,7 +251,7 @@ class Client:
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 
     def pause(self, name: str) -> State:
-        """Keeps an ensemble's rules from firing until `resume`.
+        """Pauses an ensemble: its rules do not fire until `resume`.
 
         >>> client.pause("demo")
         {'state': 'paused'}
@@ -260,7 +259,7 @@ class Client:
         return self._state("pause", name=name)
 
     def resume(self, name: str) -> State:
-        """Lets a paused ensemble go on.
+        """Resumes a paused ensemble.
 
         >>> client.pause("demo")["state"], client.resume("demo")["state"]
         ('paused', 'running')
@@ -286,7 +285,7 @@ class Client:
         return self._state("cancel", name=name, group=group)
 
     def unload(self, name: str) -> State:
-        """Forgets an ensemble that has ended.
+        """Removes an ensemble that has ended from the service.
 
         >>> client.cancel("demo")["state"], client.unload("demo")["state"]
         ('canceled', 'canceled')
@@ -309,7 +308,7 @@ class Client:
         self.call("rules", name=name, id=rule, enabled=enabled)
 
     def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Performs one action now, and returns its firing number and, for submit, the ids.
+        """Performs one action now; returns its firing number and, for submit, the job ids.
 
         >>> done = client.action("demo", {"name": "submit", "label": "echo", "count": 2})
         >>> len(done["ids"])
@@ -360,7 +359,7 @@ class Client:
 
     @staticmethod
     def _comes(future: Any, name: str, deadline: float | None) -> bool:
-        """Waits for a response, but not for long; whether there is one."""
+        """Waits a short time for a response; returns whether there is one."""
         left = math.inf if deadline is None else deadline - time.monotonic()
         try:
             future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
@@ -373,11 +372,10 @@ class Client:
         return True
 
     def _same_service(self, name: str, before: float | None) -> float | None:
-        """When the service began, which was `before` when it was asked last.
+        """Checks that the service is the one that started at `before`; returns when it started.
 
         Raises:
-            EnsembleError: EHOSTUNREACH, it is another one: nobody knows of the requests that
-                were made of the last one.
+            EnsembleError: EHOSTUNREACH, it is another one, which does not know earlier requests.
         """
         future = self.send("status", {"name": name})
         try:
@@ -411,7 +409,7 @@ class Client:
 def user_context(
     cwd: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The `cwd` and `environment` of a load request, by default this process's own.
+    """The `cwd` and `environment` of a load request; default: those of this process.
 
     >>> user_context("/scratch", {"LANG": "C"})
     {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
@@ -419,8 +417,7 @@ def user_context(
     variables = os.environ if environment is None else environment
     return {
         "cwd": os.getcwd() if cwd is None else cwd,
-        # JSON carries UTF-8 only, and a jobspec is JSON: a variable that holds other bytes
-        # cannot reach a job in any case.
+        # A jobspec is JSON, so variables that are not UTF-8 cannot be passed to jobs.
         "environment": {key: value for key, value in variables.items() if is_text(f"{key}{value}")},
     }
 

@@ -17,7 +17,7 @@ class EnsembleError(OSError):
 
 
 def failure(exc: OSError, op: str) -> EnsembleError:
-    """The error of request `op`, with a sentence that says what to do where Flux's does not.
+    """The error of request `op`, with a helpful sentence where Flux has none.
 
     >>> failure(OSError(errno.EHOSTUNREACH, "No route to host"), "list")
     EnsembleError(113, 'the ensemble service went away')
@@ -38,7 +38,7 @@ def failure(exc: OSError, op: str) -> EnsembleError:
 
 
 def given_up(*names: str) -> EnsembleError:
-    """The error of a service that did not come back while ensembles were followed.
+    """The error for a service that did not come back while ensembles were followed.
 
     >>> str(given_up("a", "b")).partition(":")[0]
     "the ensemble service did not come back within 60 s, and 'a' and 'b' had not ended"
@@ -51,7 +51,7 @@ def given_up(*names: str) -> EnsembleError:
 
 
 def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
-    """The error of a request for the log of `name`, of which so much was received before.
+    """The error of a request for the log of `name`, after what was received before.
 
     >>> received = Received()
     >>> str(log_failure(OSError(errno.ENOENT, "no ensemble 'demo'"), "demo", received))

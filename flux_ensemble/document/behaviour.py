@@ -1,4 +1,4 @@
-"""The section `simulate:` of a document → how the jobs of each group behave in a simulation."""
+"""Reads `simulate:`: how the jobs of each group behave in a simulation."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def read_simulate(
     """Read the section.
 
     Args:
-        section: what `check_form` left of it.
+        section: its valid part, as `check_form` returns it.
         groups: the groups without problems.
-        names: the names of all groups, those with problems too.
-        problems: what is wrong is added to these.
+        names: the names of all groups, with problems or not.
+        problems: collects the problems.
 
     >>> groups = {"md": Group("md", ())}
     >>> read_simulate({"md": {"duration": "10m"}}, groups, groups, Problems())["md"].duration
@@ -61,10 +61,10 @@ def read_simulate(
 
 
 def override_duration(simulated: Simulated, value: Any, group: Group) -> Simulated:
-    """How a group behaves with another duration, given as the document would give it.
+    """Replace the duration of a group's simulated jobs.
 
     Raises:
-        ValueError: it is no distribution of durations; the sentences.
+        ValueError: the value is not a distribution of durations.
 
     >>> override_duration(Simulated(), {"exponential": {"mean": "5m"}}, Group("md", ())).duration
     Exponential(mean=300.0)

@@ -1,4 +1,4 @@
-"""Checks that are about the document as a whole."""
+"""Checks of single sections: `custom`, `logging`, `scaling` and `metrics`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ from flux_ensemble.texts import shown
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
 SCALE_HEARTBEAT = 60.0
 
-#: Most statistics under `metrics:`; each is tried, which takes milliseconds, and is kept for
-#: every stream.
+#: Most statistics under `metrics:`. Each takes milliseconds to check, and memory in every stream.
 MAX_STATISTICS = 100
 
-#: Largest integer among the arguments of a statistic, and largest one that is a size of a window
-#: or the like.
+#: Largest integer argument of a statistic, and largest window size.
 MAX_ARGUMENT = 1_000_000
 MAX_SIZE = 100_000
 
 #: Arguments of River's statistics that are shares of all values, such as a quantile.
 _SHARES = ("q", "q_inf", "q_sup")
 
-#: First parts of a metric's path that are no statistics.
+#: First parts of metric paths that are not statistics.
 _NO_STATISTICS = ("count", *MEMBER_METRICS)
 
 
@@ -77,7 +75,7 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
 
 
 def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
-    """The bounds of the member's size, and what limits requests to change it.
+    """The bounds of the member's size, and the limits of scaling requests.
 
     >>> read_scaling({"max-size": 8, "deadline": "5m"}, Problems())
     Scaling(min_size=1, max_size=8, deadline=300.0, refusals=3)
@@ -99,7 +97,7 @@ def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
-    """The statistics of every stream: the default ones, and those under `metrics:`.
+    """The statistics of every stream: the defaults and those under `metrics:`.
 
     >>> entries = [{"statistic": "quantile", "q": 0.9, "name": "p90"}]
     >>> read_statistics(entries, Problems())[-1]
@@ -133,7 +131,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
 
 
 def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
-    """The name of River's class, or `kind` where there is a problem with it."""
+    """The name of River's class, or `kind` if there is a problem with it."""
     for key, value in arguments.items():
         message = _unfit(key, value)
         if message is not None:
@@ -151,9 +149,9 @@ def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: P
 
 
 def _unfit(key: str, value: Any) -> str | None:
-    """What is wrong with an argument of a statistic, as far as that can be said without River.
+    """What is wrong with an argument of a statistic, as far as River is not needed to tell.
 
-    River's own checks are few, and much of it is in Rust, which panics, or ends the process.
+    River checks little itself, and its Rust code may panic or end the process.
     """
     if type(value) not in (int, float, bool, type(None)):
         return f"expected a number or a boolean, not {shown(value)}"

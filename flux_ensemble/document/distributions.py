@@ -1,10 +1,9 @@
 """How values of simulated jobs are distributed.
 
-A distribution is frozen data and its quantile function: `draw` takes a number above 0 and
-below 1 from those that the caller brings, and gives the value that such a share of all values is
-below (inverse transform sampling: Devroye, "Non-Uniform Random Variate Generation", chapter II).
-`Constant` and `Param` take none. `Param` and `FromLog` stand for values that only the job, or a
-file, can tell.
+`draw` takes a uniform number between 0 and 1 from the caller's iterator and applies the
+distribution's quantile function (inverse transform sampling: Devroye, "Non-Uniform Random Variate
+Generation", chapter II). `Constant` and `Param` take none. The value of a `Param` comes from the
+job, and those of a `FromLog` from a file.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Any value from `min` to `max`.
+    """A uniform distribution from `min` to `max`.
 
     >>> Uniform(10.0, 20.0).draw(iter([0.25]), {})
     12.5
@@ -74,7 +73,7 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """A value whose logarithm is normal: half are below `median`; `sigma` is the logarithm's.
+    """A lognormal distribution: its median, and the standard deviation of the logarithm.
 
     >>> Lognormal(60.0, 0.5).draw(iter([0.5]), {})
     60.0
@@ -105,7 +104,7 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """One of the values that were observed, each as likely as the others.
+    """One of the observed values, all equally likely.
 
     >>> Empirical((1.0, 2.0, 5.0)).draw(iter([0.9]), {})
     5.0
@@ -129,7 +128,7 @@ class Param:
     name: str
 
     def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
-        """The value; reading the document has made sure that it is a number."""
+        """The value, which was checked to be a number when the document was read."""
         return float(params[self.name])
 
 
@@ -140,7 +139,7 @@ class FromLog:
     file: str
 
 
-#: What can be drawn from.
+#: The distributions with `draw`.
 Drawable = Constant | Uniform | Normal | Lognormal | Exponential | Empirical | Param
 
 Distribution = Drawable | FromLog
@@ -152,7 +151,7 @@ class Simulated:
 
     Args:
         duration: seconds from start to finish; None is one second.
-        failure_rate: the probability of a status that is not 0.
+        failure_rate: the probability of a non-zero exit status.
         startup: seconds from the allocation of resources to the start.
         memo: what each job publishes right before it finishes.
     """

@@ -1,4 +1,4 @@
-"""The entries of `jobs:` → groups of job sets."""
+"""Reads `jobs:`: entries become groups of job sets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from flux_ensemble.document.texts import as_text, check_sizes, split_command
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.texts import shown
 
-#: What a jobspec says itself.
+#: Keys that cannot be combined with `jobspec`, which has the same information.
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
 
-#: Keys of an entry that are fields of a job set as they are.
+#: Keys of an entry that are copied to the job set unchanged.
 _AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "retries")
 
 
@@ -33,9 +33,9 @@ class GroupReader:
     """Reads the entries of `jobs:`.
 
     Args:
-        document: the document, for numbers as they are written.
-        problems: what is wrong is added to these.
-        directory: what the path of a jobspec is relative to.
+        document: the document, for the original text of numbers.
+        problems: collects the problems.
+        directory: the base of relative paths of jobspecs.
         seed: the document's seed.
         files: the texts of files with jobspecs, as for `loading.load_text`.
 
@@ -55,8 +55,8 @@ class GroupReader:
         files: dict[str, str] | None = None,
     ) -> None:
         self._files = {} if files is None else files
-        #: What a document says once and means often is looked at once: the words of
-        #: commands, and jobspecs in files, with their problems.
+        #: Caches of what many entries may share: split commands, and jobspecs in files with
+        #: their problems.
         self._words: dict[str, tuple[str, ...]] = {}
         self._read: dict[str, tuple[list[Task], Problems]] = {}
         #: Values and characters of files, and words and variables that jobspecs give job sets.
@@ -71,7 +71,7 @@ class GroupReader:
         """The groups without problems, by name, in the order of their first entries.
 
         Args:
-            entries: what `check_form` left of the list.
+            entries: the valid part of the list, as `check_form` returns it.
         """
         sets: dict[str, list[JobSet]] = {}
         places: dict[str, list[Path]] = {}
@@ -234,7 +234,7 @@ class GroupReader:
         return made
 
     def _environment(self, task: Task, own: dict[str, str], at: Path) -> dict[str, str]:
-        """The environment of a job set, with what the entry says of its own."""
+        """The environment of a job set: the jobspec's, then the entry's."""
         layers = (*task.environments, own)
         self._count(len(task.command) + sum(map(len, layers)), self._problems, at)
         merged: dict[str, str] = {}
@@ -243,7 +243,7 @@ class GroupReader:
         return merged
 
     def _from_file(self, name: str, at: Path) -> list[Task]:
-        """The jobspec in a file, which many entries may name."""
+        """The tasks of the jobspec in a file. The file is read once."""
         if name not in self._read:
             self._read[name] = self._read_file(name)
         tasks, problems = self._read[name]
@@ -269,7 +269,7 @@ class GroupReader:
     def _tasks(
         self, value: dict[str, Any], at: Path, problems: Problems | None = None
     ) -> list[Task]:
-        """What a jobspec gives: one job set, or one for each task; none if it has problems."""
+        """The tasks of a jobspec; none if it has problems."""
         problems = self._problems if problems is None else problems
         if not isinstance(value.get("resources"), list):
             return nextgen.convert(value, problems, at)
@@ -277,10 +277,10 @@ class GroupReader:
         return [] if task is None else [task]
 
     def _count(self, values: int, problems: Problems, at: Path = ()) -> None:
-        """Count values that are not in the document, or that it has once for many job sets.
+        """Count values that come from files or that many job sets share.
 
         Raises:
-            TooMany: they are more than a document may have.
+            TooMany: there are more than `MAX_VALUES`.
         """
         self._values += values
         if self._values > MAX_VALUES:

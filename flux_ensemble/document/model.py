@@ -1,8 +1,7 @@
-"""The frozen form of an ensemble document: what the engine and the members read.
+"""The checked form of an ensemble document, for the engine and the members.
 
-`flux_ensemble.document.loading.load` turns a document into a `Spec`; nothing else makes
-one. Everything here is immutable data with no behaviour beyond looking things up, so
-that a `Spec` can be shared by the engine, a member, the simulator and a replay.
+Only `flux_ensemble.document.loading` makes a `Spec`. Everything here is immutable, so the engine,
+members, the simulator and a replay can share it.
 
 Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 """
@@ -25,7 +24,7 @@ from flux_ensemble.texts import listed, shown
 #: Key of `attributes.user` in a jobspec under which a job carries its tag.
 TAG_KEY = "ensemble"
 
-#: Rule ids that the engine uses itself; a document may not.
+#: Rule ids that are reserved for the engine.
 REQUEST_RULE = "request"
 RETRY_RULE = "retry"
 RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
@@ -59,7 +58,7 @@ JOB_EVENTS = (
     "debug",
 )
 
-#: Triggers that name an outcome, and the outcome they name.
+#: Triggers on an outcome of a job -> the outcome.
 OUTCOME_TRIGGERS = {
     "job-success": "success",
     "job-fail": "failed",
@@ -67,14 +66,14 @@ OUTCOME_TRIGGERS = {
     "job-timeout": "timeout",
 }
 
-#: Older names that are accepted, and what they mean.
+#: Older names that are still accepted -> today's names.
 TRIGGER_ALIASES = {
     "job-run": "job-start",
     "job-sched": "job-priority",
     "job-cleanup": "job-clean",
 }
 
-#: Triggers for what became of a request to change the member's size.
+#: Triggers on the outcome of a scaling request.
 SCALE_TRIGGERS = ("scale-done", "scale-denied")
 
 TRIGGERS = (
@@ -143,7 +142,7 @@ class JobSet:
     sweep: Sweep = field(default_factory=Sweep)
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """The texts that go into each of its jobs, and what each is; placeholders as they are."""
+        """The texts of each job and what they are, placeholders not filled in."""
         for word in self.command:
             yield "a word of a command", word
         for name, value in self.environment.items():
@@ -185,8 +184,8 @@ class Group:
             params: parameter -> a list of values, `{"range": [...]}`, or one value.
 
         Raises:
-            ValueError: a parameter that no job set declares, values that are none or do
-                not fit together, too many jobs, or texts that are too long with the values.
+            ValueError: an unknown parameter, invalid values, values that do not fit together,
+                too many jobs, or texts that get too long.
 
         >>> md = JobSet("md", 0, ("run", "{t}"), sweep=Sweep({"t": (300, 310)}))
         >>> [params for _, params in Group("md", (md,)).submission(count=2)]
@@ -223,19 +222,18 @@ class Group:
 
 
 class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
-    """The jobs of one submission of a group, as a sequence computed on demand.
+    """The jobs of one submission of a group: a sequence that is computed on demand.
 
-    Jobs are numbered from 0: set by set, within a set combination by combination, and
-    so many jobs for each combination. Item `i` is the job set of job `i` and its
-    parameter values.
+    Jobs are numbered from 0, by job set, then by combination of parameters. Item `i` is the
+    job set and the parameter values of job `i`.
 
     Args:
         parts: each job set, its sweep, and how many jobs each combination has.
         ends: the number of the first job after each part; computed if it is not given.
-        each: all parts have so many times as many jobs.
+        each: multiplies the number of jobs of every part.
 
     Raises:
-        ValueError: they are too many jobs.
+        ValueError: there are too many jobs.
 
     >>> jobs = Submission(((JobSet("md", 0), Sweep({"t": (300, 310)}), 1),))
     >>> len(jobs), jobs[1][1], len(jobs.times(5))
@@ -256,12 +254,12 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
             raise ValueError(f"expected at most {MAX_JOBS} jobs, not {self._length}")
 
     def times(self, each: int) -> Submission:
-        """A submission of so many times as many jobs of each combination."""
+        """The submission with `each` times as many jobs for each combination."""
         return Submission(self._parts, self._ends, each)
 
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
-        """Each job set and how many of the jobs are its."""
+        """Each job set and its number of jobs."""
         return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
     def __len__(self) -> int:
@@ -336,13 +334,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How far and how `grow` and `shrink` go.
+    """Bounds and limits of `grow` and `shrink`.
 
     Args:
         min_size: fewest nodes.
-        max_size: most nodes, None where only the member has a bound.
-        deadline: seconds that a request has to be answered in.
-        refusals: after so many in a row a rule is disabled.
+        max_size: most nodes; None leaves it to the member.
+        deadline: seconds after which an unanswered request is given up.
+        refusals: how many in a row disable a rule.
     """
 
     min_size: int = 1
@@ -357,8 +355,8 @@ class Spec:
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
     "strict" has Flux start no job before the queue's record of it is on disk.
-    `directory` is what relative paths of the document are relative to. `simulate` says,
-    by group, how jobs behave in a simulation; nothing else looks at it.
+    `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
+    in a simulation; only the simulator reads it.
     """
 
     name: str

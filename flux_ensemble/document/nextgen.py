@@ -1,11 +1,10 @@
-"""JobSpec NextGen (https://compspec.github.io/jobspec) → canonical jobspecs V1.
+"""Converts JobSpec NextGen (https://compspec.github.io/jobspec) to canonical jobspecs V1.
 
 The `jobspec` package reads the document: its schema, its named resources, and how it
 flattens them. Each task becomes one job set, as the package's Flux back end makes one
 `flux submit` of it: `node`, `core` and `gpu` of its resources are the nodes, the tasks
-and the GPUs per task, and nodes without cores are the job's alone. What the back end
-needs a batch job or a plugin for is refused. `requires` is for choosing a cluster, and
-this is one already.
+and the GPUs per task, and nodes without cores are exclusive. What needs a batch job or a
+plugin there is refused. `requires` is for choosing a cluster, so it is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from flux_ensemble.document.schema_check import explain, unknown_key
 from flux_ensemble.document.texts import split_command
 from flux_ensemble.texts import shortened, shown
 
-#: What each key asks for that a job set cannot give.
+#: Keys that are not supported -> what they ask for.
 _REFUSED = {
     "group": "a reference to a group of tasks (a batch job)",
     "steps": "a task of steps",
@@ -37,19 +36,19 @@ _REFUSED = {
     "local": "a task that is not a job",
 }
 _SUPPORTED = "(supported: tasks with a command, and their resources and attributes)"
-#: First line of a command that is a script -> who runs it.
+#: First line of a command that is a script -> its interpreter.
 _INTERPRETERS = {f"#!/bin/{name}": name for name in ("bash", "sh", "python")}
 
 
 class _Attributes(NamedTuple):
-    """What attributes say; None where they say nothing."""
+    """Attributes; None where they are not set."""
 
     duration: float | None = None
     cwd: str | None = None
     environment: dict[str, str] | None = None
 
 
-#: How many of which resource, None where there are problems with it, and its attributes.
+#: Resource type -> count (None if there are problems), and the attributes.
 _Resource = tuple[dict[str, int] | None, _Attributes]
 
 #: Of a task that names none.
@@ -61,7 +60,7 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
 
     Args:
         data: the jobspec, plain data.
-        problems: what is wrong or not supported is added to these.
+        problems: collects what is wrong or not supported.
         at: the path of the jobspec.
 
     >>> resources = {"half": {"type": "core", "count": 4}}
@@ -103,7 +102,7 @@ def _sentence(error: Any) -> str:
 
 
 class _Reader:
-    """Reads the tasks of one jobspec. What they have in common is read once."""
+    """Reads the tasks of one jobspec. What they share is read once."""
 
     def __init__(self, spec: Any, problems: Problems, at: Path) -> None:
         self._spec = spec
@@ -201,10 +200,10 @@ class _Reader:
 
 
 def _command(command: str | list[str]) -> list[str]:
-    """The words of a command, which may be text or a script with its interpreter.
+    """The words of a command, which may be a list, text, or a script with `#!`.
 
     Raises:
-        ValueError: it has bad quotes, or no word.
+        ValueError: bad quotes, or no word.
     """
     if isinstance(command, str):
         script = command.strip()
@@ -218,7 +217,7 @@ def _command(command: str | list[str]) -> list[str]:
 
 
 def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
-    """Whether a resource, and what is in it, is what the package can flatten."""
+    """Whether the package can flatten a resource and what is in it."""
     if not isinstance(resource, dict):
         problems.add(at, f"expected a mapping, not {shown(resource)}")
         return False

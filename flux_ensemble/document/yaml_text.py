@@ -1,4 +1,4 @@
-"""The text of a document before it is parsed: whether libyaml can, and soon."""
+"""Checks text before it is parsed: whether libyaml can read it in reasonable time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from flux_ensemble.document.bounds import MAX_BYTES
 
-#: Most %TAG directives. libyaml compares each of them with all others.
+#: Most %TAG directives. libyaml compares each with all others.
 MAX_DIRECTIVES = 100
 
-#: Most blanks, or empty lines, in a row. For each word of a text libyaml clears as much memory as
-#: the longest row before it has needed.
+#: Most blanks, or empty lines, in a row. For each word libyaml clears as much memory as the
+#: longest row so far needed.
 MAX_BLANKS = 4096
 
 _UNPRINTABLE = re.compile(
@@ -28,7 +28,7 @@ class UnreadableError(Exception):
     """A document that cannot be read.
 
     Attributes:
-        line: where, None if it is the whole document.
+        line: the line; None if it is the whole document.
     """
 
     def __init__(self, line: int | None, message: str) -> None:
@@ -37,11 +37,11 @@ class UnreadableError(Exception):
 
 
 def check_text(text: str) -> None:
-    """Check what the parser is given.
+    """Check the text of a document.
 
     Raises:
-        UnreadableError: it is too large, not UTF-8, or holds what YAML does not allow or what
-            the parser would take too long for.
+        UnreadableError: it is too large, not UTF-8, not allowed in YAML, or would take too long
+            to parse.
 
     >>> check_text("a:" + 5000 * " " + "1")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Flux instances of members: requests to their ensemble services, by `flux_ensemble.client.client`.
+"""Requests to the ensemble services in members' Flux instances.
 
 A Flux handle blocks and belongs to one thread, so each instance has a lane of a few
 threads with a handle each, and each log stream one of its own.

@@ -28,7 +28,7 @@ def parse_member(text: str) -> Member:
     """Reads NAME or NAME=URI.
 
     Raises:
-        ValueError: it is neither; the text is a sentence.
+        ValueError: the text has another form; the message is a sentence.
     """
     name, equals, uri = text.partition("=")
     if not MEMBER_NAME.fullmatch(name):
@@ -69,14 +69,14 @@ class Members:
         return self._table
 
     def name(self, text: str, named: frozenset[str] | None = None) -> str:
-        """The canonical form of the name in a request; empty is the only member that there is.
+        """The canonical name of the member in a request; empty means the only member.
 
         Args:
             text: the name in the request.
             named: the members that the client may be told of; None is all.
 
         Raises:
-            Problem: INVALID_ARGUMENT, it is no name; or it is empty and there are several.
+            Problem: INVALID_ARGUMENT, it is not a name, or is empty and there are several members.
         """
         if text:
             if not MEMBER_NAME.fullmatch(text):

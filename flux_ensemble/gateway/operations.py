@@ -1,4 +1,4 @@
-"""What can be asked of a member, whatever the protocol."""
+"""The operations on members, for every protocol."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _OUT_OF_REACH = {
 
 
 class Operations:
-    """Does what requests ask for, each for one member.
+    """Performs requests, each for one member.
 
     Args:
         members: the table of members.
-        backend: what changes their size; None: nothing does.
+        backend: changes their size; None if nothing does.
         t_certificate_expires: when the server's certificate does, in epoch seconds; None
             without TLS.
     """
@@ -70,13 +70,13 @@ class Operations:
     async def status(
         self, call: Call, member: str, ensemble: str | None, *, size_only: bool = False
     ) -> dict[str, Any]:
-        """What is known of a member, and why what is not known is not.
+        """The status of a member, with errors in place of what is not known.
 
         Args:
             call: the request.
             member: the member's name.
-            ensemble: of the ensembles only this one.
-            size_only: leave its Flux instance out, and fail where the size is not known.
+            ensemble: only this ensemble; None for all.
+            size_only: do not ask its Flux instance, and fail if the size is not known.
 
         Returns:
             `member`; `size` as {nodes, minimum, maximum}, or `size_error`; what the status

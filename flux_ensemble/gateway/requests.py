@@ -1,4 +1,4 @@
-"""What both protocols need to read requests and to say what went wrong."""
+"""Reading requests and reporting errors, for both protocols."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEEPEST = 100
 
 
 def as_problem(exc: Exception) -> Problem:
-    """The problem that an exception is; one that is a fault of the program is logged."""
+    """The problem for an exception; bugs are logged."""
     known = problem(exc)
     if known is not None:
         return known
@@ -62,7 +62,7 @@ def json_object(text: str, what: str) -> Mapping[str, Any]:
 
 
 def check_plain(value: Any, what: str) -> None:
-    """Checks that Flux can take a value that was read from JSON.
+    """Checks that a value from JSON can be sent to Flux.
 
     Args:
         value: the value.

@@ -4,8 +4,8 @@ A client's certificate names its members in URI entries of the subject alternati
 
     flux-ensemble://member/NAME        (NAME as the service has it, NAMESPACE/NAME too)
 
-Both sides show a certificate of the same authority. Without TLS nobody shows anything, and
-everybody may act for every member: the server then listens on loopback only, unless told.
+Both sides have certificates of the same authority. Without TLS every client may act for every
+member, so the server listens on loopback only unless told otherwise.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TlsFiles:
         )
 
     def check(self) -> None:
-        """Checks that the files can be read and fit together; gRPC would say it in no words.
+        """Checks that the files can be read and fit together, because gRPC's errors do not say.
 
         Raises:
             TlsError: one cannot be read, is not PEM, belongs to another key; a certificate
@@ -82,10 +82,9 @@ class TlsFiles:
         self._checked()
 
     def expires(self) -> float:
-        """When it is over with these files, in epoch seconds.
+        """When the first of these certificates expires that is needed, in epoch seconds.
 
-        That is when the first certificate expires of those that the other side goes by, or the
-        last authority.
+        That is the earliest end of the certificate's chain, or the end of the last authority.
 
         Raises:
             TlsError: the files cannot be read.
@@ -154,7 +153,7 @@ class _Contents:
     authorities: tuple[x509.Certificate, ...]
 
     def chain(self) -> list[x509.Certificate]:
-        """The certificate, what has signed it, and so on, as far as the files have that."""
+        """The certificate, its signer, and so on, as far as the files have them."""
         now = datetime.datetime.now(datetime.UTC)
         chain = [self.certificates[0]]
         while signers := [

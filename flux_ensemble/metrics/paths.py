@@ -1,8 +1,8 @@
-"""Metric paths: the names by which rules speak of metrics.
+"""Metric paths: the names of metrics in rules.
 
 Three forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`;
-`count.GROUP.COUNTER`, such as `count.lammps.success`; and what is about the member and not
-about a group, such as `nodes.free`.
+`count.GROUP.COUNTER`, such as `count.lammps.success`; and metrics of the member, such as
+`nodes.free`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
 
 
 def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) -> MetricPath:
-    """Read a metric path, and check that something can produce the metric.
+    """Parse a metric path, and check that the metric can exist.
 
-    Where group names share a prefix the longest that fits is meant: with groups `a` and
-    `a-b`, `mean.a-b-duration` is the duration of `a-b`.
+    The longest group name that fits wins: with groups `a` and `a-b`, `mean.a-b-duration` is the
+    duration of `a-b`.
 
     Args:
         text: the path.
@@ -52,7 +52,7 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         statistics: names of the statistics that are kept.
 
     Raises:
-        ValueError: the path has another form, or names no group, statistic or counter.
+        ValueError: the path has another form, or its group, statistic or counter is unknown.
 
     >>> parse_path("mean.a-b-duration", groups=["a", "a-b"], statistics=["mean"])
     MetricPath(statistic='mean', group='a-b', variable='duration')

@@ -1,10 +1,9 @@
 """The back end `kubernetes`: changes the size of MiniClusters of the Flux Operator.
 
-A change is one reading of the custom resource and one write of its `/scale` subresource
-with the resource version that was read. So whatever happens to the resource in between,
-its bounds included, makes the API server refuse the write (409); the whole is then tried
-again. A size outside of the bounds is never written: the Flux Operator refuses to
-reconcile such a MiniCluster, and says so in its own log only.
+A change reads the custom resource and writes its `/scale` subresource with the resource version
+that was read. If the resource changes in between, bounds included, the API server refuses the
+write (409), and the change is tried again. A size outside the bounds is never written: the Flux
+Operator would refuse to reconcile the MiniCluster, and say so only in its own log.
 
 The service account needs `get` on `miniclusters` and `update` on `miniclusters/scale`
 (etc/kubernetes/grpc.yaml). A member is named NAMESPACE/NAME, or NAME in the service's own
@@ -88,7 +87,7 @@ class Kubernetes:
     def scale(
         self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Writes the new size by the `/scale` subresource."""
+        """Writes the new size to the `/scale` subresource."""
         pause = _BACKOFF_SECONDS
         for _ in range(_ATTEMPTS):
             now, version = self._read(member)
