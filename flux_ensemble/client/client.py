@@ -7,12 +7,12 @@
     client.submit(name, "echo", count=2)
     print(client.wait(name)["state"])
 
-Every failure, of the service and of the connection alike, is an `EnsembleError` with an
-errno and one sentence. Whoever follows a log (`log`, `wait`) waits for a service that goes
-away meanwhile to come back, for up to a minute, and goes on after it.
+Every failure, of the service or the connection, is an `EnsembleError` with an errno and one
+sentence. If the service goes away while `log` or `wait` follow an ensemble, they wait for up to
+a minute for it to come back, and continue.
 
-The payloads are described in docs/rpc.md; a script that wants no dependency but Flux can
-send them itself (examples/raw_rpc.py).
+docs/rpc.md describes the payloads. A script can also send them itself, with Flux as its only
+dependency (examples/raw_rpc.py).
 """
 
 from __future__ import annotations
@@ -25,26 +25,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.bindings import require_flux
+from flux_ensemble.client.errors import (
+    SERVICE,
+    EnsembleError,
+    failure,
+    given_up,
+    log_failure,
+)
 from flux_ensemble.client.payloads import is_text, payload_problem
 from flux_ensemble.client.reconnect import (
     AWAY,
     LOOK_INTERVAL,
     LOOK_TIMEOUT,
-    PATIENCE,
     Outage,
     Received,
 )
 from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
-
-SERVICE = "ensemble"
-
-
-class EnsembleError(OSError):
-    """A request failed: `errno` is the service's, and `str()` is one or more sentences."""
-
-    def __str__(self) -> str:
-        return str(self.strerror)
-
 
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
@@ -54,13 +50,20 @@ JobIds = list[int]
 class Client:
     """The ensemble service of one Flux instance.
 
+    The examples of the methods go on from the one below.
+
     Args:
         handle: an open `flux.Flux`; None opens one.
-        uri: the instance to open it to; None is the enclosing instance.
+        uri: the instance to connect to; None is the enclosing instance.
 
     Raises:
         BindingsError: Flux's Python bindings are not usable.
         EnsembleError: there is no Flux instance to connect to.
+
+    >>> client = Client()
+    >>> jobs = [{"name": "echo", "command": "true"}]
+    >>> client.load({"name": "demo", "finish": "never", "jobs": jobs})["state"]
+    'running'
     """
 
     def __init__(self, handle: Any = None, *, uri: str | None = None) -> None:
@@ -83,18 +86,17 @@ class Client:
             stream: ask for several responses (`log`).
 
         Raises:
-            EnsembleError: EINVAL, the payload holds what cannot be sent; or there is no
-                connection any more.
+            EnsembleError: EINVAL, the payload cannot be sent; or the connection was lost.
         """
         import flux.constants
 
-        given = {key: value for key, value in payload.items() if value is not None}
-        problem = payload_problem(given)
+        request = {key: value for key, value in payload.items() if value is not None}
+        problem = payload_problem(request)
         if problem is not None:
             raise EnsembleError(errno.EINVAL, f"{SERVICE}.{op}: {problem}")
         flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
         try:
-            return self.handle.rpc(f"{SERVICE}.{op}", given, flags=flags)
+            return self.handle.rpc(f"{SERVICE}.{op}", request, flags=flags)
         except OSError as exc:
             raise failure(exc, op) from exc
 
@@ -103,6 +105,10 @@ class Client:
 
         Raises:
             EnsembleError: the request failed.
+
+        >>> client.call("submit", name="nothing", group="echo")
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
         future = self.send(op, payload)
         try:
@@ -120,7 +126,7 @@ class Client:
         environment: Mapping[str, str] | None = None,
         scaler: Mapping[str, Any] | None = None,
     ) -> Loaded:
-        """Loads a document, and so starts the ensemble.
+        """Loads a document and starts the ensemble.
 
         Args:
             document: the text of an ensemble document, or the document as a mapping.
@@ -128,8 +134,12 @@ class Client:
             file: the document's file name, for messages and for paths relative to it.
             cwd: where its jobs run; default: this process's directory.
             environment: what its jobs see; default: this process's environment.
-            scaler: what changes the size of the instance, as keys of the table [ensemble]
-                (docs/elastic.md); default: what the site has configured.
+            scaler: how to change the size of the instance: keys of the table [ensemble]
+                (docs/elastic.md); default: the site's configuration.
+
+        >>> text = "jobs: [{name: sleep, command: sleep 1}]"
+        >>> client.load(text, name="short", environment={"PATH": "/bin:/usr/bin"})["name"]
+        'short'
         """
         kind = "text" if isinstance(document, str) else "spec"
         payload = {kind: document, **user_context(cwd, environment)}
@@ -137,20 +147,33 @@ class Client:
         return loaded
 
     def list(self) -> Summaries:
-        """The ensembles that the service holds, ended ones included."""
+        """All ensembles, including those that have ended.
+
+        >>> [(summary["name"], summary["state"]) for summary in client.list()]
+        [('demo', 'running')]
+        """
         ensembles: Summaries = self.call("list")["ensembles"]
         return ensembles
 
     def status(self, name: str | None = None) -> Status:
-        """The service, the nodes, the queue, and the ensembles (or the one of that name)."""
+        """The service, the nodes, the queue, and the ensembles (or the one of that name).
+
+        >>> status = client.status("demo")
+        >>> status["ensembles"][0]["groups"]["echo"]["submitted"]
+        0
+        """
         status: Status = self.call("status", name=name)
         return status
 
     def scale(self, to: int) -> dict[str, int]:
-        """Begins to change the size of the instance; its bounds may bring it to another one.
+        """Starts to change the size of the instance, as far as its bounds allow.
 
         Returns:
-            {"before": nodes now, "size": nodes that there are going to be}.
+            {"before": nodes now, "size": nodes after the change}.
+
+        >>> client.scale(2)
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: member 'default' has a fixed size: ...
         """
         answer: dict[str, int] = self.call("scale", to=to)
         return answer
@@ -158,7 +181,11 @@ class Client:
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
 
-        A statistic of a stream that has seen no value is None.
+        A statistic without values is None.
+
+        >>> metrics = client.metrics("demo")
+        >>> metrics["count"]["echo"]["success"], metrics["mean"]["echo-duration"]
+        (0, None)
         """
         metrics: dict[str, dict[str, Any]] = self.call("metrics", name=name)
         return metrics
@@ -171,13 +198,16 @@ class Client:
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> JobIds:
-        """Submits a group once more and returns the job ids, once the queue has accepted them.
+        """Submits a group again; returns the job ids once the queue has accepted them.
 
         Args:
             name: the ensemble.
             group: the job group.
-            count: jobs for each combination of parameters, instead of the document's.
-            params: values of parameters, instead of the document's.
+            count: jobs for each combination of parameters; default: the document's.
+            params: values of parameters; default: the document's.
+
+        >>> len(client.submit("demo", "echo", count=2))
+        2
         """
         answer = self.call("submit", name=name, group=group, count=count, params=params)
         ids: JobIds = answer["ids"]
@@ -188,8 +218,11 @@ class Client:
 
         Args:
             name: the ensemble.
-            follow: go on with new entries until it has ended and its jobs have too.
-            events: while following, also each job event, as an entry "job-event".
+            follow: continue with new entries until the ensemble and its jobs have ended.
+            events: while following, also return job events, as entries "job-event".
+
+        >>> [entry["name"] for entry in client.log("demo")]
+        ['load', 'start']
         """
         yield from self._log(name, follow, events, None)
 
@@ -203,6 +236,12 @@ class Client:
         Raises:
             TimeoutError: the ensemble has not ended in time.
             EnsembleError: there is no such ensemble, or it was unloaded.
+
+        >>> client.wait("demo", timeout=0.1)
+        Traceback (most recent call last):
+        TimeoutError: ensemble 'demo' has not ended in time
+        >>> client.terminate("demo")["state"], client.wait("demo")["state"]
+        ('completed', 'completed')
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for entry in self._log(name, True, False, deadline):
@@ -212,31 +251,69 @@ class Client:
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 
     def pause(self, name: str) -> State:
-        """Keeps an ensemble's rules from firing until `resume`."""
+        """Pauses an ensemble: its rules do not fire until `resume`.
+
+        >>> client.pause("demo")
+        {'state': 'paused'}
+        """
         return self._state("pause", name=name)
 
     def resume(self, name: str) -> State:
-        """Lets a paused ensemble go on."""
+        """Resumes a paused ensemble.
+
+        >>> client.pause("demo")["state"], client.resume("demo")["state"]
+        ('paused', 'running')
+        """
         return self._state("resume", name=name)
 
     def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given."""
+        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given.
+
+        >>> client.terminate("demo", cancel=True)
+        {'state': 'completed'}
+        """
         return self._state("terminate", name=name, cancel=cancel)
 
     def cancel(self, name: str, group: str | None = None) -> State:
-        """Cancels an ensemble and its jobs; with a group, only that group's active jobs."""
+        """Cancels an ensemble and its jobs; with a group, only that group's active jobs.
+
+        >>> client.cancel("demo", "echo")
+        {'state': 'running'}
+        >>> client.cancel("demo")
+        {'state': 'canceled'}
+        """
         return self._state("cancel", name=name, group=group)
 
     def unload(self, name: str) -> State:
-        """Forgets an ensemble that has ended."""
+        """Removes an ensemble that has ended from the service.
+
+        >>> client.cancel("demo")["state"], client.unload("demo")["state"]
+        ('canceled', 'canceled')
+        >>> client.list()
+        []
+        """
         return self._state("unload", name=name)
 
     def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """Turns a rule on or off."""
+        """Turns a rule on or off.
+
+        >>> stop = {"id": "stop", "trigger": "job-fail", "action": {"name": "terminate"}}
+        >>> rules = {"name": "ruled", "finish": "never", "rules": [stop]}
+        >>> client.load(rules)["state"]
+        'running'
+        >>> client.set_rule("ruled", "stop", enabled=False)
+        >>> client.status("ruled")["ensembles"][0]["rules"][0]["enabled"]
+        False
+        """
         self.call("rules", name=name, id=rule, enabled=enabled)
 
     def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Performs one action now, and returns its firing number and, for submit, the ids."""
+        """Performs one action now; returns its firing number and, for submit, the job ids.
+
+        >>> done = client.action("demo", {"name": "submit", "label": "echo", "count": 2})
+        >>> len(done["ids"])
+        2
+        """
         result: dict[str, Any] = self.call("action", name=name, action=dict(action))
         return result
 
@@ -282,7 +359,7 @@ class Client:
 
     @staticmethod
     def _comes(future: Any, name: str, deadline: float | None) -> bool:
-        """Waits for a response, but not for long; whether there is one."""
+        """Waits a short time for a response; returns whether there is one."""
         left = math.inf if deadline is None else deadline - time.monotonic()
         try:
             future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
@@ -295,11 +372,10 @@ class Client:
         return True
 
     def _same_service(self, name: str, before: float | None) -> float | None:
-        """When the service began, which was `before` when it was asked last.
+        """Checks that the service is the one that started at `before`; returns when it started.
 
         Raises:
-            EnsembleError: EHOSTUNREACH, it is another one: nobody knows of the requests that
-                were made of the last one.
+            EnsembleError: EHOSTUNREACH, it is another one, which does not know earlier requests.
         """
         future = self.send("status", {"name": name})
         try:
@@ -333,50 +409,17 @@ class Client:
 def user_context(
     cwd: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The `cwd` and `environment` of a load request, by default this process's own."""
-    given = os.environ if environment is None else environment
+    """The `cwd` and `environment` of a load request; default: those of this process.
+
+    >>> user_context("/scratch", {"LANG": "C"})
+    {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
+    """
+    variables = os.environ if environment is None else environment
     return {
         "cwd": os.getcwd() if cwd is None else cwd,
-        # JSON carries UTF-8 only, and a jobspec is JSON: a variable that holds other bytes
-        # cannot reach a job in any case.
-        "environment": {key: value for key, value in given.items() if is_text(f"{key}{value}")},
+        # A jobspec is JSON, so variables that are not UTF-8 cannot be passed to jobs.
+        "environment": {key: value for key, value in variables.items() if is_text(f"{key}{value}")},
     }
-
-
-def failure(exc: OSError, op: str) -> EnsembleError:
-    """The error of request `op`, with a sentence that says what to do where Flux's does not."""
-    number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
-    if number == errno.ENOSYS and text.startswith("No service"):
-        text = (
-            "the ensemble service is not loaded: `flux ensemble load` or `flux module load` "
-            "starts it"
-        )
-    elif number == errno.ENOSYS:
-        text = f"the ensemble service does not know the request {SERVICE}.{op}"
-    elif number == errno.EHOSTUNREACH:
-        text = "the ensemble service went away"
-    elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
-        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
-    return EnsembleError(number, text)
-
-
-def given_up(*names: str) -> EnsembleError:
-    """The error of a service that did not come back while ensembles were followed."""
-    return EnsembleError(
-        errno.EHOSTUNREACH,
-        f"the ensemble service did not come back within {PATIENCE:.0f} s, and "
-        f"{' and '.join(map(repr, names))} had not ended: `flux ensemble doctor` may tell why",
-    )
-
-
-def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
-    """The error of a request for the log of `name`, of which so much was received before."""
-    error = exc if isinstance(exc, EnsembleError) else failure(exc, "log")
-    if error.errno == errno.ENOENT and received.count:
-        error = EnsembleError(
-            errno.ENOENT, f"the ensemble service came back without ensemble {name!r}"
-        )
-    return error
 
 
 def _too_late(name: str) -> TimeoutError:

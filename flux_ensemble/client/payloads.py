@@ -1,4 +1,4 @@
-"""What can be sent to the service: Flux's bindings would send what nobody can read, or raise."""
+"""Checks payloads before they are sent, because Flux's bindings check little."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-#: What to do about a name that is not UTF-8, by the key of the request that has it.
+#: What to do about a name that is not UTF-8, by key of the request.
 _ADVICE = {
     "file": ": rename it, or reach it by a link",
     "record": ": rename it, or reach it by a link",
@@ -15,7 +15,12 @@ _ADVICE = {
 
 
 def payload_problem(payload: Mapping[str, Any]) -> str | None:
-    """Why the payload of a request cannot be sent, or None: it is JSON, and UTF-8."""
+    """Why a payload cannot be sent as UTF-8 JSON; None if it can.
+
+    >>> payload_problem({"name": "demo"})
+    >>> payload_problem({"params": {"x": float("nan")}})
+    'params.x: expected a finite number, not nan'
+    """
     try:
         json.dumps(payload, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -25,7 +30,11 @@ def payload_problem(payload: Mapping[str, Any]) -> str | None:
 
 
 def is_text(value: str) -> bool:
-    """The text can be encoded; a file name that is not UTF-8 cannot, as Python has it."""
+    """Whether a text can be encoded. Python's form of a file name that is not UTF-8 cannot.
+
+    >>> is_text("café"), is_text(b"caf".decode() + chr(0xDCE9))
+    (True, False)
+    """
     try:
         value.encode()
     except UnicodeEncodeError:

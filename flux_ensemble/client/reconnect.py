@@ -1,8 +1,8 @@
-"""A service that went away while somebody read a log of it, and is waited for.
+"""Reading a log while the service goes away and comes back.
 
-The service goes on with its ensembles when it is started again, and sends a log as it was
-before. So whoever reads one looks for the service at intervals (`Outage`), asks for the log
-once more, and takes what is new (`Received`). Used by `client` and by the commands.
+A restarted service continues its ensembles, and sends the same log again. So a reader polls for
+the service (`Outage`), requests the log again, and skips what it has (`Received`). Used by
+`client` and the commands.
 """
 
 from __future__ import annotations
@@ -14,36 +14,42 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: What a request fails with while the service is not there: it died, it is not loaded, it
-#: was removed, or it has only begun.
+#: Errors of requests while the service is away: it died, is not loaded, was removed, or is
+#: just starting.
 AWAY = frozenset({errno.EHOSTUNREACH, errno.ENOSYS, errno.ESHUTDOWN, errno.EAGAIN, errno.ETIMEDOUT})
 
-#: Seconds to wait for a service that went away, in all.
+#: Seconds to wait for a service that went away, in total.
 PATIENCE = 60.0
 
-#: Seconds between two looks for it: at first, at most, and the growth.
+#: Seconds between two attempts: the first, the longest, and the growth factor.
 FIRST_PAUSE, LAST_PAUSE, GROWTH = 0.1, 2.0, 1.5
 
-#: Seconds that a look for it takes at most; the service itself waits 5 s for others.
+#: Timeout of an attempt in seconds; the service itself waits 5 s for others.
 LOOK_TIMEOUT = 10.0
 
-#: Seconds between two looks whether it is still the same one. The requests of a service that
-#: was a client of the broker (`flux ensemble serve`) get no error when it dies.
+#: Seconds between two checks that it is still the same service. If a service outside the broker
+#: (`flux ensemble serve`) dies, its requests get no error.
 LOOK_INTERVAL = 5.0
 
-#: How many of the entries that were received are known again, as many as the service holds.
+#: How many received entries are remembered: as many as the service keeps.
 KEPT_MARKS = 10_000
 
 
 class Received:
-    """What was received of one log, so that nothing is taken twice after an outage.
+    """The entries received of one log, so that none is taken twice after an outage.
 
-    The service sends a log again from its beginning, without the first `count` entries if
-    it is asked to. That is not all of them where the log had been cut short before it was
-    read, so entries are also compared.
+    The service sends a log from the beginning, and can skip the first `count` entries. If the log
+    had been cut before it was read these are the wrong ones, so entries are compared too.
 
     Attributes:
         count: how many entries were received.
+
+    >>> received = Received()
+    >>> received.take({"timestamp": 1.0, "name": "start", "context": {}})
+    True
+    >>> received.begin_again()
+    >>> received.take({"timestamp": 1.0, "name": "start", "context": {}})
+    False
     """
 
     def __init__(self) -> None:
@@ -52,11 +58,11 @@ class Received:
         self._before: frozenset[int] = frozenset()
 
     def begin_again(self) -> None:
-        """The log is about to be sent again."""
+        """Prepare for the log to be sent again."""
         self._before = frozenset(self._marks)
 
     def waits_after(self, error: OSError) -> bool:
-        """The log was being read, and this error says that it can be read again later."""
+        """Whether to wait after an error: the log was being read, and the service is away."""
         return self.count > 0 and error.errno in AWAY
 
     def take(self, entry: Mapping[str, Any]) -> bool:
@@ -72,7 +78,12 @@ class Received:
 
 
 class Outage:
-    """A service that went away: when to look for it again, and when to give up."""
+    """An outage of the service: when to try again, and when to give up.
+
+    >>> outage = Outage()
+    >>> [outage.next_pause() for _ in range(2)]
+    [0.1, 0.15000000000000002]
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -80,7 +91,7 @@ class Outage:
         self._pause = FIRST_PAUSE
 
     def next_pause(self) -> float | None:
-        """Seconds until the next look; None to give up."""
+        """Seconds until the next attempt; None to give up."""
         if self._clock() >= self._deadline:
             return None
         pause, self._pause = self._pause, min(self._pause * GROWTH, LAST_PAUSE)

@@ -1,4 +1,4 @@
-"""What the ensemble service answers: the shapes of what `client.Client` returns (docs/rpc.md)."""
+"""Types of the service's responses, as `client.Client` returns them (docs/rpc.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class State(TypedDict):
 
 
 class Loaded(TypedDict):
-    """The answer to `load`: the name that the ensemble got, and its state."""
+    """The response to `load`: the name of the ensemble, and its state."""
 
     name: str
     state: str
@@ -43,7 +43,7 @@ class Summary(TypedDict):
 
 
 class GroupCounts(TypedDict):
-    """The jobs of one group, by where they are and by how they ended."""
+    """The jobs of one group, counted by state and outcome."""
 
     waiting: int
     pending: int
@@ -74,7 +74,7 @@ class RuleStatus(TypedDict):
 
 
 class EnsembleStatus(TypedDict):
-    """One ensemble of `status`; `errors` are those of the service, on its account."""
+    """One ensemble of `status`; `errors` are the service's errors about it."""
 
     name: str
     state: str
@@ -91,7 +91,7 @@ class EnsembleStatus(TypedDict):
 
 
 class Status(TypedDict):
-    """The answer to `status`."""
+    """The response to `status`."""
 
     service: dict[str, Any]
     nodes: dict[str, int]

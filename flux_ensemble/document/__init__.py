@@ -1,4 +1,4 @@
-"""An ensemble document: from YAML to a `Spec`, or everything that is wrong with it.
+"""Reads an ensemble document: YAML in, a `Spec` or a list of its problems out.
 
-Pure: no queue, no network, no clock. What a value means to a running ensemble belongs in `engine`.
+No queue, no network, no clock. What a value means at run time belongs in `engine`.
 """

@@ -1,4 +1,4 @@
-"""The section `simulate:` of a document → how the jobs of each group behave in a simulation."""
+"""Reads `simulate:`: how the jobs of each group behave in a simulation."""
 
 from __future__ import annotations
 
@@ -39,34 +39,41 @@ def read_simulate(
     """Read the section.
 
     Args:
-        section: what `check_form` left of it.
+        section: its valid part, as `check_form` returns it.
         groups: the groups without problems.
-        names: the names of all groups, those with problems too.
-        problems: what is wrong is added to these.
+        names: the names of all groups, with problems or not.
+        problems: collects the problems.
+
+    >>> groups = {"md": Group("md", ())}
+    >>> read_simulate({"md": {"duration": "10m"}}, groups, groups, Problems())["md"].duration
+    Constant(value=600.0)
     """
-    found: dict[str, Simulated] = {}
+    simulated: dict[str, Simulated] = {}
     ordered = sorted(names)
-    for name, given in section.items():
+    for name, behaviour in section.items():
         at: Path = ("simulate", name)
         if name not in names:
             known = f"{hint(name, ordered)}groups: {listed(ordered)}"
             problems.add(at, f"no job group named {name!r} ({known})")
         elif name in groups:
-            found[name] = _Reader(groups[name], problems, at).read(given)
-    return found
+            simulated[name] = _Reader(groups[name], problems, at).read(behaviour)
+    return simulated
 
 
 def override_duration(simulated: Simulated, value: Any, group: Group) -> Simulated:
-    """How a group behaves with another duration, given as the document would give it.
+    """Replace the duration of a group's simulated jobs.
 
     Raises:
-        ValueError: it is no distribution of durations; the sentences.
+        ValueError: the value is not a distribution of durations.
+
+    >>> override_duration(Simulated(), {"exponential": {"mean": "5m"}}, Group("md", ())).duration
+    Exponential(mean=300.0)
     """
     problems = Problems()
-    given = {"duration": value}
+    entry = {"duration": value}
     read = simulated
     with suppress(TooMany):
-        left = check_form("simulated", given, problems, wrong=check_plain(given, problems)) or {}
+        left = check_form("simulated", entry, problems, wrong=check_plain(entry, problems)) or {}
         read = _Reader(group, problems, ()).read(left)
     if problems:
         raise ValueError(problems.sentences())
@@ -83,17 +90,17 @@ class _Reader:
         #: parameter -> why it is none that can be drawn.
         self._unfit: dict[str, str] = {}
 
-    def read(self, given: Mapping[str, Any]) -> Simulated:
+    def read(self, entry: Mapping[str, Any]) -> Simulated:
         """What it says."""
-        startup = self._drawable(given.get("startup"), ("startup",), _seconds)
+        startup = self._drawable(entry.get("startup"), ("startup",), _seconds)
         assert not isinstance(startup, FromLog)
         memo = {
             key: self._drawable(value, ("memo", key), float)
-            for key, value in given.get("memo", {}).items()
+            for key, value in entry.get("memo", {}).items()
         }
         return Simulated(
-            duration=self._distribution(given.get("duration")),
-            failure_rate=float(given.get("failure-rate", 0.0)),
+            duration=self._distribution(entry.get("duration")),
+            failure_rate=float(entry.get("failure-rate", 0.0)),
             startup=startup,
             memo={key: value for key, value in memo.items() if value is not None},
         )
@@ -108,20 +115,22 @@ class _Reader:
         if value is None or self._problems.blames((*self._at, *path)):
             return None
         if isinstance(value, list):
-            values = [self._number(one, (*path, index), number) for index, one in enumerate(value)]
+            values = [
+                self._number(item, (*path, index), number) for index, item in enumerate(value)
+            ]
             return Empirical(tuple(values))
         if not isinstance(value, dict):
             return Constant(self._number(value, path, number))
-        ((kind, given),) = value.items()
+        ((kind, arguments),) = value.items()
         at = (*path, kind)
         if kind == "param":
-            return self._param(given, at)
+            return self._param(arguments, at)
         numbers = {
-            key: float(one) if key == "sigma" else self._number(one, (*at, key), number)
-            for key, one in given.items()
+            key: float(item) if key == "sigma" else self._number(item, (*at, key), number)
+            for key, item in arguments.items()
         }
         if kind == "uniform" and numbers["min"] > numbers["max"]:
-            low, high = given["min"], given["max"]
+            low, high = arguments["min"], arguments["max"]
             self._problem(at, f"expected 'min' not above 'max', not {low!r} and {high!r}")
         return _KINDS[kind](**numbers)
 
@@ -135,11 +144,11 @@ class _Reader:
 
     def _why_unfit(self, name: str) -> str:
         """Why a parameter cannot be a duration or a number; "" if it can."""
-        for one in self._group.sets:
-            params = one.sweep.params or {}
+        for jobset in self._group.sets:
+            params = jobset.sweep.params or {}
             if name not in params:
                 known = listed(sorted(self._group.params))
-                return f"group {one.name!r} has no parameter {name!r} (parameters: {known})"
+                return f"group {jobset.name!r} has no parameter {name!r} (parameters: {known})"
             values = params[name]
             # A range is numbers, and may be long.
             wrong = (

@@ -1,4 +1,4 @@
-"""Checks that are about the document as a whole."""
+"""Checks of single sections: `custom`, `logging`, `scaling` and `metrics`."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ from flux_ensemble.texts import shown
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
 SCALE_HEARTBEAT = 60.0
 
-#: Most statistics under `metrics:`; each is tried, which takes milliseconds, and is kept for
-#: every stream.
+#: Most statistics under `metrics:`. Each takes milliseconds to check, and memory in every stream.
 MAX_STATISTICS = 100
 
-#: Largest integer among the arguments of a statistic, and largest one that is a size of a window
-#: or the like.
+#: Largest integer argument of a statistic, and largest window size.
 MAX_ARGUMENT = 1_000_000
 MAX_SIZE = 100_000
 
 #: Arguments of River's statistics that are shares of all values, such as a quantile.
 _SHARES = ("q", "q_inf", "q_sup")
 
-#: First parts of a metric's path that are no statistics.
+#: First parts of metric paths that are not statistics.
 _NO_STATISTICS = ("count", *MEMBER_METRICS)
 
 
 def check_source(source: str, document: Document, problems: Problems) -> None:
-    """Check that the Python source in `custom:` parses."""
+    """Check that the Python source in `custom:` parses.
+
+    >>> problems = Problems()
+    >>> check_source("print(", Document({}), problems)
+    >>> problems.sentences()
+    "custom: Python syntax error: '(' was never closed (line 1 of the source)"
+    """
     at: Path = ("custom",)
     try:
         defined_names(source)
@@ -52,7 +56,13 @@ def check_source(source: str, document: Document, problems: Problems) -> None:
 
 
 def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems) -> float:
-    """Seconds between heartbeats, 0 for none."""
+    """Seconds between heartbeats, 0 for none.
+
+    >>> read_heartbeat({"heartbeat": "10s"}, [], Problems())
+    10.0
+    >>> read_heartbeat({}, [{"action": {"name": "grow"}}], Problems())
+    60.0
+    """
     heartbeat = 0.0
     try:
         heartbeat = parse_duration(logging.get("heartbeat", 0))
@@ -64,37 +74,46 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
     return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
 
 
-def read_scaling(given: dict[str, Any], problems: Problems) -> Scaling:
-    """The bounds of the member's size, and what limits requests to change it."""
+def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
+    """The bounds of the member's size, and the limits of scaling requests.
+
+    >>> read_scaling({"max-size": 8, "deadline": "5m"}, Problems())
+    Scaling(min_size=1, max_size=8, deadline=300.0, refusals=3)
+    """
     at: Path = ("scaling",)
-    found = {key.replace("-", "_"): value for key, value in given.items()}
-    low, high = found.get("min_size", 1), found.get("max_size")
+    fields = {key.replace("-", "_"): value for key, value in section.items()}
+    low, high = fields.get("min_size", 1), fields.get("max_size")
     if high is not None and low > high:
         problems.add((*at, "min-size"), f"expected at most max-size, which is {high}, not {low}")
-    if "deadline" in found:
+    if "deadline" in fields:
         try:
-            found["deadline"] = parse_duration(found["deadline"], limit=False)
+            fields["deadline"] = parse_duration(fields["deadline"], limit=False)
         except ValueError as error:
             problems.add((*at, "deadline"), str(error))
         else:
-            if not found["deadline"]:
+            if not fields["deadline"]:
                 problems.add((*at, "deadline"), "expected a duration > 0, not 0")
-    return Scaling(**found)
+    return Scaling(**fields)
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
-    """The statistics of every stream: the default ones, and those under `metrics:`."""
-    found = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
+    """The statistics of every stream: the defaults and those under `metrics:`.
+
+    >>> entries = [{"statistic": "quantile", "q": 0.9, "name": "p90"}]
+    >>> read_statistics(entries, Problems())[-1]
+    Statistic(name='p90', kind='Quantile', arguments={'q': 0.9})
+    """
+    statistics = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
     if len(entries) > MAX_STATISTICS:
         problems.add(
             ("metrics",), f"expected at most {MAX_STATISTICS} statistics, not {len(entries)}"
         )
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
-        given = {"statistic": entry} if isinstance(entry, str) else entry
-        if given is None or "statistic" not in given:
+        mapping = {"statistic": entry} if isinstance(entry, str) else entry
+        if mapping is None or "statistic" not in mapping:
             continue
-        arguments = dict(given)
+        arguments = dict(mapping)
         kind = arguments.pop("statistic")
         name = arguments.pop("name", kind)
         if not matches(IDENTIFIER, name):
@@ -103,16 +122,16 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
                 f"expected a statistic's name (letters, digits and '_', not a digit first), "
                 f"not {shown(name)}",
             )
-        elif name in found or name in _NO_STATISTICS:
+        elif name in statistics or name in _NO_STATISTICS:
             problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
         if index < MAX_STATISTICS:
             kind = _river_class(kind, arguments, problems, at)
-        found.setdefault(name, Statistic(name, kind, arguments))
-    return tuple(found.values())
+        statistics.setdefault(name, Statistic(name, kind, arguments))
+    return tuple(statistics.values())
 
 
 def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
-    """The name of River's class, or `kind` where there is a problem with it."""
+    """The name of River's class, or `kind` if there is a problem with it."""
     for key, value in arguments.items():
         message = _unfit(key, value)
         if message is not None:
@@ -130,9 +149,9 @@ def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: P
 
 
 def _unfit(key: str, value: Any) -> str | None:
-    """What is wrong with an argument of a statistic, as far as that can be said without River.
+    """What is wrong with an argument of a statistic, as far as River is not needed to tell.
 
-    River's own checks are few, and much of it is in Rust, which panics, or ends the process.
+    River checks little itself, and its Rust code may panic or end the process.
     """
     if type(value) not in (int, float, bool, type(None)):
         return f"expected a number or a boolean, not {shown(value)}"

@@ -1,10 +1,9 @@
 """How values of simulated jobs are distributed.
 
-A distribution is frozen data and its quantile function: `draw` takes a number above 0 and
-below 1 from those that the caller brings, and gives the value that such a share of all values is
-below (inverse transform sampling: Devroye, "Non-Uniform Random Variate Generation", chapter II).
-`Constant` and `Param` take none. `Param` and `FromLog` stand for values that only the job, or a
-file, can tell.
+`draw` takes a uniform number between 0 and 1 from the caller's iterator and applies the
+distribution's quantile function (inverse transform sampling: Devroye, "Non-Uniform Random Variate
+Generation", chapter II). `Constant` and `Param` take none. The value of a `Param` comes from the
+job, and those of a `FromLog` from a file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,11 @@ def _standard_normal() -> Callable[[float], float]:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same value."""
+    """Always the same value.
+
+    >>> Constant(60.0).draw(iter([]), {})
+    60.0
+    """
 
     value: float
 
@@ -38,7 +41,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Any value from `min` to `max`."""
+    """A uniform distribution from `min` to `max`.
+
+    >>> Uniform(10.0, 20.0).draw(iter([0.25]), {})
+    12.5
+    """
 
     min: float
     max: float
@@ -50,7 +57,11 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """A normal distribution with its mean and standard deviation."""
+    """A normal distribution with its mean and standard deviation.
+
+    >>> Normal(100.0, 15.0).draw(iter([0.5]), {})
+    100.0
+    """
 
     mean: float
     sigma: float
@@ -62,7 +73,11 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """A value whose logarithm is normal: half are below `median`; `sigma` is the logarithm's."""
+    """A lognormal distribution: its median, and the standard deviation of the logarithm.
+
+    >>> Lognormal(60.0, 0.5).draw(iter([0.5]), {})
+    60.0
+    """
 
     median: float
     sigma: float
@@ -74,7 +89,11 @@ class Lognormal:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """An exponential distribution with its mean."""
+    """An exponential distribution with its mean.
+
+    >>> round(Exponential(60.0).draw(iter([0.5]), {}), 1)
+    41.6
+    """
 
     mean: float
 
@@ -85,7 +104,11 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """One of the values that were observed, each as likely as the others."""
+    """One of the observed values, all equally likely.
+
+    >>> Empirical((1.0, 2.0, 5.0)).draw(iter([0.9]), {})
+    5.0
+    """
 
     values: tuple[float, ...]
 
@@ -96,12 +119,16 @@ class Empirical:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """The value of a parameter of the job."""
+    """The value of a parameter of the job.
+
+    >>> Param("seconds").draw(iter([]), {"seconds": 90})
+    90.0
+    """
 
     name: str
 
     def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
-        """The value; reading the document has made sure that it is a number."""
+        """The value, which was checked to be a number when the document was read."""
         return float(params[self.name])
 
 
@@ -112,7 +139,7 @@ class FromLog:
     file: str
 
 
-#: What can be drawn from.
+#: The distributions with `draw`.
 Drawable = Constant | Uniform | Normal | Lognormal | Exponential | Empirical | Param
 
 Distribution = Drawable | FromLog
@@ -124,7 +151,7 @@ class Simulated:
 
     Args:
         duration: seconds from start to finish; None is one second.
-        failure_rate: the probability of a status that is not 0.
+        failure_rate: the probability of a non-zero exit status.
         startup: seconds from the allocation of resources to the start.
         memo: what each job publishes right before it finishes.
     """

@@ -18,14 +18,20 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(value: Any, *, limit: bool = True) -> float:
-    """The seconds of a duration.
+    """Convert a duration to seconds.
 
     Args:
         value: a number of seconds, or text such as "30s", "1.5h", "100ms", "2d".
-        limit: the duration is a limit, so that "inf" (no limit) is allowed and gives 0.
+        limit: the duration is a limit: "inf" (no limit) is allowed and gives 0.
 
     Raises:
-        ValueError: it is neither, is negative, or is not finite.
+        ValueError: the value is something else, negative, or not finite.
+
+    >>> parse_duration("1.5h"), parse_duration(30), parse_duration("inf")
+    (5400.0, 30.0, 0.0)
+    >>> parse_duration("soon")
+    Traceback (most recent call last):
+    ValueError: expected a duration (seconds, or text such as '30s', '1.5h' or '100ms'), not 'soon'
     """
     seconds = math.nan
     if isinstance(value, str):

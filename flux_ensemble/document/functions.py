@@ -1,4 +1,4 @@
-"""The functions that `custom` actions can name, found without running any of them."""
+"""Which functions `custom` actions can name. No user code is run to find out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from functools import cached_property, lru_cache
 from flux_ensemble.document.problems import hint
 from flux_ensemble.texts import listed
 
-#: Entry points of this group are functions for custom actions.
+#: Group of the entry points that are functions for custom actions.
 ENTRY_POINTS = "flux_ensemble.actions"
 
 #: Longest source that is parsed, in characters: parsing takes memory.
 MAX_SOURCE = 256 * 1024
 
-#: In a set of names: there may be others.
+#: In a set of names: there may be more.
 _ANY = "*"
 
 
 class SourceError(ValueError):
-    """Python source that does not parse. `line` counts from 1, None if not known."""
+    """Python source that does not parse. `line` counts from 1; None if unknown."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -29,11 +29,17 @@ class SourceError(ValueError):
 
 
 class Functions:
-    """What a `custom` action's label can be.
+    """The functions that the labels of `custom` actions can name.
 
     Args:
         source: Python source of the document, or None.
-        plugins: names of modules, which are not imported to see what they hold.
+        plugins: names of modules. They are not imported, so with plugins any name is accepted.
+
+    >>> functions = Functions("def next_step(ensemble): ...", plugins=[])
+    >>> functions.check("next_step")
+    >>> functions.check("nextstep")
+    Traceback (most recent call last):
+    ValueError: no function named 'nextstep' (did you mean 'next_step'? functions: next_step)
     """
 
     def __init__(self, source: str | None, plugins: Sequence[str]) -> None:
@@ -51,10 +57,10 @@ class Functions:
         return frozenset(point.name for point in entry_points(group=ENTRY_POINTS))
 
     def check(self, label: str) -> None:
-        """Check that a function may be there.
+        """Check that the function exists, as far as that is known.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no such function.
         """
         if self._open or label in self._names or label in self._installed:
             return
@@ -69,7 +75,10 @@ def defined_names(source: str) -> frozenset[str]:
     """The names that Python source defines at its top level.
 
     Raises:
-        SourceError: it does not parse.
+        SourceError: the source does not parse.
+
+    >>> sorted(defined_names("import math; half = math.pi / 2"))
+    ['half', 'math']
     """
     if len(source) > MAX_SOURCE:
         raise SourceError(

@@ -1,4 +1,4 @@
-"""The entries of `jobs:` → groups of job sets."""
+"""Reads `jobs:`: entries become groups of job sets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from flux_ensemble.document.texts import as_text, check_sizes, split_command
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.texts import shown
 
-#: What a jobspec says itself.
+#: Keys that cannot be combined with `jobspec`, which has the same information.
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
 
-#: Keys of an entry that are fields of a job set as they are.
+#: Keys of an entry that are copied to the job set unchanged.
 _AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "retries")
 
 
@@ -33,11 +33,16 @@ class GroupReader:
     """Reads the entries of `jobs:`.
 
     Args:
-        document: the document, for numbers as they are written.
-        problems: what is wrong is added to these.
-        directory: what the path of a jobspec is relative to.
+        document: the document, for the original text of numbers.
+        problems: collects the problems.
+        directory: the base of relative paths of jobspecs.
         seed: the document's seed.
         files: the texts of files with jobspecs, as for `loading.load_text`.
+
+    >>> reader = GroupReader(Document({}), Problems(), directory=".", seed=0)
+    >>> groups = reader.read([{"name": "md", "command": "run {t}", "params": {"t": [300, 310]}}])
+    >>> len(groups["md"].submission())
+    2
     """
 
     def __init__(
@@ -50,8 +55,8 @@ class GroupReader:
         files: dict[str, str] | None = None,
     ) -> None:
         self._files = {} if files is None else files
-        #: What a document says once and means often is looked at once: the words of
-        #: commands, and jobspecs in files, with their problems.
+        #: Caches of what many entries may share: split commands, and jobspecs in files with
+        #: their problems.
         self._words: dict[str, tuple[str, ...]] = {}
         self._read: dict[str, tuple[list[Task], Problems]] = {}
         #: Values and characters of files, and words and variables that jobspecs give job sets.
@@ -66,7 +71,7 @@ class GroupReader:
         """The groups without problems, by name, in the order of their first entries.
 
         Args:
-            entries: what `check_form` left of the list.
+            entries: the valid part of the list, as `check_form` returns it.
         """
         sets: dict[str, list[JobSet]] = {}
         places: dict[str, list[Path]] = {}
@@ -75,8 +80,8 @@ class GroupReader:
                 at = ("jobs", index)
                 own = sets.setdefault(entry["name"], [])
                 made = self._entry(entry, at, len(own))
-                for one in made:
-                    self._check_sizes(one, at)
+                for jobset in made:
+                    self._check_sizes(jobset, at)
                 own += made
                 places.setdefault(entry["name"], []).append(at)
         groups = {name: Group(name, tuple(own)) for name, own in sets.items()}
@@ -117,7 +122,7 @@ class GroupReader:
         if "jobspec" in entry:
             return self._from_jobspec(entry, at, index, common, count, duration)
         nodes = entry.get("nodes", 1)
-        one = JobSet(
+        jobset = JobSet(
             **common,
             index=index,
             command=self._command(entry, at),
@@ -129,11 +134,11 @@ class GroupReader:
             exclusive=entry.get("exclusive", False),
             duration=duration or 0.0,
         )
-        return [one]
+        return [jobset]
 
-    def _check_sizes(self, one: JobSet, at: Path) -> None:
+    def _check_sizes(self, jobset: JobSet, at: Path) -> None:
         try:
-            check_sizes(one.texts(), one.sweep.sizes)
+            check_sizes(jobset.texts(), jobset.sweep.sizes)
         except ValueError as error:
             self._problems.add(at, str(error))
 
@@ -161,7 +166,7 @@ class GroupReader:
     def _sweep(self, entry: dict[str, Any], at: Path, index: int) -> Sweep:
         kind, samples = entry.get("sweep", "product"), entry.get("samples", 0)
         values = {}
-        for name, given in entry.get("params", {}).items():
+        for name, value in entry.get("params", {}).items():
             here = (*at, "params", name)
             if not matches(PARAMETER, name):
                 self._problems.add(
@@ -170,7 +175,7 @@ class GroupReader:
                     f"or '-' first), not {shown(name)}",
                 )
             try:
-                values[name] = parse_values(given)
+                values[name] = parse_values(value)
             except ValueError as error:
                 self._problems.add(here, str(error))
         if not values:
@@ -217,33 +222,33 @@ class GroupReader:
                     (*at, key), f"{key!r} cannot be combined with 'jobspec', which says it itself"
                 )
         at = (*at, "jobspec")
-        given = entry["jobspec"]
-        found = self._from_file(given, at) if isinstance(given, str) else self._found(given, at)
+        value = entry["jobspec"]
+        tasks = self._from_file(value, at) if isinstance(value, str) else self._tasks(value, at)
         made = []
-        for one in found:
-            environment = self._environment(one, common["environment"], at)
+        for task in tasks:
+            environment = self._environment(task, common["environment"], at)
             made.append(
-                _jobset(one, {**common, "environment": environment}, index, count, duration)
+                _jobset(task, {**common, "environment": environment}, index, count, duration)
             )
             index += 1
         return made
 
-    def _environment(self, one: Task, own: dict[str, str], at: Path) -> dict[str, str]:
-        """The environment of a job set, with what the entry says of its own."""
-        layers = (*one.environments, own)
-        self._count(len(one.command) + sum(map(len, layers)), self._problems, at)
+    def _environment(self, task: Task, own: dict[str, str], at: Path) -> dict[str, str]:
+        """The environment of a job set: the jobspec's, then the entry's."""
+        layers = (*task.environments, own)
+        self._count(len(task.command) + sum(map(len, layers)), self._problems, at)
         merged: dict[str, str] = {}
         for layer in layers:
             merged |= layer
         return merged
 
     def _from_file(self, name: str, at: Path) -> list[Task]:
-        """The jobspec in a file, which many entries may name."""
+        """The tasks of the jobspec in a file. The file is read once."""
         if name not in self._read:
             self._read[name] = self._read_file(name)
-        found, problems = self._read[name]
+        tasks, problems = self._read[name]
         self._problems.take(problems, at)
-        return found
+        return tasks
 
     def _read_file(self, name: str) -> tuple[list[Task], Problems]:
         problems = Problems()
@@ -258,24 +263,24 @@ class GroupReader:
             # One that cannot be parsed took its time too; most values have two characters.
             self._count(len(text) // 2 if read is None else read.size, problems)
             if read is not None and not check_plain(read.value, problems):
-                return self._found(read.value, (), problems), problems
+                return self._tasks(read.value, (), problems), problems
         return [], problems
 
-    def _found(
-        self, given: dict[str, Any], at: Path, problems: Problems | None = None
+    def _tasks(
+        self, value: dict[str, Any], at: Path, problems: Problems | None = None
     ) -> list[Task]:
-        """What a jobspec gives: one job set, or one for each task; none if it has problems."""
+        """The tasks of a jobspec; none if it has problems."""
         problems = self._problems if problems is None else problems
-        if not isinstance(given.get("resources"), list):
-            return nextgen.convert(given, problems, at)
-        task = jobspec.check_v1(given, problems, at)
+        if not isinstance(value.get("resources"), list):
+            return nextgen.convert(value, problems, at)
+        task = jobspec.check_v1(value, problems, at)
         return [] if task is None else [task]
 
     def _count(self, values: int, problems: Problems, at: Path = ()) -> None:
-        """Count values that are not in the document, or that it has once for many job sets.
+        """Count values that come from files or that many job sets share.
 
         Raises:
-            TooMany: they are more than a document may have.
+            TooMany: there are more than `MAX_VALUES`.
         """
         self._values += values
         if self._values > MAX_VALUES:
@@ -287,15 +292,15 @@ class GroupReader:
 
 
 def _jobset(
-    one: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
+    task: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
 ) -> JobSet:
-    workdir = {"workdir": one.cwd} if one.cwd is not None else {}
+    workdir = {"workdir": task.cwd} if task.cwd is not None else {}
     return JobSet(
         **{**workdir, **common},
-        **one.size,
+        **task.size,
         index=index,
-        command=tuple(one.command),
-        count=count * one.replicas,
-        duration=one.duration if duration is None else duration,
-        jobspec=one.jobspec,
+        command=tuple(task.command),
+        count=count * task.replicas,
+        duration=task.duration if duration is None else duration,
+        jobspec=task.jobspec,
     )

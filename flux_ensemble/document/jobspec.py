@@ -1,4 +1,4 @@
-"""Canonical jobspecs V1 (RFC 25): made from a job set, and checked where a document gives one.
+"""Canonical jobspecs V1 (RFC 25): building them from job sets, and checking those in documents.
 
 `build` makes the jobspec of one job and gives the same resources and tasks as
 `flux.job.JobspecV1.from_command`, without Flux.
@@ -22,28 +22,28 @@ from flux_ensemble.document.texts import as_text, filler
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.texts import listed, shown
 
-#: Values of `output` and `error` that mean the KVS, where they go without a file too.
+#: Values of `output` and `error` that mean the KVS, which is the default too.
 _NO_FILE = frozenset({"none", "kvs"})
 
-#: An absolute path, or a template of Flux that may stand for one: all but these names.
+#: An absolute path, or a Flux template that may expand to one: all but these names.
 _ABSOLUTE = re.compile(
     r"/|\{\{(?!(?:id|jobid|name|nnodes|size|ntasks|taskid|task|node)(?:\.[a-z0-9._]+)?\}\})"
 )
 
-#: Resources that Flux allocates; of the first three there is at least one.
+#: Resource types that Flux allocates. The counts of the first three are at least 1.
 RESOURCE_TYPES = ("node", "slot", "core", "gpu")
 
 
 class Task(NamedTuple):
-    """A task of a jobspec, which makes a job set.
+    """A task of a jobspec. It becomes a job set.
 
     Attributes:
         jobspec: the jobspec of a job, canonical.
         size: the fields `nodes`, `tasks`, `cores` and `gpus` of the job set.
-        replicas: so many times as many jobs.
-        duration, cwd: of a job.
-        environments: variables that it adds, those with precedence last. They are not
-            merged, because tasks share them, and merged they could be very large.
+        replicas: multiplies the number of jobs.
+        duration, cwd: of each job.
+        environments: variables to add; later ones win. They are not merged because tasks
+            share them, and merged copies could be very large.
     """
 
     jobspec: dict[str, Any]
@@ -71,15 +71,20 @@ def build(
     """The jobspec of one job.
 
     Args:
-        jobset: what the job is one of.
+        jobset: the job set that the job belongs to.
         params: the job's parameters, whose values replace `{name}`.
-        environment: the environment to which the job set adds its own.
-        cwd: what a relative working directory is relative to.
-        tag: which job it is; goes to `attributes.user.ensemble`.
+        environment: the base environment; the job set adds to it.
+        cwd: the base of a relative working directory.
+        tag: identifies the job; goes to `attributes.user.ensemble`.
 
     Returns:
-        A canonical jobspec. It shares parts with the arguments and with other jobspecs
-        of the same job set: it is for reading.
+        A canonical jobspec. It shares parts with the arguments and with other jobspecs of
+        the job set, so do not modify it.
+
+    >>> md = JobSet("md", 0, ("run", "{t}"), duration=60.0)
+    >>> jobspec = build(md, {"t": 300}, environment={}, cwd="/scratch", tag={"index": 0})
+    >>> jobspec["tasks"][0]["command"], jobspec["attributes"]["system"]["duration"]
+    (['run', '300'], 60.0)
     """
     fill = filler(params)
     if jobset.jobspec is None:
@@ -124,22 +129,27 @@ def build(
 def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
     """The jobspec with the paths of its output files made absolute.
 
-    They are relative to the working directory of the job. But where that is missing, Flux
-    goes to /tmp, and would write the files there.
+    If the working directory is missing, Flux runs the job in /tmp and would write relative
+    paths there.
 
     Args:
-        jobspec: a whole one, such as `build` makes. It is not changed.
+        jobspec: a complete jobspec, as `build` returns it. It is not modified.
+
+    >>> md = JobSet("md", 0, ("run",), output="md.out")
+    >>> jobspec = anchored(build(md, {}, environment={}, cwd="/scratch", tag={}))
+    >>> jobspec["attributes"]["system"]["shell"]["options"]["output"]["stdout"]["path"]
+    '/scratch/md.out'
     """
     attributes = jobspec["attributes"]
     system = attributes["system"]
     cwd = system["cwd"]
     output = system.get("shell", {}).get("options", {}).get("output", {})
     paths = {
-        stream: {"path": os.path.join(cwd, one["path"])}
-        for stream, one in (output.items() if isinstance(output, dict) else ())
-        if isinstance(one, dict)
-        and isinstance(one.get("path"), str)
-        and not _ABSOLUTE.match(one["path"])
+        stream: {"path": os.path.join(cwd, target["path"])}
+        for stream, target in (output.items() if isinstance(output, dict) else ())
+        if isinstance(target, dict)
+        and isinstance(target.get("path"), str)
+        and not _ABSOLUTE.match(target["path"])
     }
     if not paths or not os.path.isabs(cwd):
         return jobspec
@@ -150,15 +160,19 @@ def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
 def shape(
     command: Sequence[str], nodes: int | None, tasks: int, cores: int, gpus: int, exclusive: bool
 ) -> tuple[list[Any], list[Any]]:
-    """The `resources` and `tasks` of a jobspec, as Flux makes them.
+    """The `resources` and `tasks` of a jobspec, as Flux builds them.
 
     Args:
         command: the words of the command.
         nodes: how many nodes; None leaves it to the scheduler.
-        tasks: how many tasks, no fewer than nodes.
+        tasks: how many tasks, at least as many as nodes.
         cores: cores per task.
         gpus: GPUs per task.
-        exclusive: the nodes are for this job alone.
+        exclusive: whether the nodes are allocated exclusively.
+
+    >>> resources, tasks = shape(["hostname"], 2, 4, 1, 0, False)
+    >>> resources[0]["type"], resources[0]["count"], tasks[0]["count"]
+    ('node', 2, {'per_slot': 1})
     """
     per_task = [{"type": "core", "count": cores}]
     if gpus:
@@ -181,31 +195,34 @@ def read_environment(
     at: Path,
     written: Callable[[Path], str | None] = lambda path: None,
 ) -> dict[str, str]:
-    """The environment variables of a mapping, whose values may be numbers and booleans.
+    """Read environment variables. Values may be numbers and booleans.
 
     Args:
         value: the mapping.
-        problems: what is wrong is added to these.
+        problems: collects the problems.
         at: the path of the mapping.
-        written: gives a number or boolean as it is written in the document.
+        written: returns the original text of a number or boolean in the document.
+
+    >>> read_environment({"OMP_NUM_THREADS": 4, "DEBUG": True}, Problems(), ("environment",))
+    {'OMP_NUM_THREADS': '4', 'DEBUG': 'true'}
     """
     if not isinstance(value, dict):
         problems.add(at, f"expected a mapping, not {shown(value)}")
         return {}
-    found = {}
-    for name, one in value.items():
+    environment = {}
+    for name, setting in value.items():
         here = (*at, name)
         if not name or "=" in name:
             problems.add(here, f"expected the name of an environment variable, not {shown(name)}")
-        elif not isinstance(one, (str, int, float)):
-            problems.add(here, f"expected text, a number, true or false, not {shown(one)}")
+        elif not isinstance(setting, (str, int, float)):
+            problems.add(here, f"expected text, a number, true or false, not {shown(setting)}")
         else:
-            found[name] = written(here) or as_text(one)
-    return found
+            environment[name] = written(here) or as_text(setting)
+    return environment
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with what `over` has, mappings merged key by key."""
+    """`base` overridden by `over`, with mappings merged recursively."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
@@ -221,9 +238,16 @@ def read_file(
 
     Args:
         name: the file, relative to `directory`.
-        problems: why it cannot be read is added to these.
-        at: the path, in the document, that names the file.
-        files: the texts of files that have been read; this one's is added.
+        problems: collects the problems.
+        at: the path in the document of the file's name.
+        files: cache of texts by name; this one is added.
+
+    >>> read_file("md.yaml", ".", Problems(), ("jobs", 0), {"md.yaml": "version: 1"})
+    'version: 1'
+    >>> problems = Problems()
+    >>> read_file("none.yaml", "/nowhere", problems, ("jobs", 0), {})
+    >>> problems.sentences()
+    "jobs[0]: cannot read 'none.yaml': No such file or directory"
     """
     if name in files:
         return files[name]
@@ -243,20 +267,23 @@ def read_file(
 
 
 def parse_file(name: str, text: str, problems: Problems, at: Path) -> Document | None:
-    """The jobspec, of whatever kind, in a YAML or JSON file; None if it cannot be read.
+    """Parse a YAML or JSON file with a jobspec of any kind; None if it cannot be read.
 
     Args:
-        name: the file, for problems.
-        text: what is in it.
-        problems: what is wrong is added to these.
-        at: the path, in the document, that names the file.
+        name: the file's name, for messages.
+        text: its content.
+        problems: collects the problems.
+        at: the path in the document of the file's name.
+
+    >>> parse_file("md.yaml", "version: 1", Problems(), ()).value
+    {'version': 1}
     """
     try:
-        document, found = read_yaml(text, name)
+        document, errors = read_yaml(text, name)
     except DocumentError as error:
         problems.add(at, str(error))
         return None
-    for problem in found.listed():
+    for problem in errors.listed():
         problems.add(at, str(DocumentError([problem], name)))
     if not isinstance(document.value, dict):
         problems.add(at, f"expected a jobspec in {name!r}, not {shown(document.value)}")
@@ -269,8 +296,13 @@ def check_v1(value: Any, problems: Problems, at: Path) -> Task | None:
 
     Args:
         value: the jobspec, plain data.
-        problems: what is wrong is added to these.
+        problems: collects the problems.
         at: the path of the jobspec.
+
+    >>> md = JobSet("md", 0, ("run",), nodes=2, tasks=4)
+    >>> jobspec = build(md, {}, environment={}, cwd="/scratch", tag={})
+    >>> check_v1(jobspec, Problems(), ("jobspec",)).size
+    {'nodes': 2, 'tasks': 4, 'cores': 1, 'gpus': 0}
     """
     if check_form("jobspec", value, problems, at) is None or problems.blames(at):
         return None
@@ -292,7 +324,11 @@ def check_v1(value: Any, problems: Problems, at: Path) -> Task | None:
 
 
 def unknown_type(kind: Any) -> str:
-    """The sentence about a resource of a type that Flux does not allocate."""
+    """The message about a resource type that Flux does not allocate.
+
+    >>> unknown_type("cores")
+    "expected a type of resource, not 'cores' (did you mean 'core'? one of: node, slot, core, gpu)"
+    """
     near = hint(str(kind), RESOURCE_TYPES)
     known = listed(RESOURCE_TYPES)
     return f"expected a type of resource, not {shown(kind)} ({near}one of: {known})"
@@ -318,20 +354,25 @@ def _check_resources(resources: Any, labels: list[str], problems: Problems, at: 
 
 
 def size(jobspec: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields `nodes`, `tasks`, `cores` and `gpus` of a job set with a checked jobspec."""
-    found = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
+    """The fields `nodes`, `tasks`, `cores` and `gpus` of a job set with a checked jobspec.
+
+    >>> resources, tasks = shape(["hostname"], 2, 4, 8, 0, False)
+    >>> size({"resources": resources, "tasks": tasks})
+    {'nodes': 2, 'tasks': 4, 'cores': 8, 'gpus': 0}
+    """
+    fields = {"nodes": 1, "tasks": 1, "cores": 1, "gpus": 0}
     slots = 1
     level = [(resource, 1) for resource in jobspec["resources"]]
     while level:
         resource, around = level.pop()
         kind, count = resource["type"], resource["count"]
         if kind in ("core", "gpu"):
-            found[f"{kind}s"] = count
+            fields[f"{kind}s"] = count
         elif kind == "node":
-            found["nodes"] = around * count
+            fields["nodes"] = around * count
         else:
             slots = around * count
         level += [(below, around * count) for below in resource.get("with", ())]
     count = jobspec["tasks"][0]["count"]
-    found["tasks"] = count.get("total", slots * count.get("per_slot", 1))
-    return found
+    fields["tasks"] = count.get("total", slots * count.get("per_slot", 1))
+    return fields

@@ -1,10 +1,9 @@
-"""An ensemble document → its `Spec`, or everything that is wrong with it.
+"""Loads an ensemble document: returns a `Spec`, or raises an error with all problems.
 
-    text ──documents──► plain values with lines ──schema──► form ──groups, rules, checks──► Spec
+    text ──yaml_reader──► values with lines ──schema──► form ──groups, rules, checks──► Spec
 
-Each stage adds to one collection of problems and goes on with what it can use, so that a
-user sees all of them at once. Only YAML that does not parse ends it early, and so many
-problems that nobody reads them all (`problems.MAX_PROBLEMS`).
+All stages add to the same list of problems and continue with the valid part, so users see all
+problems at once. Loading stops early only if the YAML does not parse, or after `MAX_PROBLEMS`.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from flux_ensemble.texts import shown
 
 __all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
 
-#: Most statistics of all groups together: each takes memory from the start. So many values of
-#: a window take as much as a statistic.
+#: Most statistics of all groups together, because each takes memory from the start. `WINDOW`
+#: values of a window take as much as one statistic.
 MAX_KEPT = 250_000
 WINDOW = 50
 
@@ -54,15 +53,22 @@ def load_text(
 
     Args:
         text: the document, YAML or JSON.
-        name: the ensemble's name; without it, the document's own or the file's stem.
-        file: the document's file as the user knows it, for errors and the name.
-        directory: what relative paths in the document are relative to.
-        elastic: whoever runs it can change its size, so rules may grow and shrink it.
-        files: the texts of the files that it names, which are not read if they are there,
-            and are added if they are not.
+        name: the ensemble's name; default: the document's, else the file's stem.
+        file: the document's file name, for messages and the default name.
+        directory: the base of relative paths in the document.
+        elastic: whether rules may grow and shrink the member.
+        files: cache of the files that the document names: name -> text. Missing ones are
+            read and added.
 
     Raises:
-        DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
+        DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
+
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> spec.groups["hello"].sets[0].command
+    ('echo', 'hello')
+    >>> load_text("jobs: [{name: hello}]", name="demo")
+    Traceback (most recent call last):
+    flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
     document, problems = read_yaml(text, file)
     return _load(document, problems, name, file, directory, elastic, files)
@@ -77,19 +83,23 @@ def load_mapping(
     elastic: bool = True,
     files: dict[str, str] | None = None,
 ) -> Spec:
-    """Check a document that was read already, such as one that came as JSON.
+    """Check a document that is already parsed, for example from JSON.
 
     Args:
         mapping: the document, plain data.
-        name: the ensemble's name; without it, the document's own or the file's stem.
-        file: the document's file as the user knows it, for errors and the name.
-        directory: what relative paths in the document are relative to.
-        elastic: whoever runs it can change its size, so rules may grow and shrink it.
-        files: the texts of the files that it names, which are not read if they are there,
-            and are added if they are not.
+        name: the ensemble's name; default: the document's, else the file's stem.
+        file: the document's file name, for messages and the default name.
+        directory: the base of relative paths in the document.
+        elastic: whether rules may grow and shrink the member.
+        files: cache of the files that the document names: name -> text. Missing ones are
+            read and added.
 
     Raises:
-        DocumentError: the document has problems; all of them, or the first `MAX_PROBLEMS`.
+        DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
+
+    >>> spec = load_mapping({"name": "demo", "jobs": [{"name": "hello", "command": "true"}]})
+    >>> spec.name, list(spec.groups), spec.limits
+    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000))
     """
     document = Document(mapping)
     return _load(document, Problems(), name, file, directory, elastic, files)
@@ -143,7 +153,7 @@ def _read(
     context = Context(
         groups=groups,
         names=_names(document.value),
-        statistics=frozenset(one.name for one in statistics),
+        statistics=frozenset(statistic.name for statistic in statistics),
         rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
         # One that is wrong has its own problem.
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),
@@ -173,10 +183,13 @@ def _read(
 def _check_kept(
     statistics: Collection[Statistic], groups: int, problems: Problems, at: Path
 ) -> None:
-    """Check that there is room for the statistics of all groups."""
+    """Check that the groups do not keep too many statistics together."""
     # Integers among the arguments are sizes of windows, or small.
     windows = [
-        value for one in statistics for value in one.arguments.values() if type(value) is int
+        value
+        for statistic in statistics
+        for value in statistic.arguments.values()
+        if type(value) is int
     ]
     each = len(statistics) + sum(map(abs, windows)) // WINDOW
     if groups * each > MAX_KEPT:
@@ -188,7 +201,7 @@ def _check_kept(
 
 
 def _names(document: Any) -> set[str]:
-    """The names of all job groups, those with problems too."""
+    """The names of all job groups, with problems or not."""
     entries = document.get("jobs")
     names = [
         entry.get("name")
@@ -198,9 +211,9 @@ def _names(document: Any) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-def _name(value: dict[str, Any], problems: Problems, given: str | None, file: str | None) -> str:
-    """The ensemble's name: the one that was given, the document's, or the file's stem."""
-    name = given if given is not None else value.get("name")
+def _name(value: dict[str, Any], problems: Problems, wanted: str | None, file: str | None) -> str:
+    """The ensemble's name: `wanted`, else the document's, else the file's stem."""
+    name = wanted if wanted is not None else value.get("name")
     if name is None and file:
         name = PurePath(file).stem
     if name is None and problems.blames(("name",)):
@@ -208,6 +221,6 @@ def _name(value: dict[str, Any], problems: Problems, given: str | None, file: st
     if name is None:
         problems.add((), "the ensemble has no name; write 'name:' in the document")
     elif not matches(ENSEMBLE_NAME, name):
-        hint = "" if given is not None else ", which is the file's; write 'name:' in the document"
+        hint = "" if wanted is not None else ", which is the file's; write 'name:' in the document"
         problems.add(("name",), f"expected {ENSEMBLE_NAME_RULE}, not {shown(name)}{hint}")
     return name or ""

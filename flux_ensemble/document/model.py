@@ -1,8 +1,7 @@
-"""The frozen form of an ensemble document: what the engine and the members read.
+"""The checked form of an ensemble document, for the engine and the members.
 
-`flux_ensemble.document.loading.load` turns a document into a `Spec`; nothing else makes
-one. Everything here is immutable data with no behaviour beyond looking things up, so
-that a `Spec` can be shared by the engine, a member, the simulator and a replay.
+Only `flux_ensemble.document.loading` makes a `Spec`. Everything here is immutable, so the engine,
+members, the simulator and a replay can share it.
 
 Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 """
@@ -25,7 +24,7 @@ from flux_ensemble.texts import listed, shown
 #: Key of `attributes.user` in a jobspec under which a job carries its tag.
 TAG_KEY = "ensemble"
 
-#: Rule ids that the engine uses itself; a document may not.
+#: Rule ids that are reserved for the engine.
 REQUEST_RULE = "request"
 RETRY_RULE = "retry"
 RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
@@ -59,7 +58,7 @@ JOB_EVENTS = (
     "debug",
 )
 
-#: Triggers that name an outcome, and the outcome they name.
+#: Triggers on an outcome of a job -> the outcome.
 OUTCOME_TRIGGERS = {
     "job-success": "success",
     "job-fail": "failed",
@@ -67,14 +66,14 @@ OUTCOME_TRIGGERS = {
     "job-timeout": "timeout",
 }
 
-#: Older names that are accepted, and what they mean.
+#: Older names that are still accepted -> today's names.
 TRIGGER_ALIASES = {
     "job-run": "job-start",
     "job-sched": "job-priority",
     "job-cleanup": "job-clean",
 }
 
-#: Triggers for what became of a request to change the member's size.
+#: Triggers on the outcome of a scaling request.
 SCALE_TRIGGERS = ("scale-done", "scale-denied")
 
 TRIGGERS = (
@@ -114,6 +113,10 @@ class JobSet:
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders.
+
+    >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
+    >>> list(md.texts())[-1]
+    ("a path in 'output'", 'md.out')
     """
 
     name: str
@@ -139,7 +142,7 @@ class JobSet:
     sweep: Sweep = field(default_factory=Sweep)
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """The texts that go into each of its jobs, and what each is; placeholders as they are."""
+        """The texts of each job and what they are, placeholders not filled in."""
         for word in self.command:
             yield "a word of a command", word
         for name, value in self.environment.items():
@@ -160,16 +163,16 @@ class Group:
     @cached_property
     def params(self) -> KeysView[str]:
         """The parameters that any of its job sets declares, in document order."""
-        return dict.fromkeys(name for one in self.sets for name in one.sweep.names).keys()
+        return dict.fromkeys(name for jobset in self.sets for name in jobset.sweep.names).keys()
 
     @cached_property
     def _whole(self) -> Submission:
-        return Submission(tuple((one, one.sweep, one.count) for one in self.sets))
+        return Submission(tuple((jobset, jobset.sweep, jobset.count) for jobset in self.sets))
 
     @cached_property
     def _single(self) -> Submission:
         """One job for each combination."""
-        return Submission(tuple((one, one.sweep, 1) for one in self.sets))
+        return Submission(tuple((jobset, jobset.sweep, 1) for jobset in self.sets))
 
     def submission(
         self, count: int | None = None, params: Mapping[str, Any] | None = None
@@ -181,8 +184,14 @@ class Group:
             params: parameter -> a list of values, `{"range": [...]}`, or one value.
 
         Raises:
-            ValueError: a parameter that no job set declares, values that are none or do
-                not fit together, too many jobs, or texts that are too long with the values.
+            ValueError: an unknown parameter, invalid values, values that do not fit together,
+                too many jobs, or texts that get too long.
+
+        >>> md = JobSet("md", 0, ("run", "{t}"), sweep=Sweep({"t": (300, 310)}))
+        >>> [params for _, params in Group("md", (md,)).submission(count=2)]
+        [{'t': 300}, {'t': 300}, {'t': 310}, {'t': 310}]
+        >>> len(Group("md", (md,)).submission(params={"t": {"range": [0, 100]}}))
+        100
         """
         if params:
             return self._overridden(count, params)
@@ -195,37 +204,40 @@ class Group:
                     f"group {self.name!r} has no parameter {shown(name)} "
                     f"(parameters: {listed(sorted(self.params))})"
                 )
-        given: dict[str, Sequence[Any]] = {}
+        values: dict[str, Sequence[Any]] = {}
         for name in [name for name in self.params if name in params]:
             try:
-                given[name] = parse_values(params[name])
+                values[name] = parse_values(params[name])
             except ValueError as error:
                 raise ValueError(f"parameter {name!r}: {error}") from None
-        changed = sizes(given)
+        changed = sizes(values)
         parts = []
-        for one in self.sets:
-            sweep = one.sweep.override(given)
-            if sweep is not one.sweep:
-                own = {name: changed.get(name, size) for name, size in one.sweep.sizes.items()}
-                check_sizes(one.texts(), own)
-            parts.append((one, sweep, one.count if count is None else count))
+        for jobset in self.sets:
+            sweep = jobset.sweep.override(values)
+            if sweep is not jobset.sweep:
+                own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
+                check_sizes(jobset.texts(), own)
+            parts.append((jobset, sweep, jobset.count if count is None else count))
         return Submission(tuple(parts))
 
 
 class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
-    """The jobs of one submission of a group, as a sequence computed on demand.
+    """The jobs of one submission of a group: a sequence that is computed on demand.
 
-    Jobs are numbered from 0: set by set, within a set combination by combination, and
-    so many jobs for each combination. Item `i` is the job set of job `i` and its
-    parameter values.
+    Jobs are numbered from 0, by job set, then by combination of parameters. Item `i` is the
+    job set and the parameter values of job `i`.
 
     Args:
         parts: each job set, its sweep, and how many jobs each combination has.
         ends: the number of the first job after each part; computed if it is not given.
-        each: all parts have so many times as many jobs.
+        each: multiplies the number of jobs of every part.
 
     Raises:
-        ValueError: they are too many jobs.
+        ValueError: there are too many jobs.
+
+    >>> jobs = Submission(((JobSet("md", 0), Sweep({"t": (300, 310)}), 1),))
+    >>> len(jobs), jobs[1][1], len(jobs.times(5))
+    (2, {'t': 310}, 10)
     """
 
     def __init__(
@@ -242,13 +254,13 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
             raise ValueError(f"expected at most {MAX_JOBS} jobs, not {self._length}")
 
     def times(self, each: int) -> Submission:
-        """A submission of so many times as many jobs of each combination."""
+        """The submission with `each` times as many jobs for each combination."""
         return Submission(self._parts, self._ends, each)
 
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
-        """Each job set and how many of the jobs are its."""
-        return [(one, len(sweep) * count * self._each) for one, sweep, count in self._parts]
+        """Each job set and its number of jobs."""
+        return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
     def __len__(self) -> int:
         return self._length
@@ -258,8 +270,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
             raise IndexError(f"the submission has no job {index}")
         job = index // self._each
         part = bisect_right(self._ends, job)
-        one, sweep, count = self._parts[part]
-        return one, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        jobset, sweep, count = self._parts[part]
+        return jobset, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +334,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How far and how `grow` and `shrink` go.
+    """Bounds and limits of `grow` and `shrink`.
 
     Args:
         min_size: fewest nodes.
-        max_size: most nodes, None where only the member has a bound.
-        deadline: seconds that a request has to be answered in.
-        refusals: after so many in a row a rule is disabled.
+        max_size: most nodes; None leaves it to the member.
+        deadline: seconds after which an unanswered request is given up.
+        refusals: how many in a row disable a rule.
     """
 
     min_size: int = 1
@@ -343,8 +355,8 @@ class Spec:
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
     "strict" has Flux start no job before the queue's record of it is on disk.
-    `directory` is what relative paths of the document are relative to. `simulate` says,
-    by group, how jobs behave in a simulation; nothing else looks at it.
+    `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
+    in a simulation; only the simulator reads it.
     """
 
     name: str

@@ -1,11 +1,10 @@
-"""JobSpec NextGen (https://compspec.github.io/jobspec) → canonical jobspecs V1.
+"""Converts JobSpec NextGen (https://compspec.github.io/jobspec) to canonical jobspecs V1.
 
 The `jobspec` package reads the document: its schema, its named resources, and how it
 flattens them. Each task becomes one job set, as the package's Flux back end makes one
 `flux submit` of it: `node`, `core` and `gpu` of its resources are the nodes, the tasks
-and the GPUs per task, and nodes without cores are the job's alone. What the back end
-needs a batch job or a plugin for is refused. `requires` is for choosing a cluster, and
-this is one already.
+and the GPUs per task, and nodes without cores are exclusive. What needs a batch job or a
+plugin there is refused. `requires` is for choosing a cluster, so it is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from flux_ensemble.document.schema_check import explain, unknown_key
 from flux_ensemble.document.texts import split_command
 from flux_ensemble.texts import shortened, shown
 
-#: What each key asks for that a job set cannot give.
+#: Keys that are not supported -> what they ask for.
 _REFUSED = {
     "group": "a reference to a group of tasks (a batch job)",
     "steps": "a task of steps",
@@ -37,19 +36,19 @@ _REFUSED = {
     "local": "a task that is not a job",
 }
 _SUPPORTED = "(supported: tasks with a command, and their resources and attributes)"
-#: First line of a command that is a script -> who runs it.
+#: First line of a command that is a script -> its interpreter.
 _INTERPRETERS = {f"#!/bin/{name}": name for name in ("bash", "sh", "python")}
 
 
 class _Attributes(NamedTuple):
-    """What attributes say; None where they say nothing."""
+    """Attributes; None where they are not set."""
 
     duration: float | None = None
     cwd: str | None = None
     environment: dict[str, str] | None = None
 
 
-#: How many of which resource, None where there are problems with it, and its attributes.
+#: Resource type -> count (None if there are problems), and the attributes.
 _Resource = tuple[dict[str, int] | None, _Attributes]
 
 #: Of a task that names none.
@@ -61,8 +60,14 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
 
     Args:
         data: the jobspec, plain data.
-        problems: what is wrong or not supported is added to these.
+        problems: collects what is wrong or not supported.
         at: the path of the jobspec.
+
+    >>> resources = {"half": {"type": "core", "count": 4}}
+    >>> jobspec = {"version": 1, "resources": resources, "tasks": []}
+    >>> jobspec["tasks"] = [{"command": ["app"], "resources": "half", "replicas": 3}]
+    >>> [(task.command, task.replicas) for task in convert(jobspec, Problems(), ())]
+    [(['app'], 3)]
     """
     from jobspec.core import Jobspec
 
@@ -75,8 +80,8 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
     elif not data.get("tasks"):
         problems.add(at, "expected at least one task with a command")
     reader = _Reader(Jobspec(data, validate=False, name="ensemble"), problems, at)
-    found = [reader.task(index, task) for index, task in enumerate(data.get("tasks") or ())]
-    return [] if problems.blames(at) else [task for task in found if task is not None]
+    tasks = [reader.task(index, task) for index, task in enumerate(data.get("tasks") or ())]
+    return [] if problems.blames(at) else [task for task in tasks if task is not None]
 
 
 @cache
@@ -97,7 +102,7 @@ def _sentence(error: Any) -> str:
 
 
 class _Reader:
-    """Reads the tasks of one jobspec. What they have in common is read once."""
+    """Reads the tasks of one jobspec. What they share is read once."""
 
     def __init__(self, spec: Any, problems: Problems, at: Path) -> None:
         self._spec = spec
@@ -134,15 +139,15 @@ class _Reader:
         made = {"version": 1, "resources": resources, "tasks": tasks}
         # What comes later has precedence.
         owners = (self._common, resource, own)
-        durations = [one.duration for one in owners if one.duration is not None]
-        directories = [one.cwd for one in owners if one.cwd is not None]
+        durations = [owner.duration for owner in owners if owner.duration is not None]
+        directories = [owner.cwd for owner in owners if owner.cwd is not None]
         return Task(
             made,
             size(made),
             int(replicas),
             durations[-1] if durations else 0.0,
             directories[-1] if directories else None,
-            tuple(one.environment for one in owners if one.environment),
+            tuple(owner.environment for owner in owners if owner.environment),
         )
 
     def _resource(self, name: str, at: Path) -> _Resource:
@@ -159,46 +164,46 @@ class _Reader:
             self._problems.add((*at, "resources"), said[:1].lower() + said[1:])
             return None, _Attributes()
         where = (*self._at, "resources", name)
-        found: _Resource = None, _Attributes()
+        flattened: _Resource = None, _Attributes()
         if _check_resource(resource, self._problems, where):
             attributes = self._attributes(resource.get("attributes"), (*where, "attributes"))
-            found = Resources(resource).flatten_slot(), attributes
-        self._resources[name] = found
-        return found
+            flattened = Resources(resource).flatten_slot(), attributes
+        self._resources[name] = flattened
+        return flattened
 
-    def _attributes(self, given: Any, at: Path) -> _Attributes:
+    def _attributes(self, section: Any, at: Path) -> _Attributes:
         """Duration, cwd and environment of a jobspec, of a resource or of a task."""
-        found = _Attributes()
-        if not given:
-            return found
-        if not isinstance(given, dict):
-            self._problems.add(at, f"expected a mapping, not {shown(given)}")
-            return found
-        for key, value in given.items():
+        attributes = _Attributes()
+        if not section:
+            return attributes
+        if not isinstance(section, dict):
+            self._problems.add(at, f"expected a mapping, not {shown(section)}")
+            return attributes
+        for key, value in section.items():
             here = (*at, key)
             if key == "duration":
                 try:
-                    found = found._replace(duration=parse_duration(value))
+                    attributes = attributes._replace(duration=parse_duration(value))
                 except ValueError as error:
                     self._problems.add(here, str(error))
             elif key == "cwd":
-                found = found._replace(cwd=value)
+                attributes = attributes._replace(cwd=value)
                 if not isinstance(value, str):
                     self._problems.add(here, f"expected text, not {shown(value)}")
             elif key == "environment":
                 environment = read_environment(value, self._problems, here)
-                found = found._replace(environment=environment)
+                attributes = attributes._replace(environment=environment)
             else:
                 message = unknown_key(key, ("duration", "cwd", "environment"))
                 self._problems.add(here, message)
-        return found
+        return attributes
 
 
 def _command(command: str | list[str]) -> list[str]:
-    """The words of a command, which may be text or a script with its interpreter.
+    """The words of a command, which may be a list, text, or a script with `#!`.
 
     Raises:
-        ValueError: it has bad quotes, or no word.
+        ValueError: bad quotes, or no word.
     """
     if isinstance(command, str):
         script = command.strip()
@@ -212,7 +217,7 @@ def _command(command: str | list[str]) -> list[str]:
 
 
 def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
-    """Whether a resource, and what is in it, is what the package can flatten."""
+    """Whether the package can flatten a resource and what is in it."""
     if not isinstance(resource, dict):
         problems.add(at, f"expected a mapping, not {shown(resource)}")
         return False
@@ -220,11 +225,11 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
     if kind not in RESOURCE_TYPES:
         problems.add((*at, "type"), unknown_type(kind))
         return False
-    given = [key for key in ("count", "replicas") if key in resource]
-    if not given and kind != "slot":
+    counts = [key for key in ("count", "replicas") if key in resource]
+    if not counts and kind != "slot":
         problems.add(at, "the key 'count' is missing")
         return False
-    for key in given:
+    for key in counts:
         count = resource[key]
         if type(count) is not int or not 1 <= count <= MAX_INT:
             problems.add((*at, key), f"expected an integer >= 1, not {shown(count)}")
@@ -236,4 +241,4 @@ def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
     if not isinstance(below, list):
         problems.add((*at, "with"), f"expected a list of resources, not {shown(below)}")
         return False
-    return all(_check_resource(one, problems, (*at, "with", i)) for i, one in enumerate(below))
+    return all(_check_resource(child, problems, (*at, "with", i)) for i, child in enumerate(below))

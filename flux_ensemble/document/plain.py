@@ -1,4 +1,4 @@
-"""Plain data: what YAML and JSON have in common, and what JSON can carry to Flux."""
+"""Plain data: the values that YAML and JSON share and that can be sent to Flux as JSON."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.texts import shown
 
-#: Most characters of all texts together, those that an alias stands for counted each time.
+#: Most characters of all texts together; an aliased text counts each time it is used.
 MAX_CHARACTERS = 4 * MAX_BYTES
 
 _INT64 = 2**63
 
 
 def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
-    """Check that a value is mappings, lists, text, finite numbers, booleans and nulls.
+    """Check that a value consists of mappings, lists, text, finite numbers, booleans and nulls.
 
     Args:
-        value: what came from YAML, JSON or a Python program.
-        problems: what is wrong is added to these.
+        value: from YAML, JSON or a Python program.
+        problems: collects the problems.
         at: the path of the value.
 
     Returns:
-        The paths, within `value`, of what is wrong; the root's where the value is too
-        large or too deep to be looked at.
+        The paths within `value` that are wrong; the root if it is too large or too deep to check.
+
+    >>> problems = Problems()
+    >>> check_plain({"limits": [1, float("nan")]}, problems)
+    {('limits', 1)}
+    >>> problems.sentences()
+    'limits[1]: expected a finite number, not nan'
     """
     walk = _Walk(problems, at)
     try:
@@ -37,11 +42,11 @@ def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
 
 
 class _TooLarge(Exception):
-    """The value is too large or too deep to be looked at."""
+    """The value is too large or too deep to check."""
 
 
 class _Walk:
-    """One look at all values; `wrong` has the paths of what is wrong."""
+    """Visits all values; `wrong` has the paths of the invalid ones."""
 
     def __init__(self, problems: Problems, at: Path) -> None:
         self.wrong: set[Path] = set()

@@ -1,4 +1,4 @@
-"""What is wrong with a document: each problem is one sentence, at a line and a path."""
+"""Problems of a document: each is one sentence, with a line and a path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_ensemble.texts import _LONGEST, _MOST, shortened
 #: Steps from the document's root to a value: keys of mappings and positions in lists.
 Path = tuple[str | int, ...]
 
-#: Most problems of one document. Who has more has them of one kind, and each costs time.
+#: Most problems of one document. More are usually of the same kind, and each takes time.
 MAX_PROBLEMS = 100
 
 #: Longest text about a document, in bytes, and about one problem of it, in characters.
@@ -33,12 +33,15 @@ class Problem(NamedTuple):
 
 
 class DocumentError(ValueError):
-    """A document that cannot be used.
+    """The document has problems.
 
     Args:
-        problems: all that is wrong with it, or the first of them.
-        file: the document's file as the user knows it, None if it has none.
-        more: there are more problems than these.
+        problems: all of them, or the first ones.
+        file: the document's file name, or None.
+        more: whether there are more problems.
+
+    >>> print(DocumentError([Problem(3, "jobs[0]", "expected a command")], "a.yaml"))
+    a.yaml:3: jobs[0]: expected a command
     """
 
     def __init__(
@@ -61,47 +64,54 @@ class DocumentError(ValueError):
 
 
 class TooMany(Exception):
-    """A document has so many problems, or is so large, that no more are looked for."""
+    """The document is too large or has too many problems to continue checking."""
 
 
 class Problems:
-    """Collects problems; a sentence is kept once for each path.
+    """Collects problems, each message once for each path.
 
     Args:
-        line: gives the line of a path, None where there are no lines.
+        line: returns the line of a path; None if there are no lines.
 
     Attributes:
-        full: no more are collected, and there may be more.
+        full: whether there may be more problems than were collected.
+
+    >>> problems = Problems()
+    >>> problems.add(("rules", 0, "when"), "expected a number")
+    >>> problems.blames(("rules",)), problems.blames(("jobs",))
+    (True, False)
+    >>> problems.sentences()
+    'rules[0].when: expected a number'
     """
 
     def __init__(self, line: Callable[[Path], int | None] = lambda path: None) -> None:
         self._line = line
-        self._found: dict[tuple[Path, str], int | None] = {}
+        self._collected: dict[tuple[Path, str], int | None] = {}
         self._blamed: set[Path] = set()
         self.full = False
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._collected)
 
     def blames(self, path: Path) -> bool:
         """Whether there is a problem at `path` or below it."""
         return path in self._blamed
 
     def add(self, path: Path, message: str, line: int | None = None) -> None:
-        """Note that what is at `path` has a problem; `line` is where, if it is elsewhere.
+        """Add a problem of the value at `path`; `line` overrides the path's line.
 
         Raises:
-            TooMany: there are `MAX_PROBLEMS` of them, and this is another one.
+            TooMany: there are `MAX_PROBLEMS` already.
         """
         key = path, shortened(message, MAX_MESSAGE)
-        if len(self._found) == MAX_PROBLEMS and key not in self._found:
+        if len(self._collected) == MAX_PROBLEMS and key not in self._collected:
             self.full = True
             raise TooMany
-        self._found[key] = line
+        self._collected[key] = line
         self._blamed.update(path[:length] for length in range(len(path) + 1))
 
     def give_up(self, path: Path, message: str) -> NoReturn:
-        """Note a problem, after which the rest is not to be looked at: that would take too long.
+        """Add a problem and stop, because checking the rest would take too long.
 
         Raises:
             TooMany: always.
@@ -111,31 +121,31 @@ class Problems:
         raise TooMany
 
     def take(self, others: Problems, at: Path) -> None:
-        """Add the problems of what stands at `at`, which was looked at by itself.
+        """Add the problems of the value at `at`, which was checked separately.
 
         Raises:
-            TooMany: as for `add`, or there are more of the others too.
+            TooMany: as for `add`, or `others` is full.
         """
-        for (path, message), line in others._found.items():
+        for (path, message), line in others._collected.items():
             self.add((*at, *path), message, line)
         if others.full:
             self.full = True
             raise TooMany
 
     def listed(self) -> list[Problem]:
-        """The problems in the order of their lines."""
-        found = [
+        """The problems, ordered by line."""
+        problems = [
             Problem(line or self._line(path), dotted(path), message)
-            for (path, message), line in self._found.items()
+            for (path, message), line in self._collected.items()
         ]
-        return sorted(found, key=lambda problem: problem.line or 0)
+        return sorted(problems, key=lambda problem: problem.line or 0)
 
     def error(self, file: str | None = None) -> DocumentError:
-        """The error that tells them; `file` is the document's, as the user knows it."""
+        """An error with the problems; `file` is the document's file name."""
         return DocumentError(self.listed(), file, more=self.full)
 
     def sentences(self) -> str:
-        """The problems on one line, for a value that is not in a file."""
+        """The problems on one line, for values that are not in a file."""
         return _joined(
             (
                 f"{problem.path}: {problem.message}" if problem.path else problem.message
@@ -148,7 +158,7 @@ class Problems:
 
 
 def _joined(sentences: Iterable[str], separator: str, last: str, more: bool) -> str:
-    """Sentences as one text of at most `MAX_TEXT`, with `last` where there are more of them."""
+    """Join sentences to at most `MAX_TEXT` bytes, with `last` at the end if some are left out."""
     kept: list[str] = []
     left = MAX_TEXT - _size(last)
     for sentence in sentences:
@@ -165,7 +175,11 @@ def _size(text: str) -> int:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A path as people write it: `rules[1].action.label`."""
+    """A path as text, such as `rules[1].action.label`.
+
+    >>> dotted(("rules", 1, "action", "label")), dotted(("memo", "a b"))
+    ('rules[1].action.label', "memo['a b']")
+    """
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -178,6 +192,10 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, as the beginning of a remark in brackets."""
+    """A question that suggests the closest known name; "" if none is close.
+
+    >>> hint("sucess", ["success", "failed"])
+    "did you mean 'success'? "
+    """
     near = get_close_matches(name, list(known)[:_MOST], 1) if len(name) <= _LONGEST else ()
     return f"did you mean {near[0]!r}? " if near else ""

@@ -1,4 +1,4 @@
-"""Rules and actions: from what a document says, or a custom function returns, to the model."""
+"""Reads rules and actions, of a document or returned by a custom function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import MetricPath, parse_path
 from flux_ensemble.texts import listed, shown
 
-#: Actions whose label is a job group, and those of them that need one.
+#: Actions whose label is a job group, and actions that need a label.
 _ON_GROUPS = ("submit", "cancel", "update")
 _NEED_LABEL = ("submit", "update", "custom", "enable", "disable")
 
@@ -43,10 +43,10 @@ _ACTION_KEYS = {
     "timeout": ("custom",),
 }
 
-#: Keys of an action that are fields of the model as they are.
+#: Keys of an action that are copied to the model unchanged.
 _AS_GIVEN = ("label", "value", "count", "params", "backoff", "cancel", "urgency")
 
-#: Keys of a rule that only some triggers have; "job-" stands for all that begin so.
+#: Keys of a rule that only some triggers have; "job-" is a prefix.
 _RULE_KEYS = {
     "name": ("metric", "job-", "idle", "scale-"),
     "group": ("job-", "idle"),
@@ -55,8 +55,8 @@ _RULE_KEYS = {
     "every": ("timer",),
 }
 
-#: Most job sets whose parameters the actions of a document override, the job sets of a group
-#: counted for each action.
+#: Most job sets whose parameters the actions of a document override. The job sets of a group
+#: count once for each action.
 MAX_OVERRIDES = 100_000
 
 _HEARTBEAT_OFF = "the heartbeat is off; set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"
@@ -68,12 +68,12 @@ class Context:
 
     Attributes:
         groups: the job groups, by name.
-        names: the names of the job groups, those with problems too.
+        names: the names of all job groups, with problems or not.
         statistics: the names of the statistics that are kept.
         rule_ids: the ids of the rules.
-        heartbeat: there is a heartbeat.
+        heartbeat: whether there is a heartbeat.
         functions: what custom actions can call.
-        elastic: the member can change its size.
+        elastic: whether the member can change its size.
     """
 
     groups: Mapping[str, Group]
@@ -86,15 +86,21 @@ class Context:
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
-    """Read an action that is not in the document, such as one of a custom function.
+    """Read an action that is not in the document, such as a custom function's.
 
     Args:
-        value: the action, as the document would have it.
+        value: the action, in the form of the document.
         spec: the ensemble.
         rule_ids: ids of all its rules.
 
     Raises:
-        ValueError: it is no action, or refers to what does not exist.
+        ValueError: it is invalid, or refers to something that does not exist.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> action = parse_action({"name": "submit", "label": "hello", "count": 2}, spec, rule_ids=())
+    >>> action.label, action.count
+    ('hello', 2)
     """
     problems = Problems()
     action = None
@@ -108,16 +114,22 @@ def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
 
 
 def parse_rule(value: Any, spec: Spec, rule_ids: Collection[str], id: str) -> Rule:
-    """Read a rule that is not in the document, such as one of a custom function.
+    """Read a rule that is not in the document, such as a custom function's.
 
     Args:
-        value: the rule, as the document would have it.
+        value: the rule, in the form of the document.
         spec: the ensemble.
         rule_ids: ids of all its rules.
-        id: the rule's id, if it has none of its own.
+        id: the default id.
 
     Raises:
-        ValueError: it is no rule, refers to what does not exist, or has an id in use.
+        ValueError: it is invalid, refers to something that does not exist, or its id is in use.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> value = {"trigger": "job-fail", "name": "hello", "action": {"name": "terminate"}}
+    >>> parse_rule(value, spec, rule_ids=(), id="stop").title
+    'job-fail hello'
     """
     problems = Problems()
     rule = None
@@ -138,7 +150,7 @@ def _context(spec: Spec, rule_ids: Collection[str]) -> Context:
     return Context(
         groups=spec.groups,
         names=spec.groups,
-        statistics=frozenset(one.name for one in spec.statistics),
+        statistics=frozenset(statistic.name for statistic in spec.statistics),
         rule_ids=rule_ids,
         heartbeat=spec.heartbeat > 0,
         functions=Functions(spec.custom, spec.plugins),
@@ -146,7 +158,13 @@ def _context(spec: Spec, rule_ids: Collection[str]) -> Context:
 
 
 def check_id(id: str, problems: Problems, at: Path) -> None:
-    """Check that a rule's id is not one that the engine uses."""
+    """Check that a rule's id is not reserved.
+
+    >>> problems = Problems()
+    >>> check_id("retry", problems, ("rules", 0, "id"))
+    >>> problems.sentences()
+    "rules[0].id: the rule id 'retry' is reserved (reserved: request, retry)"
+    """
     if id in RESERVED_RULES:
         problems.add(
             at, f"the rule id {id!r} is reserved (reserved: {listed(sorted(RESERVED_RULES))})"
@@ -157,9 +175,14 @@ def read_rules(entries: list[Any], context: Context, problems: Problems) -> tupl
     """Read the entries of `rules:`; those with problems are left out.
 
     Args:
-        entries: what `check_form` left of the list.
-        context: what the rules can refer to; `rule_ids` are those of `rule_ids(entries)`.
-        problems: what is wrong is added to these.
+        entries: the valid part of the list, as `check_form` returns it.
+        context: what the rules can refer to.
+        problems: collects the problems.
+
+    >>> context = Context({}, (), ("mean",), ("rule-0",), False, Functions(None, ()))
+    >>> entries = [{"trigger": "timer", "after": "10m", "action": {"name": "terminate"}}]
+    >>> [(rule.id, rule.after) for rule in read_rules(entries, context, Problems())]
+    [('rule-0', 600.0)]
     """
     reader = _Reader(context, problems)
     rules = []
@@ -180,20 +203,24 @@ def read_rules(entries: list[Any], context: Context, problems: Problems) -> tupl
 
 
 def rule_id(entry: Mapping[str, Any], index: int) -> str:
-    """The id of the rule at a position of `rules:`."""
+    """The id of the rule at a position of `rules:`.
+
+    >>> rule_id({"id": "stop"}, 0), rule_id({}, 1)
+    ('stop', 'rule-1')
+    """
     return str(entry.get("id", f"rule-{index}"))
 
 
 class _Reader:
-    """Reads rules and actions whose form was checked, as far as they have one."""
+    """Reads rules and actions that `check_form` has checked."""
 
     def __init__(self, context: Context, problems: Problems) -> None:
         self._context = context
         self._problems = problems
         self._id = ""
-        #: What many rules may say alike is looked at once.
+        #: Conditions that were compiled, since many rules may have the same one.
         self._conditions: dict[tuple[float | str, Subject], Condition] = {}
-        #: Job sets whose parameters submissions override.
+        #: How many job sets have parameters overridden.
         self._overrides = 0
 
     def rule(self, entry: Mapping[str, Any], at: Path, id: str) -> Rule | None:
@@ -207,7 +234,9 @@ class _Reader:
         trigger = TRIGGER_ALIASES.get(entry["trigger"], entry["trigger"])
         for key, triggers in _RULE_KEYS.items():
             if key in entry and not trigger.startswith(triggers):
-                only = listed(f"{one}*" if one.endswith("-") else one for one in triggers)
+                only = listed(
+                    f"{prefix}*" if prefix.endswith("-") else prefix for prefix in triggers
+                )
                 self._problems.add(
                     (*at, key),
                     f"{key!r} means nothing to the trigger {trigger!r} (only to: {only})",
@@ -255,8 +284,8 @@ class _Reader:
         times: dict[str, float | None] = {}
         for key in ("after", "every"):
             times[key] = self._duration(entry, key, at) if key in entry else None
-        given = bool(entry.keys() & times.keys()) or self._blamed(at, *times)
-        if trigger == "timer" and not given:
+        has_time = bool(entry.keys() & times.keys()) or self._blamed(at, *times)
+        if trigger == "timer" and not has_time:
             self._problems.add(at, "the trigger 'timer' needs 'after' or 'every'")
         if times["every"] == 0:
             self._problems.add((*at, "every"), "expected a duration > 0, not 0")

@@ -1,8 +1,8 @@
 """The JSON Schema of an ensemble document, and of the jobspecs in it.
 
-It has neither `anyOf` nor `$ref`: what it refuses can always be said in one
-sentence, made of the `description` of the part that refused. What JSON Schema cannot
-say without them is left to the semantic checks of the other modules.
+It uses neither `anyOf` nor `$ref`, so every error becomes one sentence, made from the
+`description` of the failing part. What cannot be expressed without them is checked by the
+other modules.
 """
 
 from __future__ import annotations
@@ -386,5 +386,9 @@ SCHEMAS: Mapping[str, Schema] = {
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text fits one of the patterns of names."""
+    """Whether a text matches one of the patterns of names.
+
+    >>> matches(NAME, "md-300.a"), matches(NAME, "md 300")
+    (True, False)
+    """
     return re.match(pattern, text) is not None

@@ -1,4 +1,4 @@
-"""The form of a document, checked with jsonschema, and its errors as sentences."""
+"""Checks the form of a document with jsonschema, and turns its errors into sentences."""
 
 from __future__ import annotations
 
@@ -32,17 +32,22 @@ def check_form(
 
     Args:
         name: "document", "rule", "action", "jobspec" or "resource".
-        value: what is checked.
-        problems: what is wrong is added to these.
+        value: the value.
+        problems: collects the problems.
         at: the path of the value.
-        wrong: paths, within `value`, of what is known to be wrong.
+        wrong: paths within `value` that are known to be wrong.
 
     Returns:
-        The value, or what is left of it without the parts that are wrong: keys are left
-        out, list items are None.
+        The valid part of the value: invalid keys are removed, invalid list items are None.
+
+    >>> problems = Problems()
+    >>> check_form("action", {"name": "submit", "count": "two"}, problems)
+    {'name': 'submit'}
+    >>> problems.sentences()
+    "count: expected an integer >= 1, not 'two'"
     """
     known = wrong or set()
-    # With null in its place, what is known to be wrong is looked at by nobody.
+    # Null in its place: what is known to be wrong is not checked again.
     blank = _without(value, known, keep=True)
     return _without(value, known | explain(_validator(name), blank, problems, at, known))
 
@@ -59,14 +64,22 @@ def explain(
 
     Args:
         validator: the validator.
-        value: what it validates.
-        problems: the sentences are added to these.
+        value: the value.
+        problems: collects the sentences.
         at: the path of the value.
-        known: paths, within `value`, that are left alone.
-        sentence: makes a sentence of an error; without it, `description` is used.
+        known: paths within `value` to ignore.
+        sentence: turns an error into a sentence; default: from the schema's `description`.
 
     Returns:
-        The paths, within `value`, of what is wrong.
+        The paths within `value` that are wrong.
+
+    >>> from jsonschema import Draft202012Validator
+    >>> validator = Draft202012Validator({"type": "integer", "description": "an integer"})
+    >>> problems = Problems()
+    >>> explain(validator, "two", problems, ("count",))
+    {()}
+    >>> problems.sentences()
+    "count: expected an integer, not 'two'"
     """
     wrong: set[Path] = set()
     for error in validator.iter_errors(value):
@@ -99,12 +112,16 @@ def _sentence(error: Any) -> str:
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """The sentence about a key that is none of those that are known."""
+    """The message about an unknown key.
+
+    >>> unknown_key("comand", ["name", "command"])
+    "unknown key 'comand' (did you mean 'command'? keys: name, command)"
+    """
     return f"unknown key {shown(key)} ({hint(key, known)}keys: {listed(known)})"
 
 
 def _without(value: Any, wrong: set[Path], keep: bool = False) -> Any:
-    """What is left of a value without the parts at the paths in `wrong`.
+    """A value without the parts at the paths in `wrong`.
 
     Args:
         value: the value.

@@ -1,7 +1,7 @@
-"""Parameter sweeps: which combinations of parameter values a job set runs.
+"""Parameter sweeps: the combinations of parameter values that a job set runs.
 
-A sweep is a sequence of combinations that is never written out: combination `i` is
-computed from `i`, so a product of a million combinations costs no memory.
+A sweep is a lazy sequence: combination `i` is computed from `i`, so a million combinations
+take no memory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from flux_ensemble.texts import shown
 
 SWEEPS = ("product", "zip", "sample")
 
-#: Most combinations that a sweep may have, or draw from.
+#: Most combinations of a sweep, or to draw samples from.
 MAX_COMBINATIONS = 2**53
 
-#: Most parameters of a sweep: each of its jobs has a value of all of them.
+#: Most parameters of a sweep. Each job has a value for every one of them.
 MAX_PARAMETERS = 1000
 
 
@@ -35,8 +35,14 @@ class Sweep:
         kind: "product" (the last parameter varies fastest), "zip" (values side by side;
             a parameter of one value is repeated), or "sample" (`samples` different
             combinations of the product).
-        samples: how many combinations "sample" draws.
-        seed: what "sample" draws with; the same seed draws the same combinations.
+        samples: how many combinations to draw.
+        seed: the same seed draws the same combinations.
+
+    >>> sweep = Sweep({"t": (300, 310), "p": (1, 2)})
+    >>> len(sweep), sweep[1]
+    (4, {'t': 300, 'p': 2})
+    >>> list(Sweep({"t": (300, 310), "p": (1, 2)}, "zip"))
+    [{'t': 300, 'p': 1}, {'t': 310, 'p': 2}]
     """
 
     params: Mapping[str, Sequence[Any]] | None = None
@@ -81,8 +87,8 @@ class Sweep:
         """Check that the values fit together.
 
         Raises:
-            ValueError: they are too many, they are side by side and their values not
-                equally many, or the combinations are too many to be numbered.
+            ValueError: too many parameters or combinations, or "zip" with different numbers of
+                values.
         """
         if len(self._lengths) > MAX_PARAMETERS:
             raise ValueError(
@@ -121,11 +127,11 @@ class Sweep:
         return sizes(self.params or {})
 
     def override(self, params: Mapping[str, Sequence[Any]]) -> Sweep:
-        """The same sweep with the values of some parameters replaced.
+        """The sweep with the values of some parameters replaced.
 
         Args:
             params: parameter -> values, as `parse_values` gives them. Parameters that the
-                sweep does not declare are left out.
+                sweep does not declare are ignored.
 
         Raises:
             ValueError: the values do not fit together.
@@ -139,36 +145,39 @@ class Sweep:
         return other
 
 
-def parse_values(given: Any) -> Sequence[Any]:
+def parse_values(entry: Any) -> Sequence[Any]:
     """The values of one parameter: a list, `{"range": [start, stop, step?]}`, or a scalar.
 
     Raises:
-        ValueError: no value at all, a value that is not text, a number or a boolean, or a
-            range that is not two or three integers.
+        ValueError: no values, a value that is not text, a number or a boolean, or an invalid
+            range.
+
+    >>> parse_values([300, 310]), parse_values({"range": [0, 10, 2]}), parse_values("fast")
+    ((300, 310), range(0, 10, 2), ('fast',))
     """
     values: Sequence[Any]
-    if isinstance(given, Mapping):
-        bounds = given.get("range")
+    if isinstance(entry, Mapping):
+        bounds = entry.get("range")
         if (
-            set(given) != {"range"}
+            set(entry) != {"range"}
             or not isinstance(bounds, (list, tuple))
             or len(bounds) not in (2, 3)
             or not all(type(bound) is int for bound in bounds)
             or 0 in bounds[2:]
         ):
             raise ValueError(
-                f"expected a list of values or {{range: [start, stop, step]}}, not {shown(given)}"
+                f"expected a list of values or {{range: [start, stop, step]}}, not {shown(entry)}"
             )
         values = range(*bounds)
     else:
-        values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        values = tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
         for value in values:
             if not isinstance(value, (str, int, float)):
                 raise ValueError(f"expected text, a number or a boolean, not {shown(value)}")
     if not values:
-        raise ValueError(f"expected at least one value, not {shown(given)}")
+        raise ValueError(f"expected at least one value, not {shown(entry)}")
     try:
         len(values)
     except OverflowError:
-        raise ValueError(f"expected fewer values than {shown(given)} has") from None
+        raise ValueError(f"expected fewer values than {shown(entry)} has") from None
     return values

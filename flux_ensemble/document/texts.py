@@ -1,7 +1,7 @@
-"""The texts of a job: the words of its command, and what its parameters make of them.
+"""The texts of a job: splitting commands and filling in parameters.
 
-How long they can get is known before any job is made, from the longest value of each
-parameter. So every job of a checked document can be made, and is one that could run.
+The longest possible text is computed from the longest value of each parameter, before any job is
+built. So every job of a checked document can be built and started.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.texts import shown
 
-#: Longest word of a command, and longest variable with its name, in bytes: Linux starts no
-#: program with a longer one (MAX_ARG_STRLEN, which has a null byte in it).
+#: Longest word of a command, and longest environment variable with its name, in bytes: Linux's
+#: MAX_ARG_STRLEN without the null byte.
 MAX_WORD = 128 * 1024 - 1
 
 #: Most bytes of all texts of one job together.
 MAX_TEXTS = MAX_BYTES
 
-# What is left alone comes first: mustache templates of Flux, variables of the shell.
+# First what is not replaced: mustache templates of Flux, and shell variables.
 _PLACEHOLDER = re.compile(
     r"\{\{[A-Za-z_][\w-]*\}\}|\$\{[A-Za-z_][\w-]*\}|\{(?P<name>[A-Za-z_][\w-]*)\}", re.ASCII
 )
@@ -36,10 +36,13 @@ _ESCAPED = re.compile(r"""\\(["\\])""")
 
 
 def split_command(command: str) -> list[str]:
-    """Split a command as a shell would, and `shlex.split`.
+    """Split a command like a shell and `shlex.split` do.
 
     Raises:
-        ValueError: it has bad quotes, no word, or too many.
+        ValueError: bad quotes, no word, or too many words.
+
+    >>> split_command("echo 'hello world' again")
+    ['echo', 'hello world', 'again']
     """
     words: list[str] = []
     parts: list[str] = []
@@ -64,7 +67,7 @@ def split_command(command: str) -> list[str]:
 
 
 def _missing(rest: str) -> str:
-    """What is missing in a command that ends with `rest`, a quote or backslash and what follows."""
+    """What a command lacks that ends with `rest`, which begins with a quote or backslash."""
     inside = rest[1:]
     escapes = len(inside) - len(inside.rstrip("\\"))
     ends_in_escape = rest[0] == "\\" or (rest[0] == '"' and escapes % 2 == 1)
@@ -72,12 +75,21 @@ def _missing(rest: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A scalar as a command line has it: true and false as YAML writes them."""
+    """A scalar as text for a command line; booleans as in YAML.
+
+    >>> as_text(True), as_text(0.5)
+    ('true', '0.5')
+    """
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
-    """What replaces each `{name}` of a parameter in a text by its value."""
+    """A function that replaces each `{name}` of a parameter in a text by its value.
+
+    >>> fill = filler({"t": 300})
+    >>> fill("run-{t}.log"), fill("{{id}}.log"), fill("${t}")
+    ('run-300.log', '{{id}}.log', '${t}')
+    """
     if not params:
         return str
     values = {name: as_text(value) for name, value in params.items()}
@@ -89,7 +101,11 @@ def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
 
 
 def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-    """The bytes of the longest value of each parameter, as it is put into texts."""
+    """The length in bytes of the longest value of each parameter, as text.
+
+    >>> sizes({"t": range(1, 1001), "mode": ("fast", "exact")})
+    {'t': 4, 'mode': 5}
+    """
     return {name: max(map(_size, _longest(values))) for name, values in params.items()}
 
 
@@ -103,14 +119,18 @@ def _size(value: Any) -> int:
 
 
 def check_sizes(texts: Iterable[tuple[str, str]], sizes: Mapping[str, int]) -> None:
-    """Check that no job of a job set has texts that are too long.
+    """Check that the texts of no job of a job set get too long.
 
     Args:
-        texts: those of the job set, each with what it is.
-        sizes: as the function of this name gives them.
+        texts: what each text is, for messages, and the text.
+        sizes: as the function `sizes` returns them.
 
     Raises:
-        ValueError: a text, or all of them, can be too long.
+        ValueError: a text, or all of them together, can get too long.
+
+    >>> check_sizes([("a word of a command", "{name}")], {"name": 200_000})
+    Traceback (most recent call last):
+    ValueError: expected a word of a command of at most 131071 bytes, not 200000
     """
     left = MAX_TEXTS
     for what, text in texts:

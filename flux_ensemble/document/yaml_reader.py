@@ -1,11 +1,9 @@
-"""YAML text → plain values, with the line of every one of them.
+"""Reads YAML into plain values, and keeps the line of each.
 
-The parser's events are turned into dicts, lists and scalars in one pass, which keeps
-control over what YAML would otherwise allow: how large a document grows through its
-aliases, how deep it nests, duplicate keys, keys that are not text, and tags. Scalars are
-resolved as yaml.SafeLoader does, but for what surprises people: dates, `12:30:00`
-(sexagesimal) and `010` (octal) stay the text that they are, and `1e-3` is a number as it
-is in JSON.
+One pass over the parser's events builds dicts, lists and scalars. It limits size (through
+aliases) and depth, and refuses duplicate keys, keys that are not text, and most tags.
+Scalars are resolved as yaml.SafeLoader does, with fewer surprises: dates, `12:30:00`
+(sexagesimal) and `010` (octal) stay text, and `1e-3` is a number, as in JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _FLOAT = re.compile(
     r"[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
     r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
 )
-#: Longer numbers are text; no number that makes sense here is that long.
+#: Longer numbers are read as text.
 _MAX_DIGITS = 400
 
 _TAGS = {
@@ -56,16 +54,20 @@ _MERGE = object()
 
 
 class Document:
-    """The values of a document, and where they stand.
+    """The values of a document, with their lines.
 
     Args:
-        value: the root; one that did not come from text has no lines.
+        value: the root. It has lines only if it was read from text.
 
     Attributes:
         start: the line of the root.
-        size: how many values it has, if it came from text.
-        texts: (id of a container, key or position) -> a number or boolean as it is written.
+        size: how many values it has, if it was read from text.
+        texts: (id of a container, key or position) -> the original text of a number or boolean.
         blocks: the same for a `|` block -> the line on which its text begins.
+
+    >>> document, problems = read_yaml("jobs: [{name: a}, {name: b}]")
+    >>> document.line(("jobs", 1)), document.value["jobs"][1]
+    (1, {'name': 'b'})
     """
 
     def __init__(self, value: Any) -> None:
@@ -79,21 +81,21 @@ class Document:
         self._kept: dict[int, tuple[Any, dict[str | int, int]]] = {}
 
     def keep(self, container: Any, lines: dict[str | int, int]) -> None:
-        """Remember the lines on which the items of a container stand."""
+        """Remember the lines of a container's items."""
         self._kept[id(container)] = (container, lines)
 
     def line(self, path: Path) -> int | None:
-        """The line of the value at `path`, or of the nearest value around it."""
-        found, value = self.start, self.value
+        """The line of the value at `path`, or of the closest enclosing value."""
+        line, value = self.start, self.value
         for step in path:
             _, lines = self._kept.get(id(value), (None, {}))
             if step not in lines:
                 break
-            found, value = lines[step], value[step]
-        return found
+            line, value = lines[step], value[step]
+        return line
 
     def text(self, path: Path) -> str | None:
-        """The number or boolean at `path` as it is written; None where that is not known."""
+        """The original text of the number or boolean at `path`; None if unknown."""
         return self.texts.get(self._place(path))
 
     def block_line(self, path: Path) -> int | None:
@@ -107,7 +109,7 @@ class Document:
         return id(value), path[-1]
 
     def merge(self, into: dict[str, Any], source: Mapping[str, Any]) -> None:
-        """Give a mapping the keys of another that it has not, with their lines."""
+        """Add the keys of another mapping that are missing, with their lines."""
         lines, origin = self._kept[id(into)][1], self._kept[id(source)][1]
         for key in [key for key in source if key not in into]:
             here, there = (id(into), key), (id(source), key)
@@ -124,13 +126,20 @@ def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
 
     Args:
         text: YAML, or JSON.
-        file: its name in errors.
+        file: its name, for messages.
 
     Returns:
-        The document, and the problems that do not keep it from being read.
+        The document, and problems that did not prevent reading it.
 
     Raises:
-        DocumentError: it cannot be read; one problem says why.
+        DocumentError: it cannot be read.
+
+    >>> document, problems = read_yaml("{seed: 0x10, day: 2024-01-01, share: 1e-3}")
+    >>> document.value
+    {'seed': 16, 'day': '2024-01-01', 'share': 0.001}
+    >>> read_yaml("{seed: !odd 1}", "a.yaml")
+    Traceback (most recent call last):
+    flux_ensemble.document.problems.DocumentError: a.yaml:1: the tag '!odd' is not supported on '1'
     """
     builder = _Builder()
     try:
@@ -164,11 +173,11 @@ class _Frame:
     """A mapping or list that is being read.
 
     Attributes:
-        line: where it begins.
+        line: its first line.
         key: the key whose value comes next, None where a key comes next.
-        merged: what `<<` named.
-        size: how many values it holds, itself included.
-        height: how many levels of mappings and lists it is.
+        merged: the mappings that `<<` named.
+        size: how many values it has, itself included.
+        height: how many levels of mappings and lists it has.
     """
 
     __slots__ = ("anchor", "height", "key", "key_line", "line", "lines", "merged", "size",
@@ -295,10 +304,10 @@ class _Builder:
         named = shortened(anchor)
         if anchor not in self._anchors:
             raise UnreadableError(line, f"the alias '*{named}' has no anchor '&{named}' before it")
-        found = self._anchors[anchor]
-        if found is None:
+        target = self._anchors[anchor]
+        if target is None:
             raise UnreadableError(line, f"the alias '*{named}' stands inside of what it names")
-        value, size, height = found
+        value, size, height = target
         self._count(size, line)
         if self._stack[-1].wants_key:
             if isinstance(value, (dict, list)):
@@ -318,10 +327,10 @@ class _Builder:
             raise UnreadableError(line, f"a document nests at most {MAX_DEPTH} levels deep")
 
     def _place(self, value: Any, line: int, size: int, height: int) -> tuple[int, Any] | None:
-        """Put a value where it belongs.
+        """Add a value to its container.
 
         Returns:
-            The id of its container and its key there, if it has one.
+            The id of the container and the key there; None if there is none.
         """
         if not self._stack:
             self.document.value = value
@@ -345,11 +354,11 @@ class _Builder:
 
 
 def _mappings(value: Any, line: int) -> list[dict[str, Any]]:
-    found = value if isinstance(value, list) else [value]
-    for one in found:
-        if not isinstance(one, dict):
-            raise UnreadableError(line, f"'<<' merges mappings, not {shown(one)}")
-    return found
+    mappings = value if isinstance(value, list) else [value]
+    for mapping in mappings:
+        if not isinstance(mapping, dict):
+            raise UnreadableError(line, f"'<<' merges mappings, not {shown(mapping)}")
+    return mappings
 
 
 def _tagged(tag: str, text: str, line: int) -> Any:
@@ -370,7 +379,7 @@ def _short_tag(tag: str) -> str:
 
 
 def _resolve(text: str) -> Any:
-    """What a plain scalar is: null, a boolean, a number, or the text."""
+    """The value of a plain scalar: null, a boolean, a number, or text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] in "+-.0123456789" and len(text) <= _MAX_DIGITS:

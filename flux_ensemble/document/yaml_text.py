@@ -1,4 +1,4 @@
-"""The text of a document before it is parsed: whether libyaml can, and soon."""
+"""Checks text before it is parsed: whether libyaml can read it in reasonable time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from flux_ensemble.document.bounds import MAX_BYTES
 
-#: Most %TAG directives. libyaml compares each of them with all others.
+#: Most %TAG directives. libyaml compares each with all others.
 MAX_DIRECTIVES = 100
 
-#: Most blanks, or empty lines, in a row. For each word of a text libyaml clears as much memory as
-#: the longest row before it has needed.
+#: Most blanks, or empty lines, in a row. For each word libyaml clears as much memory as the
+#: longest row so far needed.
 MAX_BLANKS = 4096
 
 _UNPRINTABLE = re.compile(
@@ -28,7 +28,7 @@ class UnreadableError(Exception):
     """A document that cannot be read.
 
     Attributes:
-        line: where, None if it is the whole document.
+        line: the line; None if it is the whole document.
     """
 
     def __init__(self, line: int | None, message: str) -> None:
@@ -37,11 +37,15 @@ class UnreadableError(Exception):
 
 
 def check_text(text: str) -> None:
-    """Check what the parser is given.
+    """Check the text of a document.
 
     Raises:
-        UnreadableError: it is too large, not UTF-8, or holds what YAML does not allow or what
-            the parser would take too long for.
+        UnreadableError: it is too large, not UTF-8, not allowed in YAML, or would take too long
+            to parse.
+
+    >>> check_text("a:" + 5000 * " " + "1")
+    Traceback (most recent call last):
+    flux_ensemble.document.yaml_text.UnreadableError: expected at most 4096 blanks in a row, ...
     """
     try:
         size = len(text.encode())
@@ -49,27 +53,27 @@ def check_text(text: str) -> None:
         raise UnreadableError(_line_at(text, error.start), "expected UTF-8 text") from None
     if size > MAX_BYTES:
         raise UnreadableError(None, f"a document has at most {MAX_BYTES} bytes, not {size}")
-    found = _UNPRINTABLE.search(text)
-    if found is not None:
-        message = f"malformed YAML: the character {found[0]!r} is not allowed"
-        raise UnreadableError(_line_at(text, found.start()), message)
+    match = _UNPRINTABLE.search(text)
+    if match is not None:
+        message = f"malformed YAML: the character {match[0]!r} is not allowed"
+        raise UnreadableError(_line_at(text, match.start()), message)
     if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
         raise UnreadableError(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
     _check_blanks(text)
 
 
 def _check_blanks(text: str) -> None:
-    for found in _BLANKS.finditer(text):
-        size = found.end() - found.start()
+    for match in _BLANKS.finditer(text):
+        size = match.end() - match.start()
         if size > MAX_BLANKS:
             message = f"expected at most {MAX_BLANKS} blanks in a row, not {size}"
-            raise UnreadableError(_line_at(text, found.start()), message)
-    for found in _EMPTY_LINES.finditer(text):
-        if found.end() - found.start() > MAX_BLANKS:
-            lines = sum(1 for _ in _BREAKS.finditer(found[0]))
+            raise UnreadableError(_line_at(text, match.start()), message)
+    for match in _EMPTY_LINES.finditer(text):
+        if match.end() - match.start() > MAX_BLANKS:
+            lines = sum(1 for _ in _BREAKS.finditer(match[0]))
             if lines > MAX_BLANKS:
                 message = f"expected at most {MAX_BLANKS} empty lines in a row, not {lines}"
-                raise UnreadableError(_line_at(text, found.start()), message)
+                raise UnreadableError(_line_at(text, match.start()), message)
 
 
 def _line_at(text: str, position: int) -> int:

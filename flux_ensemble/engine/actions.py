@@ -58,7 +58,7 @@ class Actions:
         Args:
             origin: the firing.
             action: what it does.
-            title: of the rule, for the log.
+            title: the rule's title, for the log.
             event: what made it fire.
         """
         core = self._core
@@ -77,7 +77,7 @@ class Actions:
         return self._perform_or_hold(Held(origin, Call(action, event)))
 
     def resume(self) -> Iterator[Triggered]:
-        """Perform what was held while the ensemble was paused."""
+        """Perform what was held during a pause."""
         held = self._table.held
         while held and self._core.state == "running":
             yield from self._perform_held(held.popleft())
@@ -140,7 +140,7 @@ class Actions:
             params: override the group's parameters.
             origin: the firing that asks.
             only: the index of the one job to ask for, or None for all.
-            attempt: how often that one has been tried before.
+            attempt: how often that job has been tried before.
         """
         core = self._core
         size = len(core.spec.groups[group].submission(each, params))
@@ -282,7 +282,7 @@ class Actions:
         return self.run(follow, action, title, event)
 
     def call_again(self, key: str) -> Iterable[Triggered] | None:
-        """Call a custom function again if the timer is for that; None if it is not."""
+        """Call a custom function again if the timer is for that; else None."""
         retry = self._table.retries.pop(key, None)
         return None if retry is None else self._perform_or_hold(Held(*retry))
 

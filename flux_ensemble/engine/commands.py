@@ -34,7 +34,7 @@ class SubmitJobs:
 
 @dataclass(frozen=True, slots=True)
 class CancelJobs:
-    """Raise a cancel exception on each job; a job that is inactive already is no error."""
+    """Raise a cancel exception on each job; inactive jobs are no error."""
 
     id: int
     jobs: tuple[int, ...]

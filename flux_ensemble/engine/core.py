@@ -45,7 +45,7 @@ class Cause:
 
     Args:
         event: what the log and custom functions get to see.
-        rule: the rule whose job or request brought it about, or None.
+        rule: the rule whose job or request caused it, or None.
         chain: the rules that led here with no job or time between.
     """
 
@@ -99,7 +99,7 @@ class Core:
         stats: counts and streams.
         rules: the rules, and which of them an event can trigger.
         workload: the ensemble's jobs.
-        foreign: jobs of others in the queue that rules are about, by id.
+        foreign: jobs of others that rules select, by id.
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
     """
@@ -201,7 +201,7 @@ class Core:
             self.emit(StopTimer(f"rule:{state.rule.id}"))
 
     def chain_may_grow(self, chain: tuple[str, ...]) -> bool:
-        """Whether rules that led to each other may go on; if not, the ensemble fails."""
+        """Whether a chain of rules may continue; if not, the ensemble fails."""
         if len(chain) <= CHAIN_LIMIT:
             return True
         names = ", ".join(dict.fromkeys(chain))
@@ -211,7 +211,7 @@ class Core:
     # -- jobs -----------------------------------------------------------------------
 
     def cancel_jobs(self, groups: Iterable[str], reason: str, origin: Origin | None = None) -> int:
-        """Cancel the active jobs of groups, and drop those that wait.
+        """Cancel the active jobs of groups, and drop waiting ones.
 
         Args:
             groups: names of groups.
@@ -234,15 +234,15 @@ class Core:
 
     @property
     def wants_foreign(self) -> bool:
-        """Whether events of foreign jobs matter to it."""
+        """Whether it needs events of foreign jobs."""
         return self.acting and self.rules.wants_foreign
 
     def wants_job(self, name: str | None) -> bool:
-        """Whether events of a foreign job with this name in the queue matter to it."""
+        """Whether it needs events of a foreign job with this name."""
         return self.acting and self.rules.wants_job(name)
 
     def forget_foreign(self) -> None:
-        """Forget the foreign jobs that no rule is about any more."""
+        """Forget the foreign jobs that no rule needs any more."""
         self.foreign = {id: job for id, job in self.foreign.items() if self.wants_job(job.group)}
 
     # -- the life of the ensemble -----------------------------------------------------
@@ -261,7 +261,7 @@ class Core:
         self.end("failed", reason)
 
     def end(self, state: str, reason: str, *, cancel: bool = False) -> None:
-        """End the ensemble: no rule fires any more, and jobs that wait are dropped.
+        """End the ensemble: rules stop firing, and waiting jobs are dropped.
 
         Args:
             state: the final state.

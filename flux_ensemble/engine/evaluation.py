@@ -2,10 +2,9 @@
 
     Triggered ──► condition holds, and it is its turn? ──► action ──► further Triggered
 
-What an action triggers is evaluated at once: before the rules that wait beside the one that fired,
-and before what is left of the action, such as further items that a custom function returned.
-So evaluation goes depth first. It goes along a stack of its own, and not along calls, so that it
-needs no more of Python's stack for a chain of rules than for one.
+Evaluation is depth first: what an action triggers is evaluated at once, before other triggered
+rules, and before the rest of the action, such as further items that a custom function returned.
+It uses a stack of its own instead of recursion, so chains of rules do not use up Python's stack.
 """
 
 from __future__ import annotations

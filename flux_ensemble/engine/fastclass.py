@@ -1,8 +1,8 @@
-"""Dataclasses that are frozen and made fast.
+"""Frozen dataclasses that are fast to create.
 
-A frozen dataclass sets each of its fields through `object.__setattr__`, which makes it three
-times slower to make, and events and commands are made by the million. That they are never
-changed is left to the type checker, which sees these as frozen.
+A frozen dataclass sets each field through `object.__setattr__`, so it takes three times as long to
+create, and there are millions of events and commands. Here only the type checker sees them as
+frozen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def fastclass(cls: type[T]) -> type[T]:
-    """Make a dataclass with slots that the type checker takes for frozen.
+    """Make a dataclass with slots that the type checker treats as frozen.
 
     >>> @fastclass
     ... class Point:

@@ -1,9 +1,8 @@
 """Firings: each run of a rule's action that submits jobs, while it is open.
 
-A firing has the key (rule id, number), and each job of it an index; together they are
-the job's tag. A firing is open until each of its jobs has come and gone, and then nothing
-of it stays behind: numbers are not used twice, so a tag of a firing that is not open is
-one that was seen before.
+A firing has the key (rule id, number), and each of its jobs an index; together they are the
+job's tag. A firing is open until each of its jobs has come and gone, and is then forgotten.
+Numbers are not reused, so the tag of a firing that is not open was seen before.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class Firings:
         """Drop the jobs that have not been sent.
 
         Returns:
-            How many they were.
+            How many there were.
         """
         dropped = firing.waiting
         if dropped:

@@ -1,9 +1,8 @@
 """Jobs that are active: the phases a job goes through, as a literal table.
 
-A job enters at its `submit` event and leaves at `clean` (or `invalidate`), and nothing
-of it stays behind. An event that the table does not allow in the job's phase is a
-duplicate or late, and is ignored; one that may come at any time is a duplicate if it has
-the time of the last one of its name.
+A job enters at its `submit` event and is forgotten at `clean` (or `invalidate`). An event that
+the table does not allow in the job's phase is a duplicate or late, and is ignored. One that may
+come at any time is a duplicate if it has the time of the last one of its name.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Job:
         return True
 
     def mark(self, event: JobEvent) -> None:
-        """Remember that the event was taken in."""
+        """Remember that the event was handled."""
         if self._last is None:
             self._last = {}
         self._last[event.name] = event.t

@@ -48,7 +48,7 @@ class Observer:
     """Takes in job events for one engine.
 
     Attributes:
-        crowded: groups of which it was said that a memo key was left out.
+        crowded: groups for which it was logged that a memo key was ignored.
     """
 
     def __init__(self, core: Core, actions: Actions) -> None:

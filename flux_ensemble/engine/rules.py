@@ -1,7 +1,7 @@
 """Rules at run time: their counters, and the index from an event to its rules.
 
-The index makes an event cost the rules that it can trigger. A rule that has no
-repetitions left leaves the index.
+With the index, the cost of an event depends only on the rules that it can trigger. A rule
+without repetitions left is removed from the index.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class RuleIndex:
         return state
 
     def retire(self, state: RuleState) -> None:
-        """Remove a rule from the index that will not run again."""
+        """Remove a rule that will not run again from the index."""
         if state.position in self._plain["foreign"]:
             group = state.rule.group
             self._foreign_names[group] -= 1

@@ -3,11 +3,11 @@
     grow, shrink ──ask──► Scale ──► done | refused | no answer in time ──► scale-done, scale-denied
 
 There is one request at a time for each member. It is outstanding until it has its outcome
-or its deadline passes; an outcome that comes later is recorded, and is no event for rules.
-A request that cannot be made (the bound is reached, another one is outstanding) is denied at
-once. A rule whose requests the member refuses again and again is disabled.
+or its deadline passes; a later outcome is recorded, but triggers no rules. A request that cannot
+be made (a bound is reached, or another one is outstanding) is denied at once. A rule whose
+requests the member refuses repeatedly is disabled.
 
-Everything here goes by the member's name, though there is only one member so far.
+Members have names, although there is only one so far.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flux_ensemble.metrics.paths import MetricPath
 
 
 class Scaling:
-    """Knows the sizes of an engine's members, and asks for changes.
+    """Keeps the sizes of an engine's members, and requests changes.
 
     Attributes:
         members: the latest report of each member.
@@ -183,7 +183,7 @@ class Scaling:
         self._count_refusal(pending.origin, event.reason)
 
     def on_late(self, event: CommandDone | CommandFailed) -> Iterable[Triggered]:
-        """An outcome of a command that is not pending: maybe of a request that timed out."""
+        """Handle an outcome of a command that is not pending, maybe of a request that timed out."""
         late = self._table.take_late_scale(event.command)
         if late is None:
             return ()

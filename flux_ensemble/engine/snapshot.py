@@ -2,18 +2,18 @@
 
     dump(engine) ──► JSON ──► restore(spec, JSON, values) ──► an engine that goes on as the first
 
-A restored engine cannot be told from the one that was dumped: further events give the same
-commands, byte for byte.
+A restored engine behaves exactly like the dumped one: further events give the same commands,
+byte for byte.
 
-What follows from the document or from the rest of the state is not in a snapshot: compiled
-rules and their index, and the counts of jobs. Nor are the values that streams took in;
-what `Metrics.take_values` gave is fed again, so that statistics are those of a replay from
-scratch and nothing depends on how River keeps them. How many values each stream had is in
-the snapshot, so that none can go missing.
+A snapshot leaves out what follows from the document or the rest of the state: compiled rules and
+their index, and the counts of jobs. It also leaves out the values of streams. Those come from
+`Metrics.take_values` and are fed again, so statistics equal those of a replay from scratch and
+do not depend on River's internals. The snapshot has the number of values of each stream, to
+notice missing ones.
 
 A snapshot is `{"format": 1, "digest": ..., "state": {...}}`. The digest is over the state as
-canonical JSON, so a snapshot that restores is one that was dumped, and its parts need no
-checks of their own. Jobs and firings, of which there may be many, are in columns: one list
+canonical JSON, so a valid snapshot is one that was dumped, and its parts need no further
+checks. Jobs and firings, of which there may be many, are in columns: one list
 for each attribute, and `more` for the attributes that few have, `[[position, {...}], ...]`.
 Firings are referred to by their position.
 
@@ -66,12 +66,12 @@ def restore(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -
 
     Args:
         spec: the document of the engine.
-        snapshot: what `dump` gave, also after a round trip through JSON.
-        values: all that `Metrics.take_values` gave until then, in order.
+        snapshot: what `dump` returned, maybe after a round trip through JSON.
+        values: everything that `Metrics.take_values` returned until then, in order.
 
     Raises:
-        ValueError: the snapshot is of another format, damaged, or of another document; or
-            the values are not those that belong to it.
+        ValueError: the snapshot has another format, is damaged or of another document, or the
+            values do not belong to it.
     """
     state = _verified(snapshot)
     try:

@@ -2,10 +2,9 @@
 
     waiting ──next_batch──► in flight ──admit──► active ──leave──► nothing
 
-`waiting` are in the service, because of `limits.active-jobs` or a pause; `in flight`
-were sent to the member and have not shown in the queue; `active` are in the queue. The
-three together are a group's `busy` count, and a group whose count falls to 0 is noted
-in `drained`.
+`waiting` jobs are not sent yet, because of `limits.active-jobs` or a pause. `in flight` jobs were
+sent to the member and have not appeared in the queue. `active` jobs are in the queue. Together
+they are a group's `busy` count; groups whose count falls to 0 are added to `drained`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Workload:
         """The next jobs to send, as many as the limit allows; None if there are none.
 
         Returns:
-            Their firing, the index of the first, and how many they are.
+            Their firing, the index of the first, and how many there are.
         """
         backlog, room = self.firings.backlog, self.room
         if room <= 0 or not backlog:
@@ -88,7 +87,7 @@ class Workload:
         return firing, first, count
 
     def confirm(self, firing: Firing, lost: int = 0) -> None:
-        """A batch of the firing has its outcome; `lost` of its jobs did not reach the queue."""
+        """Handle the outcome of a batch; `lost` of its jobs did not reach the queue."""
         firing.outstanding -= 1
         lost = min(lost, firing.unseen)
         if lost:
@@ -132,11 +131,11 @@ class Workload:
     def withdraw(self, groups: Iterable[str]) -> tuple[list[Job], int]:
         """Withdraw all jobs of the groups, for a cancel.
 
-        Jobs that wait are dropped; those in flight are marked, so that `Firing.cancel_unseen`
-        tells to cancel each when it shows.
+        Waiting jobs are dropped. Those in flight are marked with `Firing.cancel_unseen`, so each is
+        cancelled when it appears.
 
         Returns:
-            The active jobs to cancel that were not before, and how many were dropped.
+            The active jobs to cancel, without earlier ones, and how many jobs were dropped.
         """
         dropped = 0
         groups = set(groups)

@@ -1,4 +1,4 @@
-"""The way into the service: how many calls, for how long, and for which members."""
+"""Admission of calls: how many, for how long, and for which members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_DEADLINE_SECONDS = 10 * 365 * 86400.0
 
 
 class Kind(Enum):
-    """What a call is, and with which others it shares the places that there are."""
+    """The kind of a call. Calls of one kind share a limit."""
 
     REQUEST = "requests"
     STREAM = "streams"
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many calls of a kind may be open: in all, of one client, and on one connection."""
+    """How many calls of a kind may be open: in total, per client, and per connection."""
 
     total: int
     client: int
@@ -40,7 +40,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds calls and connections.
+    """Limits of calls and connections.
 
     `default_seconds` is the time of a call whose client sets no deadline, the time in which any
     request has to arrive, and that of reflection and health checks; `most_seconds` is that of
@@ -78,17 +78,17 @@ class Limits:
             Kind.REFLECTION: self.reflections,
         }
 
-    def seconds(self, kind: Kind, given: float | None) -> float:
-        """How long a call may take, by the time that its client gives it."""
+    def seconds(self, kind: Kind, requested: float | None) -> float:
+        """How long a call may take, given its client's deadline."""
         if kind is Kind.STREAM:
-            return self.stream_seconds if given is None else min(given, self.stream_seconds)
+            return self.stream_seconds if requested is None else min(requested, self.stream_seconds)
         most = self.most_seconds if kind is Kind.REQUEST else self.default_seconds
-        return self.default_seconds if given is None else min(given, most)
+        return self.default_seconds if requested is None else min(requested, most)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call on its way through the service.
+    """An admitted call.
 
     `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
     `members` are those that the client's certificate names, and None without TLS.
@@ -98,20 +98,20 @@ class Call:
     late: Problem
     members: frozenset[str] | None
 
-    def check_member(self, name: str, canonical: Callable[[str], str], *, given: bool) -> None:
+    def check_member(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
         """Checks that the client may act for a member.
 
         Args:
             name: a canonical name.
             canonical: makes a name canonical.
-            given: the request has the name; else the client is not told it.
+            explicit: whether the request has the name; if not, the client is not told it.
 
         Raises:
             Problem: PERMISSION_DENIED.
         """
         if self.members is None or name in map(canonical, self.members):
             return
-        what = f"member {name!r}" if given else "the only member of the service"
+        what = f"member {name!r}" if explicit else "the only member of the service"
         named = ", ".join(sorted(self.members)) or "none"
         raise Problem(
             StatusCode.PERMISSION_DENIED,
@@ -120,7 +120,7 @@ class Call:
 
 
 class Gate:
-    """Counts the open calls, and bounds them; for any thread.
+    """Counts and limits the open calls; thread-safe.
 
     Args:
         limits: the bounds.
@@ -134,7 +134,7 @@ class Gate:
 
     @contextmanager
     def call(self, kind: Kind, context: Any) -> Iterator[Call]:
-        """Lets a call in, for as long as it is open.
+        """Admits a call while the context manager is open.
 
         Args:
             kind: what it is.
@@ -154,8 +154,8 @@ class Gate:
 
     def _call(self, kind: Kind, context: Any, peer: Peer) -> Call:
         left = context.time_remaining()
-        given = left if left < _NO_DEADLINE_SECONDS else None
-        seconds = self._limits.seconds(kind, given)
+        requested = left if left < _NO_DEADLINE_SECONDS else None
+        seconds = self._limits.seconds(kind, requested)
         late = Problem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
         if peer.certificate is None:
             return Call(time.monotonic() + seconds, late, None)
@@ -179,7 +179,7 @@ class _Places:
 
     @contextmanager
     def taken(self, peer: Peer) -> Iterator[None]:
-        """Takes a place and gives it back.
+        """Takes a place, and releases it at the end.
 
         Raises:
             Problem: RESOURCE_EXHAUSTED.

@@ -1,4 +1,4 @@
-"""What is beside the two protocols: gRPC's services for health and reflection.
+"""gRPC's services for health and reflection.
 
 `Health.Watch` is not there. The health changes only when the server ends, and a client that is
 told that there is no such method takes the server for healthy, as gRPC has it.
@@ -23,7 +23,7 @@ class Health:
     """The service `grpc.health.v1.Health`.
 
     Args:
-        services: full names of the services that it tells of, besides the server as a whole.
+        services: full names of the services to report, besides the server as a whole.
     """
 
     def __init__(self, services: Sequence[str]) -> None:
@@ -36,7 +36,7 @@ class Health:
         return {f"/{_HEALTH}/Check": check}
 
     def stop(self) -> None:
-        """From now on nothing is served."""
+        """Report everything as not serving."""
         self._status = health_pb2.HealthCheckResponse.NOT_SERVING
 
     async def _check(
@@ -51,7 +51,7 @@ class Reflection:
     """The service `grpc.reflection.v1alpha.ServerReflection`.
 
     Args:
-        services: full names of the services that it tells of, besides health and itself.
+        services: full names of the services to list, besides health and itself.
     """
 
     def __init__(self, services: Sequence[str]) -> None:

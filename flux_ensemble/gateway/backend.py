@@ -11,15 +11,15 @@ from typing import Protocol
 
 
 class BackendError(Exception):
-    """A back end did not do what it was asked; the text is one sentence."""
+    """A back end failed; the text is one sentence."""
 
 
 class Refused(BackendError):
-    """The size cannot be changed that way; asking again changes nothing."""
+    """The size cannot be changed that way; retrying does not help."""
 
 
 class BadSize(BackendError):
-    """The size or change that was asked for makes no sense for any member."""
+    """The requested size or change is invalid for any member."""
 
 
 class UnknownMember(BackendError):
@@ -27,7 +27,7 @@ class UnknownMember(BackendError):
 
 
 class Unavailable(BackendError):
-    """What the back end relies on does not answer; whether a change was made is unknown."""
+    """A service that the back end needs does not answer; the outcome is unknown."""
 
 
 class Contended(BackendError):
@@ -36,7 +36,7 @@ class Contended(BackendError):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many nodes a member is to have, and the bounds of that."""
+    """The intended number of nodes of a member, and its bounds."""
 
     nodes: int
     minimum: int
@@ -45,7 +45,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A change of size that was granted: `size` is within the bounds, and maybe not all."""
+    """A granted change; `size` is within the bounds, so it may be less than requested."""
 
     before: int
     size: int
@@ -61,11 +61,11 @@ class Backend(Protocol):
     discovers: bool
 
     def canonical(self, member: str) -> str:
-        """The full name of a member: two names mean the same one if this is equal."""
+        """The full name of a member; names of the same member have the same full name."""
         ...
 
     def size(self, member: str, deadline: float) -> Size:
-        """The size that a member is to have.
+        """The intended size of a member.
 
         Args:
             member: a canonical name.
@@ -108,7 +108,7 @@ def check_bounds(member: str, minimum: int, maximum: int) -> None:
 
 
 def target(member: str, now: Size, *, to: int | None = None, by: int | None = None) -> int:
-    """The size to change to: what was asked for, clamped to the bounds.
+    """The new size: the requested one, clamped to the bounds.
 
     Args:
         member: its name, for messages.
@@ -118,7 +118,7 @@ def target(member: str, now: Size, *, to: int | None = None, by: int | None = No
 
     Raises:
         BadSize: `to` is below 1, or `by` is 0.
-        Refused: the bounds leave no change in the direction that was asked for.
+        Refused: the bounds allow no change in the requested direction.
     """
     if to is not None:
         if to < 1:

@@ -1,4 +1,4 @@
-"""Calls as they go over the wire: a thread for each that is open, and the bounds of each step.
+"""Handles calls: one thread for each open call, and a time limit for each step.
 
     gRPC's server ── Calls ── Gate           how many
                        ├───── Patience       a request that does not come, a response not taken
@@ -45,7 +45,7 @@ class Method:
         request: the class of its requests.
         answer: the responses to a request; runs on the event loop.
         failed: the response that tells of a problem; None: the call fails with a status code.
-        many: a call may have several requests, each of which is answered.
+        many: whether a call may have several requests, each with its response.
     """
 
     kind: Kind
@@ -56,7 +56,7 @@ class Method:
 
 
 class Patience:
-    """Cancels calls whose client makes the service wait for too long."""
+    """Cancels calls whose clients are too slow."""
 
     def __init__(self) -> None:
         # A call that is left is given back where its generator is collected: anywhere.
@@ -76,7 +76,7 @@ class Patience:
                 del self._waits[wait]
 
     async def watch(self) -> None:
-        """Does so until it is cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             with self._lock:
@@ -91,10 +91,10 @@ class Calls(grpc.GenericRpcHandler):
 
     Args:
         methods: by full name, such as "/flux_ensemble.v1.EnsembleService/Status".
-        gate: what lets calls in.
+        gate: admits calls.
         limits: the bounds.
-        patience: what waits for clients.
-        loop: where the answers are made.
+        patience: cancels slow calls.
+        loop: runs the methods.
     """
 
     def __init__(
@@ -182,10 +182,10 @@ class _Performer:
         self._over = not context.add_callback(lambda: self._loop.call_soon_threadsafe(self._end))
 
     def responses(self, answer: AsyncGenerator[Message, None]) -> Iterator[Message]:
-        """The responses of an answer; no more of them once the call has ended.
+        """The responses of an answer, until the call ends.
 
         Raises:
-            Exception: what the answer raises, or that it took too long.
+            Exception: the answer's, or that it took too long.
         """
         ready: queue.SimpleQueue[Message | asyncio.Task[None]] = queue.SimpleQueue()
         places = asyncio.Semaphore(_AHEAD)
@@ -234,7 +234,7 @@ class _Performer:
 def once(
     answer: Callable[[Call, Any], Any],
 ) -> Callable[[Call, Any], AsyncGenerator[Message, None]]:
-    """Makes a coroutine function, which gives the one response, an answer of a method."""
+    """Turn a coroutine function that returns one response into an `answer` of a method."""
 
     async def answers(call: Call, request: Any) -> AsyncGenerator[Message, None]:
         yield await answer(call, request)

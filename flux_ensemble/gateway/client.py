@@ -4,9 +4,8 @@
         grant = client.grow(2)
         print(grant.before, grant.size)
 
-It needs gRPC only, and no Flux. A request that has the same effect when it is sent twice is
-sent again, after a growing pause, until its time is up; any other only where it certainly
-has not begun.
+It needs gRPC, but not Flux. Idempotent requests are retried with a growing pause until their
+timeout; other requests only if they certainly did not start.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class RpcError(Exception):
 
     @property
     def refused(self) -> bool:
-        """The service has decided against it: asking again changes nothing."""
+        """Whether the service refused the request, so that retrying does not help."""
         return self.code in (
             grpc.StatusCode.FAILED_PRECONDITION,
             grpc.StatusCode.PERMISSION_DENIED,
@@ -63,7 +62,7 @@ class RpcClient:
         target: HOST:PORT of the service.
         member: the member's name; empty is the only one that the service has.
         tls: the client's files; None is plaintext.
-        timeout: seconds that a method may take with all its attempts.
+        timeout: seconds for a method with all its attempts.
 
     Attributes:
         t_expires: when the client's certificate expires, in epoch seconds; None in plaintext.
@@ -94,7 +93,7 @@ class RpcClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection; requests that are under way fail."""
+        """Closes the connection; open requests fail."""
         self._channel.close()
 
     def status(self, ensemble: str = "") -> pb.StatusResponse:
@@ -107,22 +106,22 @@ class RpcClient:
         return self._again(self._stub.Status, request, time.monotonic() + self.timeout)
 
     def size(self) -> Size:
-        """The size that the member is to have, and its bounds.
+        """The member's intended size, and its bounds.
 
         Its ensembles are not asked for.
         """
         return self._size(time.monotonic() + self.timeout)[1]
 
     def scale(self, to: int) -> Grant:
-        """Changes the member's size to `to` nodes, or as near as its bounds allow."""
+        """Changes the member's size to `to` nodes, or as close as its bounds allow."""
         return self._scale(to, time.monotonic() + self.timeout)
 
     def grow(self, nodes: int = 1) -> Grant:
-        """Adds nodes, as many of them as the bounds allow."""
+        """Adds nodes, up to the upper bound."""
         return self._change(nodes)
 
     def shrink(self, nodes: int = 1) -> Grant:
-        """Removes nodes, as many of them as the bounds allow."""
+        """Removes nodes, down to the lower bound."""
         return self._change(-nodes)
 
     def submit(
@@ -133,7 +132,7 @@ class RpcClient:
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Submits a job group once more; returns the job ids when the queue has accepted them."""
+        """Submits a job group again; returns the job ids once the queue accepted them."""
         request = pb.SubmitRequest(
             member=self.member,
             ensemble=ensemble,
@@ -144,7 +143,7 @@ class RpcClient:
         return list(self._once(self._stub.Submit, request).ids)
 
     def action(self, ensemble: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Performs one action of an ensemble; returns its firing number, and ids for submit."""
+        """Performs one action; returns its firing number and, for submit, the job ids."""
         what = pb.EnsembleAction(name=ensemble, action=json.dumps(dict(action)))
         request = pb.ActionRequest(member=self.member, ensemble=what)
         performed = self._once(self._stub.Action, request).performed

@@ -1,7 +1,7 @@
-"""How many connections a client may have: gRPC bounds only all of them together.
+"""Limits the connections of each client; gRPC limits only their total.
 
-gRPC accepts connections by itself and shows them to nobody, so they are found among the open
-files of the process. One that is too many is shut down, as if its client had left.
+gRPC does not expose its connections, so they are found among the open files of the process.
+Excess connections are shut down, as if their clients had left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Connections:
         self._busy = busy
 
     async def watch(self) -> None:
-        """Closes those that are too many, until it is cancelled; the ones without calls first."""
+        """Closes excess connections until cancelled, those without calls first."""
         while True:
             await asyncio.sleep(_INTERVAL_SECONDS)
             # Where the process may open no more files, nothing can be seen for now.

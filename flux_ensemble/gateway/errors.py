@@ -1,4 +1,4 @@
-"""Why a request fails: a gRPC status code and one sentence, whatever it was that failed."""
+"""Failures of requests: each becomes a gRPC status code and one sentence."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BY_BACKEND = {
 
 
 def problem(exc: Exception) -> Problem | None:
-    """The problem that an exception is; None for one that is a fault of the program."""
+    """The problem for an exception; None if it is a bug."""
     if isinstance(exc, Problem):
         return exc
     if isinstance(exc, EnsembleError):

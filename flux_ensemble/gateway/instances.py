@@ -1,4 +1,4 @@
-"""Flux instances of members: requests to their ensemble services, by `flux_ensemble.client.client`.
+"""Requests to the ensemble services in members' Flux instances.
 
 A Flux handle blocks and belongs to one thread, so each instance has a lane of a few
 threads with a handle each, and each log stream one of its own.
@@ -17,7 +17,7 @@ from grpc import StatusCode
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.client import failure
+from flux_ensemble.client.errors import failure
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member

@@ -28,7 +28,7 @@ def parse_member(text: str) -> Member:
     """Reads NAME or NAME=URI.
 
     Raises:
-        ValueError: it is neither; the text is a sentence.
+        ValueError: the text has another form; the message is a sentence.
     """
     name, equals, uri = text.partition("=")
     if not MEMBER_NAME.fullmatch(name):
@@ -68,23 +68,23 @@ class Members:
         """The members that are listed, by canonical name."""
         return self._table
 
-    def name(self, given: str, named: frozenset[str] | None = None) -> str:
-        """The canonical form of the name in a request; empty is the only member that there is.
+    def name(self, text: str, named: frozenset[str] | None = None) -> str:
+        """The canonical name of the member in a request; empty means the only member.
 
         Args:
-            given: the name in the request.
+            text: the name in the request.
             named: the members that the client may be told of; None is all.
 
         Raises:
-            Problem: INVALID_ARGUMENT, it is no name; or it is empty and there are several.
+            Problem: INVALID_ARGUMENT, it is not a name, or is empty and there are several members.
         """
-        if given:
-            if not MEMBER_NAME.fullmatch(given):
+        if text:
+            if not MEMBER_NAME.fullmatch(text):
                 raise Problem(
                     StatusCode.INVALID_ARGUMENT,
-                    f"{given[:80]!r} is not a member's name: expected NAME or NAMESPACE/NAME",
+                    f"{text[:80]!r} is not a member's name: expected NAME or NAMESPACE/NAME",
                 )
-            return self.canonical(given)
+            return self.canonical(text)
         if len(self._table) == 1 and not self._discovered:
             return next(iter(self._table))
         raise Problem(

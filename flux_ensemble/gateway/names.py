@@ -1,4 +1,4 @@
-"""What a name of a member looks like, wherever one comes from: options, requests, certificates."""
+"""The pattern of members' names in options, requests and certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a member, whatever the protocol."""
+"""The operations on members, for every protocol."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _OUT_OF_REACH = {
 
 
 class Operations:
-    """Does what requests ask for, each for one member.
+    """Performs requests, each for one member.
 
     Args:
         members: the table of members.
-        backend: what changes their size; None: nothing does.
+        backend: changes their size; None if nothing does.
         t_certificate_expires: when the server's certificate does, in epoch seconds; None
             without TLS.
     """
@@ -70,13 +70,13 @@ class Operations:
     async def status(
         self, call: Call, member: str, ensemble: str | None, *, size_only: bool = False
     ) -> dict[str, Any]:
-        """What is known of a member, and why what is not known is not.
+        """The status of a member, with errors in place of what is not known.
 
         Args:
             call: the request.
             member: the member's name.
-            ensemble: of the ensembles only this one.
-            size_only: leave its Flux instance out, and fail where the size is not known.
+            ensemble: only this ensemble; None for all.
+            size_only: do not ask its Flux instance, and fail if the size is not known.
 
         Returns:
             `member`; `size` as {nodes, minimum, maximum}, or `size_error`; what the status
@@ -88,17 +88,17 @@ class Operations:
             BackendError: the size is not known, and only that was asked for; or the back end
                 knows no such member.
         """
-        found = self._find(call, member)
+        target = self._find(call, member)
         now = time.monotonic()
         deadline = now + _STATUS_SHARE * (call.deadline - now)
-        known: dict[str, Any] = {"member": found.name}
+        known: dict[str, Any] = {"member": target.name}
         if self._expires is not None:
             known["t_certificate_expires"] = self._expires
         if size_only:
-            return known | await self._size(found, deadline)
+            return known | await self._size(target, deadline)
         size, flux = await asyncio.gather(
-            _or_error("size_error", self._size, found, deadline),
-            _or_error("flux_error", self._flux_status, found, ensemble, deadline),
+            _or_error("size_error", self._size, target, deadline),
+            _or_error("flux_error", self._flux_status, target, ensemble, deadline),
         )
         if "size_error" in size and "flux_error" in flux:
             raise Problem(StatusCode.UNAVAILABLE, f"{flux['flux_error']}; {size['size_error']}")
@@ -171,10 +171,10 @@ class Operations:
         for instance in self._instances.values():
             instance.close()
 
-    def _find(self, call: Call, given: str) -> Member:
-        name = self._members.name(given, call.members)
+    def _find(self, call: Call, requested: str) -> Member:
+        name = self._members.name(requested, call.members)
         # First, so that a client does not learn which other members there are.
-        call.check_member(name, self._members.canonical, given=bool(given))
+        call.check_member(name, self._members.canonical, explicit=bool(requested))
         return self._members.find(name, call.members)
 
     def _instance(self, member: Member) -> Instance:
@@ -226,8 +226,8 @@ async def _or_error(
 
 def _out_of_reach(exc: Exception) -> str | None:
     """The sentence of an exception that leaves out a part of a status; None for any other."""
-    found = problem(exc)
-    return str(found) if found is not None and found.code in _OUT_OF_REACH else None
+    refusal = problem(exc)
+    return str(refusal) if refusal is not None and refusal.code in _OUT_OF_REACH else None
 
 
 def _lane(name: str) -> Lane:

@@ -1,4 +1,4 @@
-"""Who is at the other end of a call: a connection, a client, and what its certificate says."""
+"""The peer of a call: its connection, client and certificate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _IPV6_PREFIX = 64
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What the service goes by of a client's certificate.
+    """The parts of a client's certificate that the service uses.
 
     `members` are the names in its URIs. `t_end` is when it expires, in epoch seconds.
     """
@@ -41,11 +41,11 @@ class Certificate:
     t_end: float
 
     def seconds_left(self) -> float:
-        """How long it is still valid."""
+        """Seconds until it expires."""
         return self.t_end - time.time()
 
     def expired(self) -> Problem:
-        """What there is to say when it is not valid any more."""
+        """The problem to report once it has expired."""
         end = datetime.datetime.fromtimestamp(self.t_end, datetime.UTC).isoformat()
         return Problem(StatusCode.UNAUTHENTICATED, f"the client's certificate has expired at {end}")
 
@@ -120,7 +120,7 @@ def read_address(host: str) -> IPAddress:
 
 
 def client_of(address: IPAddress) -> Hashable:
-    """What is equal for the addresses of one client."""
+    """The key of a client, the same for all of its addresses."""
     if isinstance(address, ipaddress.IPv6Address):
         return ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)
     return address
@@ -129,7 +129,7 @@ def client_of(address: IPAddress) -> Hashable:
 def endpoint(connection: str) -> Endpoint | None:
     """Address and port of gRPC's name for a connection, such as "ipv6:%5B2001:db8::1%5D:50000".
 
-    None: it has none, as that of a connection that is over.
+    None if it has none, as for a closed connection.
     """
     host, _, port = unquote(connection).partition(":")[2].rpartition(":")
     try:

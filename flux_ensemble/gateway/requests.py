@@ -1,4 +1,4 @@
-"""What both protocols need to read requests and to say what went wrong."""
+"""Reading requests and reporting errors, for both protocols."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DEEPEST = 100
 
 
 def as_problem(exc: Exception) -> Problem:
-    """The problem that an exception is; one that is a fault of the program is logged."""
-    found = problem(exc)
-    if found is not None:
-        return found
+    """The problem for an exception; bugs are logged."""
+    known = problem(exc)
+    if known is not None:
+        return known
     log.error("a request failed", exc_info=exc)
     return Problem(
         StatusCode.INTERNAL,
@@ -62,7 +62,7 @@ def json_object(text: str, what: str) -> Mapping[str, Any]:
 
 
 def check_plain(value: Any, what: str) -> None:
-    """Checks that Flux can take a value that was read from JSON.
+    """Checks that a value from JSON can be sent to Flux.
 
     Args:
         value: the value.
@@ -89,9 +89,9 @@ def check_plain(value: Any, what: str) -> None:
                 )
             case dict():
                 waiting += [(f"{path}: key", key, depth) for key in value]
-                waiting += [(_below(path, key), one, depth + 1) for key, one in value.items()]
+                waiting += [(_below(path, key), item, depth + 1) for key, item in value.items()]
             case list():
-                waiting += [(f"{path}[{n}]", one, depth + 1) for n, one in enumerate(value)]
+                waiting += [(f"{path}[{n}]", item, depth + 1) for n, item in enumerate(value)]
         if expected is not None:
             raise Problem(
                 StatusCode.INVALID_ARGUMENT,

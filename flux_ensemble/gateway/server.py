@@ -2,8 +2,8 @@
 
     await serve(members, DryRun(), host="localhost", port=50051, ready=print)
 
-Requests are answered on one event loop, and nothing on it blocks; what does block runs on
-lanes. What a call needs of its client, which may take its time, runs in a thread of the call.
+Requests are handled on one event loop; blocking calls run on lanes. Waiting for a client happens
+in the thread of its call.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ServerError(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a host."""
+    """Whether a host can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -82,7 +82,7 @@ async def serve(
 
     Args:
         members: the table of members.
-        backend: what changes their size, if anything does.
+        backend: changes their size; None if nothing does.
         host: a name or address of this machine.
         port: 0 chooses a free one.
         ready: called with the port when the server answers.

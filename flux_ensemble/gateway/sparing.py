@@ -1,4 +1,4 @@
-"""A log that others cannot fill."""
+"""Rate-limited logging, so that clients cannot fill the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = 60.0
 class Sparing(logging.Filter):
     """Lets a few records of a kind pass in a minute, each as one line without a traceback.
 
-    The first record of the next minute says how many have been left out.
+    The first record of the next minute has the number of suppressed ones.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,7 @@
 """Blocking calls from an event loop, on a bounded number of threads.
 
-Unlike those of `concurrent.futures`, the threads are daemons: a call that never returns
-(of a Flux instance whose broker is stopped, say) costs its thread, and no more than that:
-neither the loop nor the end of the process waits for it.
+Unlike those of `concurrent.futures`, the threads are daemons. A call that never returns, such as
+one to a stopped broker, blocks only its own thread, not the loop or the exit of the process.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _Waiting = tuple[Future[Any], Callable[[], Any]]
 
 
 class LaneFull(Exception):
-    """There are as many calls as may run and wait."""
+    """Too many calls are running or waiting."""
 
 
 class Lane:
@@ -45,7 +44,7 @@ class Lane:
         self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The result of a call; when the caller is cancelled while it waits, it is not made.
+        """Run a call and return its result. If the caller is cancelled first, the call is skipped.
 
         Raises:
             LaneFull: too many calls run and wait already.
@@ -78,7 +77,7 @@ class Lane:
         return bool(self._running or self._waiting)
 
     def close(self) -> None:
-        """Ends the threads once the calls that there are by now are done."""
+        """Ends the threads once the current calls are done."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

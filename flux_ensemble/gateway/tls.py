@@ -4,8 +4,8 @@ A client's certificate names its members in URI entries of the subject alternati
 
     flux-ensemble://member/NAME        (NAME as the service has it, NAMESPACE/NAME too)
 
-Both sides show a certificate of the same authority. Without TLS nobody shows anything, and
-everybody may act for every member: the server then listens on loopback only, unless told.
+Both sides have certificates of the same authority. Without TLS every client may act for every
+member, so the server listens on loopback only unless told otherwise.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TlsFiles:
         )
 
     def check(self) -> None:
-        """Checks that the files can be read and fit together; gRPC would say it in no words.
+        """Checks that the files can be read and fit together, because gRPC's errors do not say.
 
         Raises:
             TlsError: one cannot be read, is not PEM, belongs to another key; a certificate
@@ -82,36 +82,35 @@ class TlsFiles:
         self._checked()
 
     def expires(self) -> float:
-        """When it is over with these files, in epoch seconds.
+        """When the first of these certificates expires that is needed, in epoch seconds.
 
-        That is when the first certificate expires of those that the other side goes by, or the
-        last authority.
+        That is the earliest end of the certificate's chain, or the end of the last authority.
 
         Raises:
             TlsError: the files cannot be read.
         """
         contents = self._read()
         ends = [certificate.not_valid_after_utc for certificate in contents.chain()]
-        ends.append(max(one.not_valid_after_utc for one in contents.authorities))
+        ends.append(max(authority.not_valid_after_utc for authority in contents.authorities))
         return min(ends).timestamp()
 
     def _checked(self) -> _Contents:
         contents = self._read()
         now = datetime.datetime.now(datetime.UTC)
-        for number, one in enumerate(contents.authorities, 1):
-            if not _may_sign(one):
+        for number, certificate in enumerate(contents.authorities, 1):
+            if not _may_sign(certificate):
                 raise TlsError(
                     f"{str(self.ca)!r} is not the certificate of an authority in PEM: "
                     f"certificate {number} in it must not sign others"
                 )
         first, *others = contents.chain()
         _check_time(f"the certificate {str(self.cert)!r}", first, now)
-        for one in others:
-            subject = one.subject.rfc4514_string()[:80]
+        for certificate in others:
+            subject = certificate.subject.rfc4514_string()[:80]
             _check_time(
-                f"the certificate of {subject!r}, which {str(self.cert)!r} needs,", one, now
+                f"the certificate of {subject!r}, which {str(self.cert)!r} needs,", certificate, now
             )
-        latest = max(contents.authorities, key=lambda one: _preference(one, now))
+        latest = max(contents.authorities, key=lambda certificate: _preference(certificate, now))
         _check_time(f"the certificate {str(self.ca)!r}", latest, now)
         return contents
 
@@ -154,15 +153,15 @@ class _Contents:
     authorities: tuple[x509.Certificate, ...]
 
     def chain(self) -> list[x509.Certificate]:
-        """The certificate, what has signed it, and so on, as far as the files have that."""
+        """The certificate, its signer, and so on, as far as the files have them."""
         now = datetime.datetime.now(datetime.UTC)
         chain = [self.certificates[0]]
         while signers := [
-            one
-            for one in (*self.certificates[1:], *self.authorities)
-            if one not in chain and _has_signed(one, chain[-1])
+            signer
+            for signer in (*self.certificates[1:], *self.authorities)
+            if signer not in chain and _has_signed(signer, chain[-1])
         ]:
-            chain.append(max(signers, key=lambda one: _preference(one, now)))
+            chain.append(max(signers, key=lambda signer: _preference(signer, now)))
         return chain
 
 

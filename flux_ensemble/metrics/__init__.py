@@ -1,4 +1,4 @@
-"""Names, conditions and streaming statistics: what documents say of metrics, and what engines keep.
+"""Metrics: their names, conditions on them, and streaming statistics.
 
-The only room that knows River.
+Shared by `document` and `engine`. Only this room imports River.
 """

@@ -1,4 +1,4 @@
-"""Conditions: what `when` says, compiled once and evaluated often.
+"""Conditions: the text of `when`, compiled once and evaluated often.
 
 Three forms: a number (equality), a comparison with a number ("> 5.5"), and an
 expression over metrics ("count.a.success >= 3 and mean['a-duration'] < 60"), which
@@ -21,7 +21,7 @@ from flux_ensemble.texts import shortened, shown
 Lookup = Callable[[MetricPath], float | None]
 Subject = Literal["metric", "memo"] | None
 
-#: What a `when` looks at besides metrics, by trigger.
+#: What a `when` can use besides the metrics it names, by trigger.
 SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -43,14 +43,14 @@ class Condition:
     """A compiled `when`.
 
     Args:
-        text: as the document has it.
-        compare, number: what a comparison does with the value of the rule's metric.
-        expression: what it is if it is no comparison; its names stand for metrics, and as text
-            for keys of a memo.
+        text: the text in the document.
+        compare, number: of a comparison with the rule's metric.
+        expression: if it is not a comparison. A variable is a metric, or as text the key of a
+            memo.
 
     Attributes:
         paths: the metrics that an expression reads.
-        compares: it compares a subject (the rule's metric) with a number.
+        compares: whether it compares the rule's metric with a number.
     """
 
     __slots__ = ("_compare", "_expression", "_number", "compares", "paths", "text")
@@ -69,7 +69,9 @@ class Condition:
         self._number = number
         self._expression = expression
         variables = expression.variables if expression is not None else ()
-        self.paths = frozenset(one for one in variables if isinstance(one, MetricPath))
+        self.paths = frozenset(
+            variable for variable in variables if isinstance(variable, MetricPath)
+        )
 
     def holds(
         self, value: float | None, lookup: Lookup, memo: Mapping[str, Any] | None = None
@@ -78,8 +80,12 @@ class Condition:
 
         Args:
             value: the value of the rule's own metric, for a number or a comparison.
-            lookup: gives the value of a metric, None where it is empty.
+            lookup: returns the value of a metric; None if it is empty.
             memo: the keys of a memo event, which an expression may name.
+
+        >>> condition = compile_condition("> 60", groups=(), statistics=(), subject="metric")
+        >>> condition.holds(75.0, lookup=lambda path: None)
+        True
         """
         if self._compare is not None:
             return value is not None and self._compare(value, self._number)
@@ -105,11 +111,17 @@ def compile_condition(
         when: a number, a comparison with a number, or an expression.
         groups: names of the job groups.
         statistics: names of the statistics that are kept.
-        subject: what a rule of this trigger looks at: "metric" has a value to compare,
-            "memo" has the keys of a memo, None has nothing of its own.
+        subject: what the rule provides: "metric" a value to compare, "memo" the keys of a memo,
+            None nothing.
 
     Raises:
-        ValueError: the text does not parse, or names what does not exist.
+        ValueError: the text does not parse, or names something that does not exist.
+
+    >>> condition = compile_condition(
+    ...     "count.md.success >= 3", groups=["md"], statistics=["mean"], subject=None
+    ... )
+    >>> condition.holds(None, lookup={MetricPath("count", "md", "success"): 3}.get)
+    True
     """
     if isinstance(when, bool) or not isinstance(when, (int, float, str)):
         raise ValueError(
@@ -142,7 +154,7 @@ def compile_condition(
 
 
 class _Names:
-    """What the names in an expression stand for."""
+    """Resolves the names in an expression."""
 
     def __init__(
         self, groups: Collection[str], statistics: Collection[str], subject: Subject
@@ -152,7 +164,7 @@ class _Names:
         self._subject = subject
 
     def resolve(self, keys: list[str]) -> MetricPath | str:
-        """The metric, or the key of a memo, that is named by these keys.
+        """The metric or the key of a memo with this name.
 
         Raises:
             ValueError: there is no such metric.

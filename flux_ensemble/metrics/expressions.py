@@ -1,15 +1,14 @@
-"""Expressions of conditions: compiled once to steps, which a loop evaluates.
+"""Expressions in conditions, compiled once to steps that a loop evaluates.
 
     text ──ast──► checked tree ──► steps ──evaluate──► true or false
 
-The text is a user's and some of the values are of other people's jobs, so an evaluation is
-bounded by its construction. It has as many steps as the expression has parts, and no
-recursion. A value is a number that `numbers.finite` bounds, text, or None, which is "no
-value": no operation makes text, and what comes of arithmetic is bounded again.
+Texts come from users, and some values from other people's jobs, so evaluation is bounded by
+construction: one step for each part of the expression, and no recursion. A value is a number
+bounded by `numbers.finite`, text, or None for "no value". No operation makes text, and the
+results of arithmetic are bounded again.
 
-No value makes a comparison false, and so do a division by zero and what is too large for a
-float. Text can be equal to something or not. Where it is to be anything else, the expression
-is false as a whole.
+A comparison with no value is false, and so is one with a division by zero or an overflow. Text can
+only be compared for equality; any other use of it makes the whole expression false.
 """
 
 from __future__ import annotations
@@ -22,27 +21,26 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.texts import shortened
 
-#: Longest expression that is accepted, in characters, and how deep it may nest. Each term of a
-#: sum nests one level deeper than the one after it.
+#: Longest expression, in characters, and deepest nesting. Each term of a sum counts as a level.
 MAX_LENGTH = 4096
 MAX_DEPTH = 200
 
-#: More digits than these, before or after the point, no number has.
+#: No float has more digits before or after the point.
 _MAX_DIGITS = 308
 
 #: What a name in an expression stands for.
 Variable = TypeVar("Variable")
 
-#: What an operation takes and gives: see the description of this module.
+#: What operations take and return; see above.
 Value = Number | str | None
 
 
 class _Unfit(Exception):
-    """A value that the expression cannot use, so that it is false."""
+    """A value that the expression cannot use, which makes it false."""
 
 
 class Step(NamedTuple):
-    """One step of an evaluation, which works on a stack of values.
+    """One step of an evaluation on a stack of values.
 
     Args:
         kind: "value" puts `what` on the stack, and "name" the value of the variable `what`.
@@ -62,8 +60,8 @@ class Expression(Generic[Variable]):
     """An expression.
 
     Args:
-        steps: how it is evaluated.
-        variables: what its names stand for.
+        steps: the compiled steps.
+        variables: what its names resolve to.
     """
 
     __slots__ = ("steps", "variables")
@@ -76,7 +74,13 @@ class Expression(Generic[Variable]):
         """Whether it is true.
 
         Args:
-            lookup: gives the value of a variable, whatever that is.
+            lookup: returns the value of a variable, of any type.
+
+        >>> expression = compile_expression("loss < 0.1 and steps >= 100", ".".join)
+        >>> expression.holds({"loss": 0.05, "steps": 200}.get)
+        True
+        >>> expression.holds({"loss": 0.05}.get)
+        False
         """
         steps, stack, at = self.steps, list[Any](), 0
         try:
@@ -111,7 +115,7 @@ class Expression(Generic[Variable]):
 
 
 def _taken(value: Any) -> Value:
-    """A value from outside as an expression takes it; lists and mappings are of no use."""
+    """A value from outside as an operand; lists and mappings cannot be used."""
     kind = type(value)
     if kind is bool or kind is str or value is None:
         return value
@@ -203,11 +207,17 @@ def compile_expression(text: str, resolve: Callable[[list[str]], Variable]) -> E
 
     Args:
         text: of at most MAX_LENGTH characters.
-        resolve: gives what a name stands for, by its keys: `a.b["c"]` has the keys a, b, c.
+        resolve: returns the variable for the keys of a name: `a.b["c"]` has the keys a, b, c.
 
     Raises:
-        SyntaxError, RecursionError, MemoryError: the text is no expression of Python.
-        ValueError: it has what expressions of conditions do not have, or `resolve` refuses it.
+        SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
+        ValueError: it uses unsupported syntax, or `resolve` refuses a name.
+
+    >>> sorted(compile_expression("max(a.b, c['d-e']) > 1", ".".join).variables)
+    ['a.b', 'c.d-e']
+    >>> compile_expression("open('file')", ".".join)
+    Traceback (most recent call last):
+    ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
     """
     tree = ast.parse(text, mode="eval").body
     _check_depth(tree)
@@ -217,10 +227,10 @@ def compile_expression(text: str, resolve: Callable[[list[str]], Variable]) -> E
 
 
 def _check_depth(tree: ast.expr) -> None:
-    """Refuse what is too deep to be walked through by recursion.
+    """Refuse a tree that is too deep for recursion.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is too deep.
     """
     level: list[ast.AST] = [tree]
     for _ in range(MAX_DEPTH):
@@ -239,7 +249,7 @@ def _check_depth(tree: ast.expr) -> None:
 
 
 class _Compiler(Generic[Variable]):
-    """Makes steps of a tree, and refuses other syntax than that of conditions."""
+    """Turns a tree into steps, and refuses syntax that conditions do not have."""
 
     def __init__(self, resolve: Callable[[list[str]], Variable]) -> None:
         self._resolve = resolve
@@ -271,7 +281,7 @@ class _Compiler(Generic[Variable]):
             case ast.BoolOp():
                 step = Step("or" if isinstance(node.op, ast.Or) else "and")
                 *before, last = node.values
-                jumps = [self._then(one, step) for one in before]
+                jumps = [self._then(operand, step) for operand in before]
                 self.add(last)
                 self._land(jumps)
             case ast.Compare():
@@ -279,8 +289,8 @@ class _Compiler(Generic[Variable]):
                 *chained, operation = map(_operation, node.ops)
                 self.add(node.left)
                 jumps = [
-                    self._then(one, Step("chain", compare))
-                    for one, compare in zip(before, chained, strict=True)
+                    self._then(operand, Step("chain", compare))
+                    for operand, compare in zip(before, chained, strict=True)
                 ]
                 self._then(last, Step("call", operation, 2))
                 self._land(jumps)
@@ -288,13 +298,13 @@ class _Compiler(Generic[Variable]):
                 raise _refusal(node)
 
     def _then(self, node: ast.expr, step: Step) -> int:
-        """Add a node, and a step after it; where that is."""
+        """Add a node and a step after it; returns the step's index."""
         self.add(node)
         self.steps.append(step)
         return len(self.steps) - 1
 
     def _land(self, jumps: list[int]) -> None:
-        """Have the steps at these places go on after what is there by now."""
+        """Let the steps at these indices jump to the end of the steps so far."""
         for place in jumps:
             self.steps[place] = self.steps[place]._replace(number=len(self.steps))
 
@@ -328,7 +338,7 @@ def _literal(value: Any) -> Value:
     """The value of a literal.
 
     Raises:
-        ValueError: it is neither text nor a number that is finite as a float.
+        ValueError: it is neither text nor a finite number.
     """
     if isinstance(value, (bool, str)):
         return value

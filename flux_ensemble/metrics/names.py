@@ -21,7 +21,7 @@ COUNTERS = ("submitted", "finished", *OUTCOMES)
 #: Metrics of the member and of the jobs that wait for it, as in `nodes.free`.
 MEMBER_METRICS = {"nodes": ("size", "up", "free"), "queue": ("pending-nodes",)}
 
-#: Variables that every group has a stream of; memo keys add to them.
+#: Variables with a stream in every group; memo keys add more.
 STREAMS = ("duration", "pending")
 
 #: Variables that exist only while a heartbeat is evaluated.
@@ -37,8 +37,7 @@ DEFAULT_STATISTICS = {
     "mad": "MAD",
 }
 
-#: Arguments of River's statistics that say how many values are kept, and the least that each
-#: may be.
+#: Arguments of River's statistics that say how many values are kept -> the smallest allowed.
 STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 

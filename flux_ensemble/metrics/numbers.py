@@ -1,25 +1,28 @@
-"""Numbers as statistics and conditions take them in and give them out: finite, and never large."""
+"""Numbers for statistics and conditions: finite and of bounded size."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-#: A number that stays what it is; a compiled function makes an int that is given for a float one.
+#: An int or a float. For a parameter of type float, compiled code would convert an int.
 Number = int | float
 
-#: Integers beyond this, of more than 64 bits, become fractions.
+#: Integers beyond this, of more than 64 bits, become floats.
 _LARGE = 2**63
 
 
 def finite(value: Any) -> Number | None:
-    """The value as a number that JSON has and whose size is bounded, or None.
+    """Convert a value to a finite number of bounded size; None if that is not possible.
 
-    Whoever computes with numbers of others needs the bound: an integer of a million digits is
-    as easily written as any, and each operation on it takes as long as it has digits.
+    The bound matters because values come from users: an integer of a million digits is easy to
+    write, and slow to compute with.
 
     Returns:
-        An integer of at most 64 bits as it is, and any other number as a finite float.
+        Integers of at most 64 bits unchanged, other numbers as a finite float.
+
+    >>> finite(3), finite(2**64), finite(float("nan"))
+    (3, 1.8446744073709552e+19, None)
     """
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""Metric paths: the names by which rules speak of metrics.
+"""Metric paths: the names of metrics in rules.
 
 Three forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`;
-`count.GROUP.COUNTER`, such as `count.lammps.success`; and what is about the member and not
-about a group, such as `nodes.free`.
+`count.GROUP.COUNTER`, such as `count.lammps.success`; and metrics of the member, such as
+`nodes.free`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ class MetricPath(NamedTuple):
     """One metric. For `statistic` "count", `variable` is a counter of the group.
 
     For those of `MEMBER_METRICS`, `group` is the name of the member.
+
+    >>> str(MetricPath("mean", "lammps", "duration"))
+    'mean.lammps-duration'
     """
 
     statistic: str
@@ -38,10 +41,10 @@ PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
 
 
 def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) -> MetricPath:
-    """Read a metric path, and check that something can produce the metric.
+    """Parse a metric path, and check that the metric can exist.
 
-    Where group names share a prefix the longest that fits is meant: with groups `a` and
-    `a-b`, `mean.a-b-duration` is the duration of `a-b`.
+    The longest group name that fits wins: with groups `a` and `a-b`, `mean.a-b-duration` is the
+    duration of `a-b`.
 
     Args:
         text: the path.
@@ -49,7 +52,13 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         statistics: names of the statistics that are kept.
 
     Raises:
-        ValueError: the path has another form, or names no group, statistic or counter.
+        ValueError: the path has another form, or its group, statistic or counter is unknown.
+
+    >>> parse_path("mean.a-b-duration", groups=["a", "a-b"], statistics=["mean"])
+    MetricPath(statistic='mean', group='a-b', variable='duration')
+    >>> parse_path("count.a.done", groups=["a"], statistics=["mean"])
+    Traceback (most recent call last):
+    ValueError: no counter named 'done' (counters: submitted, ...)
     """
     statistic, dot, rest = text.partition(".")
     if not dot or not rest:
@@ -64,7 +73,7 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         if rest not in known:
             raise ValueError(
                 f"no metric named {text!r} "
-                f"(metrics: {_listed(f'{statistic}.{one}' for one in known)})"
+                f"(metrics: {_listed(f'{statistic}.{variable}' for variable in known)})"
             )
         return MetricPath(statistic, MEMBER, rest)
     if statistic not in statistics:
@@ -80,6 +89,9 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
 
     Raises:
         ValueError: no group fits, or nothing is left for the variable.
+
+    >>> split_stream("a-b-duration", ["a", "a-b"])
+    ('a-b', 'duration')
     """
     # No group has a longer name; each look at a longer one would copy it.
     at = MAX_NAME + 1

@@ -1,4 +1,4 @@
-"""Which statistics of River there are, and whether one takes the arguments of a document."""
+"""Checks a document's statistics: whether River has the class and accepts the arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flux_ensemble.texts import shortened, shown
 
 
 def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
-    """Check that River has a univariate statistic, and that it works with the arguments.
+    """Check that River has the univariate statistic, and that it works with the arguments.
 
     Args:
         kind: a class of `river.stats`, in any case, with or without underscores.
@@ -24,7 +24,10 @@ def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
         The name of River's class.
 
     Raises:
-        ValueError: no such statistic, or the arguments do not fit.
+        ValueError: there is no such statistic, or it does not accept the arguments.
+
+    >>> check_statistic("rolling_max", {"window_size": 10})
+    'RollingMax'
     """
     known = _univariate()
     name = kind.replace("_", "").lower()
@@ -38,9 +41,9 @@ def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
         raise
     except BaseException as error:
         signature = str(inspect.signature(cls)).split(" ->")[0]
-        given = shortened(repr(dict(arguments)))
+        quoted = shortened(repr(dict(arguments)))
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{cls.__name__}{signature} refused {given}: {reason}") from None
+        raise ValueError(f"{cls.__name__}{signature} refused {quoted}: {reason}") from None
     return cls.__name__
 
 

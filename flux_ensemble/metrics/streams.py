@@ -1,9 +1,9 @@
-"""Streaming statistics per job group: the only place that knows River.
+"""Streaming statistics per job group, computed by River.
 
 A stream is one variable of one group (`duration`, `pending`, or a memo key) and holds
-one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values go
-in one at a time and are not kept. What comes out is finite or None: an empty statistic
-is None, whatever River's class answers for it.
+one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values are fed
+one at a time and not kept. Results are finite or None; without values they are None, whatever
+River returns.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from flux_ensemble.texts import shown
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
 
-#: Most variables of a group besides those of every group, and longest name of one. Each has a
-#: stream, and its keys come from whatever jobs publish.
+#: Most variables of a group besides `STREAMS`, and longest name of one. Each has a stream, and
+#: jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
 
-#: Variables of a group that are about the ages of jobs which are still active.
+#: Variables that depend on the ages of active jobs.
 _AGES = frozenset(("pending",)).union(GAUGES)
 
-#: Gives the ages in seconds of a group's jobs that are "waiting" or "running".
+#: Returns the ages in seconds of a group's "waiting" or "running" jobs.
 Ages = Callable[[str, str], Iterable[float]]
 
 
-#: Most values of which a statistic can have each only once, such as those of `entropy`.
+#: Most distinct values that a statistic such as `Entropy` keeps.
 MAX_DIFFERENT = 100_000
 
-#: What a statistic is tried with when a document is read: values such as jobs give, and then
-#: whatever may come of clocks that jump and of memos. A window is full after _TRIAL_SIZE.
+#: Values that a statistic is tried with when a document is read: usual ones, and extremes that
+#: clock jumps and memos may cause. Windows are cut to _TRIAL_SIZE, so that they fill up.
 _TRIAL_SIZE = 16
 _USUAL = [1.0, 2.0, 2.0, *(0.5 * number for number in range(40))]
 _UNUSUAL: tuple[list[Number], ...] = (
@@ -65,14 +65,14 @@ _UNUSUAL: tuple[list[Number], ...] = (
 
 
 class StatisticError(Exception):
-    """A statistic of River raised something; one sentence."""
+    """A statistic of River failed; the text is one sentence."""
 
 
 def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
-    """Have a statistic take in what it may get, and look at what it gives.
+    """Feed a statistic all kinds of values, and check its results.
 
     Raises:
-        BaseException: of whatever kind; River does not check all that it is given.
+        BaseException: of any kind, because River does not check all of its input.
     """
     trial = cls(**arguments)
     for value in _USUAL:
@@ -82,9 +82,9 @@ def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
             raise TypeError(f"its value would be {shown(result)}, which is no number")
     sizes = arguments.keys() & STATISTIC_SIZES.keys()
     small = {key: min(arguments[key], _TRIAL_SIZE) for key in sizes}
-    for given in (arguments, {**arguments, **small}):
+    for keywords in (arguments, {**arguments, **small}):
         for values in _UNUSUAL:
-            stream = Stream([Statistic("it", cls.__name__, given)])
+            stream = Stream([Statistic("it", cls.__name__, keywords)])
             for value in values:
                 stream.update(value)
                 stream.get("it")
@@ -92,7 +92,7 @@ def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
 
 
 class _Different:
-    """A statistic that keeps each different value, and has no value once these are too many."""
+    """A statistic that counts distinct values; it is empty once there are too many."""
 
     def __init__(self, statistic: Any) -> None:
         self._statistic = statistic
@@ -124,23 +124,30 @@ def _made(statistic: Statistic) -> Any:
 
 
 class Stream:
-    """The statistics of one variable of one group."""
+    """The statistics of one variable of one group.
+
+    >>> stream = Stream([Statistic("average", "Mean")])
+    >>> for seconds in (10.0, 20.0):
+    ...     stream.update(seconds)
+    >>> stream.get("average"), stream.extended([60.0]).get("average")
+    (15.0, 30.0)
+    """
 
     __slots__ = ("_statistics", "_updates", "count")
 
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.count = 0
-        self._statistics = {one.name: _made(one) for one in statistics}
+        self._statistics = {statistic.name: _made(statistic) for statistic in statistics}
         self._bind()
 
     def _bind(self) -> None:
-        self._updates = tuple(one.update for one in self._statistics.values())
+        self._updates = tuple(statistic.update for statistic in self._statistics.values())
 
     def update(self, value: Number) -> None:
-        """Take in one finite value.
+        """Add one finite value.
 
         Raises:
-            StatisticError: a statistic does not take it.
+            StatisticError: a statistic fails.
         """
         self.count += 1
         try:
@@ -149,16 +156,18 @@ class Stream:
         except ENDINGS:
             raise
         except BaseException as error:
-            names = [name for name, one in self._statistics.items() if one.update == update]
+            names = [
+                name for name, statistic in self._statistics.items() if statistic.update == update
+            ]
             raise StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}") from (
                 error
             )
 
     def get(self, statistic: str) -> Number | None:
-        """The statistic's value, None where the stream is empty or it has none.
+        """The statistic's value; None if there is none.
 
         Raises:
-            StatisticError: it does not say that it has none, but fails.
+            StatisticError: the statistic fails.
         """
         if not self.count:
             return None
@@ -175,7 +184,7 @@ class Stream:
             ) from error
 
     def extended(self, values: Iterable[Number], statistic: str | None = None) -> Stream:
-        """A copy that has taken in `values` too; of one statistic alone, if that is given."""
+        """A copy with `values` added; with `statistic`, of that one only."""
         other = Stream(())
         other.count = self.count
         wanted = self._statistics if statistic is None else {statistic: self._statistics[statistic]}
@@ -187,12 +196,17 @@ class Stream:
 
 
 class Metrics:
-    """Counts and streams of all groups of one ensemble, and what is known of its member.
+    """Counts and streams of all groups of one ensemble, and metrics of its member.
 
     Attributes:
         counts: the counters of each group, `count.GROUP.COUNTER`.
-        pending_nodes: nodes that the jobs need which are in the queue and have not started.
-        nodes: the metrics `nodes.*`, as far as they are known.
+        pending_nodes: nodes that jobs in the queue need that have not started.
+        nodes: the known metrics `nodes.*`.
+
+    >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
+    >>> metrics.observe("md", "duration", 12.0)
+    >>> metrics.lookup(MetricPath("mean", "md", "duration"))
+    12.0
     """
 
     def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
@@ -209,13 +223,13 @@ class Metrics:
             self._variables[group] = 0
 
     def has_room(self, group: str, variable: str) -> bool:
-        """There is a stream of the variable, or one more may be."""
+        """Whether the variable has a stream, or can get one."""
         return (group, variable) in self._streams or (
             self._variables[group] < MAX_VARIABLES and len(variable) <= MAX_NAME
         )
 
     def observe(self, group: str, variable: str, value: Number) -> None:
-        """Take a finite value into the stream `GROUP-VARIABLE`."""
+        """Add a finite value to the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:
             stream = self._streams[group, variable] = Stream(self._statistics)
@@ -226,28 +240,28 @@ class Metrics:
             self._kept.setdefault((group, variable), []).append(value)
 
     def keep_values(self) -> None:
-        """Keep the values that streams take in from now on, for `take_values`."""
+        """Keep values from now on, for `take_values`."""
         if self._kept is None:
             self._kept = {}
 
     def take_values(self) -> Values:
-        """The values that streams took in since the last call, and forget them.
+        """Return the values since the last call, and forget them.
 
-        Fed in this order to a stream that was as this one was then, they make it as it is
-        now; streams do not depend on each other.
+        Feeding them in this order to the streams of that time gives the streams of now. Streams do
+        not depend on each other.
         """
         kept, self._kept = self._kept or {}, None if self._kept is None else {}
         return [[group, variable, values] for (group, variable), values in kept.items()]
 
     def sizes(self) -> list[list[Any]]:
-        """How many values each stream that has some took in: [[group, variable, n], ...]."""
+        """How many values each stream has: [[group, variable, n], ...]; empty ones are left out."""
         return [
             [group, variable, stream.count]
             for (group, variable), stream in sorted(self._streams.items())
         ]
 
     def lookup(self, path: MetricPath) -> float | None:
-        """The value of a metric; None where it is empty."""
+        """The value of a metric; None if it is empty."""
         statistic, group, variable = path
         if statistic == COUNT:
             return self.counts[group][variable]
@@ -257,14 +271,14 @@ class Metrics:
         return None if stream is None else stream.get(statistic)
 
     def at(self, ages: Ages) -> View:
-        """The metrics as a heartbeat sees them, without touching the streams."""
+        """The metrics at a heartbeat. The streams do not change."""
         return View(self, ages)
 
     def snapshot(self, ages: Ages) -> dict[str, Any]:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
-        The gauges are there for the groups that have jobs to gauge; `{"nodes": {...}, "queue":
-        {...}}` where the member has said what it has.
+        Gauges are included for groups with active jobs, and `{"nodes": {...}, "queue": {...}}` once
+        the member has reported.
         """
         empty = Stream(self._statistics)
         streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
@@ -293,6 +307,11 @@ class View:
 
     `pending` is as if each waiting job had started now; the gauges `waiting` and
     `running` hold the ages of the jobs that wait and run. Each is computed at most once.
+
+    >>> metrics = Metrics(["md"], [Statistic("max", "Max")])
+    >>> view = metrics.at(ages=lambda group, gauge: [30.0, 5.0])
+    >>> view.lookup(MetricPath("max", "md", "running"))
+    30.0
     """
 
     def __init__(self, metrics: Metrics, ages: Ages) -> None:
@@ -301,7 +320,7 @@ class View:
         self._streams: dict[MetricPath, Stream] = {}
 
     def lookup(self, path: MetricPath) -> float | None:
-        """The value of a metric; None where it is empty."""
+        """The value of a metric; None if it is empty."""
         statistic, group, variable = path
         if statistic == COUNT or variable not in _AGES:
             return self._metrics.lookup(path)

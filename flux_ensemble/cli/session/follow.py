@@ -37,7 +37,7 @@ from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.reconnect import Absence
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.client import failure, given_up, log_failure
+from flux_ensemble.client.errors import failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Received
 
 #: What ends the command, and where it owns its ensemble that too.

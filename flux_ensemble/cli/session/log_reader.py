@@ -11,7 +11,7 @@ from typing import Any
 from flux_ensemble.cli.common import naming, run_reactor, signals
 from flux_ensemble.cli.session.reconnect import Absence
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.client import given_up, log_failure
+from flux_ensemble.client.errors import given_up, log_failure
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
 from flux_ensemble.client.responses import Entry
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.client import failure
+from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Outage
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
-from flux_ensemble.client.client import failure
+from flux_ensemble.client.errors import failure
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo, config
 from flux_ensemble.deploy.supervision import NOPANIC, supervisors
 from flux_ensemble.members.elastic.settings import read_scaler

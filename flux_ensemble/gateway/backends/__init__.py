@@ -1,1 +1,1 @@
-"""Back ends: what changes the size of a member, behind the contract in `gateway.backend`."""
+"""Back ends, which change the size of members; `gateway.backend` has the contract."""

@@ -1,4 +1,4 @@
-"""The back end `dry-run`: logs what it is asked, and answers as if it had been done."""
+"""The back end `dry-run`: logs requests, and responds as if they had been performed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class DryRun:
-    """Members that exist as numbers only; each starts with the minimum of nodes.
+    """Members that are only numbers; each starts with `minimum` nodes.
 
     Args:
         minimum: the least nodes that a member can have.

@@ -3,9 +3,9 @@
     size    ensemble.status ──► what the scaler says of the size, its bounds and its change
     scale   ensemble.scale  ──► the scaler begins; brokers come and go after the answer
 
-An instance has a scaler if one is configured in [ensemble] there (docs/elastic.md). That is
-what has the bounds and does the work; each member's ensemble service is asked over a
-connection of the thread that asks (`flux_ensemble.gateway.instances`).
+An instance has a scaler if its [ensemble] configures one (docs/elastic.md). The scaler has the
+bounds and does the work. Each thread has its own connection to a member's ensemble service
+(`flux_ensemble.gateway.instances`).
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class FluxInstances:
         return member
 
     def size(self, member: str, deadline: float) -> Size:
-        """The size that the scaler is changing to, or else has; and its bounds."""
+        """The size that the scaler is changing to, else the current one; and its bounds."""
         return _size(member, self._ask(member, "status", {}, deadline))
 
     def scale(
         self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Has the scaler begin a change."""
+        """Lets the scaler start a change."""
         with self._alone(member, deadline):
             now = self.size(member, deadline)
             size = target(member, now, to=to, by=by)

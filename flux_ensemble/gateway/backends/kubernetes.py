@@ -1,10 +1,9 @@
 """The back end `kubernetes`: changes the size of MiniClusters of the Flux Operator.
 
-A change is one reading of the custom resource and one write of its `/scale` subresource
-with the resource version that was read. So whatever happens to the resource in between,
-its bounds included, makes the API server refuse the write (409); the whole is then tried
-again. A size outside of the bounds is never written: the Flux Operator refuses to
-reconcile such a MiniCluster, and says so in its own log only.
+A change reads the custom resource and writes its `/scale` subresource with the resource version
+that was read. If the resource changes in between, bounds included, the API server refuses the
+write (409), and the change is tried again. A size outside the bounds is never written: the Flux
+Operator would refuse to reconcile the MiniCluster, and say so only in its own log.
 
 The service account needs `get` on `miniclusters` and `update` on `miniclusters/scale`
 (etc/kubernetes/grpc.yaml). A member is named NAMESPACE/NAME, or NAME in the service's own
@@ -88,7 +87,7 @@ class Kubernetes:
     def scale(
         self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Writes the new size by the `/scale` subresource."""
+        """Writes the new size to the `/scale` subresource."""
         pause = _BACKOFF_SECONDS
         for _ in range(_ATTEMPTS):
             now, version = self._read(member)
@@ -109,10 +108,10 @@ class Kubernetes:
     def _read(self, member: str) -> tuple[Size, str]:
         namespace, _, name = member.partition("/")
         try:
-            found = self._client.get(MiniCluster, name, namespace=namespace)
+            resource = self._client.get(MiniCluster, name, namespace=namespace)
         except (ApiError, httpx2.HTTPError) as exc:
             raise _failure(member, exc) from exc
-        return _size(member, found), found["metadata"]["resourceVersion"]
+        return _size(member, resource), resource["metadata"]["resourceVersion"]
 
     def _write(self, member: str, version: str, size: int) -> bool:
         """Whether it was written; False: the resource is not of that version any more."""
@@ -143,17 +142,17 @@ def _size(member: str, resource: Any) -> Size:
         Refused: they are no numbers, or contradict each other.
     """
     spec, status = resource.get("spec") or {}, resource.get("status") or {}
-    given = {
+    fields = {
         "size": spec.get("size", 1),
         "minSize": spec.get("minSize") or 1,
         "maxSize": spec.get("maxSize") or 0,
         "maximumSize": status.get("maximumSize") or 0,
     }
-    for key, value in given.items():
+    for key, value in fields.items():
         if not isinstance(value, int):
             raise Refused(f"MiniCluster {member!r} has a {key} of {value!r}: expected a number")
-    limits = [given[key] for key in ("maxSize", "maximumSize") if given[key]]
-    size = Size(given["size"], given["minSize"], min(limits, default=given["size"]))
+    limits = [fields[key] for key in ("maxSize", "maximumSize") if fields[key]]
+    size = Size(fields["size"], fields["minSize"], min(limits, default=fields["size"]))
     check_bounds(member, size.minimum, size.maximum)
     return size
 

@@ -1,15 +1,15 @@
-"""The text of the log of one ensemble: batches, as the wal writes them and recovery reads them.
+"""The format of an ensemble's log: batches, written by the log and read by recovery.
 
-The log is text, one RFC 18 entry a line. A batch begins with an entry of its own,
+The log is text with one RFC 18 entry per line. A batch begins with a header,
 
     {"timestamp": t, "name": "batch", "context": {"digest": d, "number": n, "events": [...]}}
 
-and the entries for people follow: what the engine recorded, and what the service notes. A
-batch can be in the log several times.
+followed by the entries for people: what the engine recorded, and the service's notes. A batch
+can be in the log several times.
 
-The digest is of the batch, without it, and of the digest before: the chain begins with whose log it
-is. So a batch that was changed, or is not in its place, is noticed, and so is a log of another
-ensemble. Batches without one were written by versions that had none, and are left out of the chain.
+The digest covers the batch (without its digest) and the digest before it. The chain begins with the
+ensemble's identity. So a changed or misplaced batch is detected, and so is another ensemble's log.
+Batches of older versions have no digest, and are not part of the chain.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one commit makes durable.
+    """The events and entries that one commit makes durable.
 
     Args:
         number: 1, 2, 3 ... in the life of an ensemble.
         text: lines of RFC 18 entries, each with its newline.
         entries: how many of the lines are for people.
-        snapshot: replaces the snapshot, if given: the state after this batch.
-        values: what streams took in since the snapshot before, as JSON.
-        sync: it is to survive a crash of the whole instance too.
+        snapshot: the state after this batch, to replace the stored snapshot; or None.
+        values: the values of streams since the snapshot before, as JSON.
+        sync: whether it must survive a crash of the whole instance.
     """
 
     number: int
@@ -63,10 +63,10 @@ def compact(event: Event) -> Any:
 
 
 def expand(value: Any) -> Event:
-    """The event of such JSON.
+    """The event of what `compact` returned.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an event.
     """
     if isinstance(value, Mapping):
         return event_from_json(value)
@@ -79,13 +79,13 @@ def expand(value: Any) -> Event:
 
 
 def header(t: float, number: int, events: Iterable[str]) -> str:
-    """The line that begins a batch; the events are JSON by `compact`."""
+    """The header of a batch; `events` are JSON, as `compact` returns it."""
     context = f'{{"number":{number},"events":[{",".join(events)}]}}'
     return f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
 
 
 def identity(name: str, run: int) -> str:
-    """Which ensemble a log is of."""
+    """The identity of an ensemble, which its log begins with."""
     return f"{name!r}, run {run}"
 
 
@@ -111,7 +111,7 @@ def dumps(value: Any) -> str:
 
 @dataclass(slots=True)
 class Written:
-    """A batch as it is read.
+    """A batch that was read.
 
     Args:
         number: of the batch.
@@ -128,7 +128,7 @@ class Written:
     lines: list[str]
 
     def plain(self) -> str:
-        """Its text without the digest."""
+        """The batch's text without the digest."""
         return "".join(self.lines).replace(f'"digest":"{self.digest}",', "", 1)
 
 
@@ -136,13 +136,13 @@ class Batches:
     """The batches in a log, each once.
 
     Args:
-        lines: its text; it may begin within a batch, which is left out.
+        lines: its text. A partial batch at the beginning is ignored.
         begin: the digest before the first batch of all.
-        after: batches up to this number are given with no events: their entries alone count.
-        digest: that of batch `after`, where it is known.
+        after: batches up to this number are returned without events, for their entries.
+        digest: the digest of batch `after`, if known.
 
     Attributes:
-        digest: of the last batch that was read, or of what was before it.
+        digest: of the last batch that was read, else of the one before.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Batches:
             if latest is None or number != latest + 1:
                 self.digest = self._known.get(number - 1)
             latest = number
-            events = [] if number <= self._after else [expand(one) for one in context["events"]]
+            events = [] if number <= self._after else [expand(event) for event in context["events"]]
             current = Written(number, events, context.get("digest"), [], [text])
         if current is not None:
             self._check(current)

@@ -1,4 +1,4 @@
-"""Files of lines that are appended to, and what is read of them."""
+"""Append-only files of lines, and reading them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_LINE = 32 << 20
 
 
 class Lines:
-    """A file of lines: each is in it as a whole, or not at all.
+    """An append-only file of lines: each is written completely or not at all.
 
-    Unbuffered, so a line is in the file when `append` returns. After an error it takes no
-    more: a line that was cut off can only be the last one.
+    Unbuffered, so a line is in the file when `append` returns. After an error nothing more is
+    written, so only the last line can be incomplete.
 
     Args:
         fd: the file, open for appending; closed with this.
@@ -27,7 +27,7 @@ class Lines:
         self._error: OSError | None = None
 
     def append(self, line: bytes) -> None:
-        """Write a line, its end included.
+        """Write a line, including its newline.
 
         Raises:
             OSError: it cannot be written, or an earlier one could not.
@@ -50,21 +50,21 @@ class Lines:
         """Shorten the file.
 
         Raises:
-            OSError: it cannot be.
+            OSError: the file cannot be shortened.
         """
         os.ftruncate(self._fd, size)
         self._size = size
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         os.close(self._fd)
 
 
 def whole_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a file with their ends; what comes after the last end is left out.
+    """The lines of a file with their newlines; an incomplete last line is left out.
 
     Raises:
-        ValueError: a line is longer than any of ours.
+        ValueError: a line is too long to be one of ours.
         OSError: the file cannot be read.
     """
     while line := file.readline(MAX_LINE + 1):
@@ -76,7 +76,7 @@ def whole_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`: write(2) may take a part of it, on a disk that is nearly full.
+    """Write all of `data`; on a nearly full disk write(2) may write only a part.
 
     Raises:
         OSError: a part or all of it cannot be written.

@@ -1,13 +1,13 @@
-"""The state of an ensemble, out of its log: a snapshot, and the batches after it.
+"""Restores an ensemble from its log: a snapshot, and the batches after it.
 
     snapshot, values ──restore──► engine ◄──handle── events of the batches after it
 
-Digests tell whether all of it is as it was written, and of one ensemble: a snapshot has its own,
-and those of the values beside it and of the log up to it, which goes on from there.
+Digests show that everything is unchanged and belongs to the same ensemble. A snapshot has its own
+digest, and those of the values beside it and of the log so far.
 
-The commands that come out again have been performed, or will be by whoever goes on; the
-entries for people among them have to be those that are in the log. Where they differ the
-engine has changed since, and going on would do things twice.
+The replayed commands were performed before, or are pending. The entries for people among them
+must equal those in the log. If they differ the engine has changed since, and continuing could do
+things twice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ KEPT_ERRORS = 20
 
 @dataclass(slots=True)
 class Facts:
-    """What happened to an ensemble outside of its engine, by the service's entries in its log.
+    """What happened to an ensemble outside its engine, from the service's entries in its log.
 
     Args:
         epoch: of the service that wrote last.
-        t_shutdown: when the instance began to shut down, since that service began.
-        stopped: why its engine is not asked any more, and t_stopped since when.
-        errors: what went wrong on its account, oldest first.
-        violations: jobs with a tag that another job had.
+        t_shutdown: when the instance began to shut down under that service, or None.
+        stopped, t_stopped: why and when its engine was stopped, or None.
+        errors: errors about it, oldest first.
+        violations: jobs with the tag of another job.
     """
 
     epoch: int = 0
@@ -50,7 +50,7 @@ class Facts:
     violations: int = 0
 
     def take(self, entry: Entry) -> None:
-        """Take an entry into account; those of the engine say nothing here."""
+        """Apply an entry of the service; entries of the engine are ignored."""
         context = entry["context"]
         match entry["name"]:
             case "epoch":
@@ -72,19 +72,19 @@ class Facts:
 
 @dataclass(slots=True)
 class Digests:
-    """Digests of what was written: the last of the chain of batches, and of that of values."""
+    """The last digests of the chains of batches and of values."""
 
     log: str
     values: str
 
     @classmethod
     def of(cls, identity: str) -> Digests:
-        """Where nothing was written yet."""
+        """The digests before anything is written."""
         begin = follow("", identity)
         return cls(begin, begin)
 
     def take(self, values: Iterable[Values]) -> Iterator[Values]:
-        """Take the chunks of values into account as they are read."""
+        """Yield the chunks of values, and add them to the digest."""
         for chunk in values:
             self.values = follow(self.values, dumps(chunk))
             yield chunk
@@ -92,16 +92,16 @@ class Digests:
 
 @dataclass(slots=True)
 class Replayed:
-    """What a log comes to.
+    """The result of a replay.
 
     Args:
-        engine: stands where it stood after the last batch.
+        engine: in its state after the last batch.
         timers: its timers.
-        facts: what happened to it outside of its engine.
+        facts: what happened outside the engine.
         number: of the last batch.
         digests: of the log, and of the values.
-        entries: those for people that are kept, oldest first.
-        total: how many there have been.
+        entries: the entries for people that are kept, oldest first.
+        total: how many entries there have been.
     """
 
     engine: Engine
@@ -125,25 +125,25 @@ def replay(
 
     Args:
         spec: the document.
-        identity: whose log it has to be, as its wal was told.
-        snapshot: as a wal made it, or None.
-        values: chunks that were put beside snapshots, oldest first.
+        identity: the expected identity of the log.
+        snapshot: the stored snapshot, or None.
+        values: the stored chunks of values, oldest first.
         lines: the text of the log; batches before the snapshot may be missing.
-        marker: notes each event while it is replayed, if given.
+        marker: called with each replayed event, if given.
 
     Raises:
-        ValueError: something is damaged or missing, or was written by another version.
+        ValueError: something is damaged, missing, or of another version.
     """
     begin = Digests.of(identity)
-    found = Digests(begin.log, begin.values)
-    chunks = found.take(values)
+    digests = Digests(begin.log, begin.values)
+    chunks = digests.take(values)
     if snapshot is None:
         replayed = Replayed(Engine(spec), Timers(), Facts())
         written = begin
     else:
         written = _verified(identity, snapshot)
         replayed = _restored(spec, snapshot, chunks)
-        if written.values and found.values != written.values:
+        if written.values and digests.values != written.values:
             raise ValueError(
                 "the values beside the snapshot are damaged: their digest is not that which the "
                 "snapshot has of them"
@@ -161,7 +161,7 @@ def replay(
                 _replay(replayed, batch, marker)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"the log cannot be replayed: {type(error).__name__}: {error}") from error
-    replayed.digests = Digests(batches.digest or begin.log, found.values)
+    replayed.digests = Digests(batches.digest or begin.log, digests.values)
     return replayed
 
 

@@ -1,4 +1,4 @@
-"""What is to be known of an ensemble besides its engine's state, to go on with it."""
+"""Timers and other marks that recovery needs besides the engine's state."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Timers:
     """Timers, and marks in the events of an engine.
 
     Attributes:
-        timers: those that run, with the time at which each comes due.
-        last_request: the greatest number of a request.
+        timers: the running timers, each with the time at which it is due.
+        last_request: the highest number of a request.
         t_seen: the time of the latest job event.
     """
 
@@ -24,7 +24,7 @@ class Timers:
         self.t_seen = 0.0
 
     def take(self, event: Event, commands: Iterable[Command]) -> None:
-        """Take in an event, and the commands that it brought about."""
+        """Apply an event and its commands."""
         if isinstance(event, JobEvent):
             self.t_seen = max(self.t_seen, event.t)
         elif isinstance(event, Request):
@@ -42,9 +42,9 @@ class Timers:
                 self.timers.clear()
 
     def due(self, now: float) -> Iterator[StartTimer]:
-        """The timers as they are to be started at time `now`; one that is late fires at once.
+        """The timers to start at time `now`; overdue ones fire at once.
 
-        None waits longer than it was set for, though the clock was set back.
+        None waits longer than it was set for, even if the clock was set back.
         """
         for t, timer in self.timers.values():
             longest = max(timer.after, timer.every)
@@ -52,16 +52,16 @@ class Timers:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
-        timers = [[t, one.key, one.after, one.every] for t, one in self.timers.values()]
+        timers = [[t, timer.key, timer.after, timer.every] for t, timer in self.timers.values()]
         return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Timers:
         """The timers of a snapshot."""
-        found = cls()
-        found.timers = {
+        loaded = cls()
+        loaded.timers = {
             key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]
         }
-        found.last_request = value["last_request"]
-        found.t_seen = value["t_seen"]
-        return found
+        loaded.last_request = value["last_request"]
+        loaded.t_seen = value["t_seen"]
+        return loaded

@@ -3,23 +3,21 @@
     event, commands ──► WriteAheadLog.write ──► batch ──► Store.commit ──► commands performed
                                                         └──► done: the batch is durable
 
-The engine is deterministic, so the events that it took in are its state. They are put down
-in batches. The store makes commits in the order in which they were sent, and before anything
-that was sent after them: a job can be in the queue only if the batch that asks for it is
-in the store. So the commands of an event are performed as soon as its batch has been sent.
+The engine is deterministic, so its events determine its state. They are written in batches. The
+store commits in the order of sending, and before anything that is sent later: a job can be in the
+queue only if the batch that asks for it is in the store. So the commands of an event are performed
+as soon as its batch has been sent.
 
-That holds as long as commits succeed, so nothing is taken for granted: the first commit is
-waited for, and after one that has failed, commands wait until all before them is durable, and
-jobs that have been asked for and not been sent are held back.
-Each commit has all batches that are not known to be durable, so that none can be there
-without those before it; one that was there already is known by its number.
+That holds only while commits succeed. So the first commit is waited for, and after a failure
+commands wait until everything before them is durable, and jobs that are not sent yet are held back.
+Each commit has all batches that are not known to be durable, so no batch is stored without those
+before it. Repeated batches are recognized by number.
 
-A few commits are under way at once. While there are no more to be had the next batch fills, so
-under load batches are large and commits few. Events that bring about nothing wait for the
-next batch, but not for long.
+A limited number of commits run at once. Meanwhile the next batch fills, so under load batches are
+large and commits few. Events without commands wait a short time for the next batch.
 
-What is in a batch, `runtime.durability.batches` says. Now and then one carries a snapshot of the
-state after it, so that recovery has little to replay (`runtime.durability.replay`).
+`runtime.durability.batches` has the format. Now and then a batch has a snapshot of the state after
+it, so recovery has little to replay (`runtime.durability.replay`).
 """
 
 from __future__ import annotations
@@ -74,20 +72,20 @@ class Store(Protocol):
     """Where batches become durable."""
 
     def commit(self, batches: Sequence[Batch], done: Callable[[Exception | None], None]) -> None:
-        """Make batches durable, all or none; several commits may be under way.
+        """Make batches durable, all or none; several commits may run at once.
 
-        Commits are made in the order of the calls, and before whatever is sent elsewhere
-        after them.
+        Commits happen in the order of the calls, and before anything that is sent elsewhere
+        later.
 
         Args:
             batches: all that are not known to be durable, in order.
-            done: called once with None, or with why it is unknown whether they are durable.
+            done: called once, with None or with the reason why the outcome is unknown.
         """
         ...
 
 
 class Gate(Protocol):
-    """Holds back jobs that are to be sent; holds are counted."""
+    """Holds back jobs that are not sent yet; holds are counted."""
 
     def hold(self) -> None: ...
 
@@ -95,14 +93,14 @@ class Gate(Protocol):
 
 
 class State(Protocol):
-    """What a wal takes snapshots of."""
+    """The state of which snapshots are taken."""
 
     def snapshot(self) -> Mapping[str, Any]:
         """Its state as JSON."""
         ...
 
     def take_values(self) -> Values:
-        """What its streams took in since the last call."""
+        """The values of its streams since the last call."""
         ...
 
 
@@ -115,21 +113,21 @@ class _Sent:
 
 
 class WriteAheadLog:
-    """Puts down the events of one ensemble; a `runtime.ports.WriteAhead`.
+    """The log of one ensemble; a `runtime.ports.WriteAhead`.
 
     Args:
-        store: where to.
-        loop: for timers and the time.
+        store: where batches are committed.
+        loop: has the clock and timers.
         state: what snapshots are of.
-        log_error: gets a sentence when commits begin to fail, and when they work again.
+        log_error: called with a sentence when commits start to fail, and when they work again.
         gate: holds back jobs while commits fail.
-        identity: which ensemble it is, and which run of its name.
-        replayed: what its log came to, if there is one.
+        identity: the ensemble, and the run of its name.
+        replayed: the result of replaying the log, if there is one.
 
     Attributes:
-        timers: what is to be known of the events put down.
+        timers: timers and marks of the written events.
         commits: how many batches have been sent.
-        lazy_seconds: how long events that bring about nothing wait (`pace`).
+        lazy_seconds: how long events without commands wait (`pace`).
     """
 
     def __init__(
@@ -177,16 +175,16 @@ class WriteAheadLog:
         self._closed = False
 
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
-        """Put down an event.
+        """Write an event.
 
         Args:
             event: the event.
-            commands: what it brings about.
-            then: called when they may be performed, in the order of the events; not if
-                there are none.
+            commands: its commands.
+            then: called when they may be performed, in the order of the events; not called
+                without commands.
 
         Returns:
-            False: they may not be performed yet.
+            False: the commands have to wait for `then`.
         """
         self.timers.take(event, commands)
         self._events.append(dumps(compact(event)))
@@ -214,12 +212,12 @@ class WriteAheadLog:
         *,
         sync: bool = False,
     ) -> None:
-        """Put down an entry for people that is not the engine's.
+        """Write an entry for people that does not come from the engine.
 
         Args:
             t, name, context: of the entry.
             then: called as for `write`; with `sync` when it is durable.
-            sync: it is to survive a crash of the whole instance too.
+            sync: whether it must survive a crash of the whole instance.
         """
         self._lines.append(line(t, name, context))
         (self._when_durable if sync else self._when_sent).append(then)
@@ -227,18 +225,18 @@ class WriteAheadLog:
         self._advance()
 
     def barrier(self, then: Callable[[], None]) -> None:
-        """Call back when all that was put down is durable."""
+        """Call back when everything written so far is durable."""
         self._when_durable.append(then)
         self._advance()
 
     def checkpoint(self) -> None:
-        """Commit a snapshot, if there is anything new; nobody waits for it."""
+        """Commit a snapshot in the background, if there is anything new."""
         if self._since_snapshot and not self._closed:
             self._snapshot_due = 0
             self._send()
 
     def close(self) -> None:
-        """Put down no more; nothing is called back any more."""
+        """Stop writing, and drop all callbacks."""
         self._closed = True
         self._calls.clear()
         self._stop_waiting()
@@ -382,7 +380,7 @@ class WriteAheadLog:
 
 
 def pace(logs: Collection[WriteAheadLog]) -> None:
-    """Have the logs of one service, which share a store, keep their commits few."""
+    """Limit the rate of commits of the logs of one service, which share a store."""
     seconds = min(max(LAZY_SECONDS, len(logs) / LAZY_RATE), LAZY_LIMIT)
     for wal in logs:
         wal.lazy_seconds = seconds

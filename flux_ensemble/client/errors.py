@@ -1,0 +1,69 @@
+"""How requests fail: one error, with an errno and one or more sentences."""
+
+from __future__ import annotations
+
+import errno
+
+from flux_ensemble.client.reconnect import PATIENCE, Received
+
+SERVICE = "ensemble"
+
+
+class EnsembleError(OSError):
+    """A request failed: `errno` is the service's, and `str()` is one or more sentences."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def failure(exc: OSError, op: str) -> EnsembleError:
+    """The error of request `op`, with a helpful sentence where Flux has none.
+
+    >>> failure(OSError(errno.EHOSTUNREACH, "No route to host"), "list")
+    EnsembleError(113, 'the ensemble service went away')
+    """
+    number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
+    if number == errno.ENOSYS and text.startswith("No service"):
+        text = (
+            "the ensemble service is not loaded: `flux ensemble load` or `flux module load` "
+            "starts it"
+        )
+    elif number == errno.ENOSYS:
+        text = f"the ensemble service does not know the request {SERVICE}.{op}"
+    elif number == errno.EHOSTUNREACH:
+        text = "the ensemble service went away"
+    elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
+    return EnsembleError(number, text)
+
+
+def given_up(*names: str) -> EnsembleError:
+    """The error for a service that did not come back while ensembles were followed.
+
+    >>> str(given_up("a", "b")).partition(":")[0]
+    "the ensemble service did not come back within 60 s, and 'a' and 'b' had not ended"
+    """
+    return EnsembleError(
+        errno.EHOSTUNREACH,
+        f"the ensemble service did not come back within {PATIENCE:.0f} s, and "
+        f"{' and '.join(map(repr, names))} had not ended: `flux ensemble doctor` may tell why",
+    )
+
+
+def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
+    """The error of a request for the log of `name`, after what was received before.
+
+    >>> received = Received()
+    >>> str(log_failure(OSError(errno.ENOENT, "no ensemble 'demo'"), "demo", received))
+    "no ensemble 'demo'"
+    >>> received.take({"name": "start"})
+    True
+    >>> str(log_failure(OSError(errno.ENOENT, "no ensemble 'demo'"), "demo", received))
+    "the ensemble service came back without ensemble 'demo'"
+    """
+    error = exc if isinstance(exc, EnsembleError) else failure(exc, "log")
+    if error.errno == errno.ENOENT and received.count:
+        error = EnsembleError(
+            errno.ENOENT, f"the ensemble service came back without ensemble {name!r}"
+        )
+    return error

@@ -1,0 +1,161 @@
+"""The examples in the docstrings of the package.
+
+They are read from the source files: mypyc leaves no docstrings in the modules that it compiles.
+Run as a script inside a Flux instance, by project/test_doctests.py, this loads the service, runs
+the examples that need one, and prints those that fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flux_ensemble
+
+PACKAGE = Path(flux_ensemble.__path__[0])
+
+#: Rooms that import Flux, so their modules are imported, and tested, inside an instance only.
+FLUX_ROOMS = (
+    "flux_ensemble.members.elastic",
+    "flux_ensemble.members.flux",
+    "flux_ensemble.service",
+)
+
+#: Its examples need an instance with the service. Those of its methods go on from its own.
+CLIENT_MODULE = "flux_ensemble.client.client"
+CLIENT = "Client"
+
+_GENERATED = "flux_ensemble.gateway.protocol."
+
+
+class Documented(NamedTuple):
+    """What has a docstring, or should have one.
+
+    Attributes:
+        name: within its module, such as "Stream.update"; "" for the module.
+        docstring: "" if there is none.
+        line: of the docstring, from 0.
+        node: the function, class or module.
+    """
+
+    name: str
+    docstring: str
+    line: int
+    node: ast.AST
+
+    @property
+    def has_example(self) -> bool:
+        return bool(doctest.DocTestParser().get_examples(self.docstring))
+
+
+def source(module: str) -> Path:
+    """The source file of a module."""
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def modules() -> list[str]:
+    """Every module that somebody wrote."""
+    paths = [path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py")]
+    names = [".".join(path.parts).removesuffix(".__init__") for path in paths]
+    return sorted(name for name in names if not name.startswith(_GENERATED))
+
+
+def needs_flux(module: str) -> bool:
+    """Whether a module is in a room that imports Flux."""
+    return any(f"{module}.".startswith(f"{room}.") for room in FLUX_ROOMS)
+
+
+def documented(module: str) -> list[Documented]:
+    """The module, its classes, and their functions and its own."""
+
+    def walk(node: ast.Module | ast.ClassDef, within: str) -> Iterator[Documented]:
+        for item in node.body:
+            if isinstance(item, (ast.FunctionDef, ast.ClassDef)):
+                yield of(item, f"{within}{item.name}")
+            if isinstance(item, ast.ClassDef):
+                yield from walk(item, f"{within}{item.name}.")
+
+    def of(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) -> Documented:
+        text = ast.get_docstring(node, clean=False)
+        line = node.body[0].lineno - 1 if text is not None else 0
+        return Documented(name, text or "", line, node)
+
+    tree = ast.parse(source(module).read_text())
+    return [of(tree, ""), *walk(tree, "")]
+
+
+def run(module: str, item: Documented, names: dict[str, Any]) -> str:
+    """Run the examples of a docstring.
+
+    Args:
+        module: the module.
+        item: what the docstring is of.
+        names: the names that the examples begin with; theirs are added.
+
+    Returns:
+        What is wrong with them, "" if nothing.
+    """
+    test = doctest.DocTestParser().get_doctest(
+        item.docstring, names, item.name or module, str(source(module)), item.line
+    )
+    # A copy is made of the names that a test is given.
+    test.globs = names
+    output: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    runner.run(test, out=output.append, clear_globs=False)
+    return "".join(output)
+
+
+def run_module(module: str) -> str:
+    """Run the examples of a module, but for those of the client; what is wrong with them."""
+    names = vars(importlib.import_module(module))
+    items = [item for item in documented(module) if not of_client(module, item)]
+    return "".join(run(module, item, dict(names)) for item in items)
+
+
+def of_client(module: str, item: Documented) -> bool:
+    """Whether the examples are the client's, and need the service."""
+    return module == CLIENT_MODULE and item.name.partition(".")[0] == CLIENT
+
+
+def _run_client() -> str:
+    """Run the examples of the client, each method's on an ensemble of its own."""
+    from flux_ensemble.client import Client
+    from flux_ensemble.deploy.loading import ensure_service
+
+    client = Client()
+    ensure_service(client)
+    module_names = vars(sys.modules[CLIENT_MODULE])
+    own, *methods = (item for item in documented(CLIENT_MODULE) if of_client(CLIENT_MODULE, item))
+    output = []
+    for method in methods:
+        if not method.has_example:
+            continue
+        names = dict(module_names)
+        output += [run(CLIENT_MODULE, own, names), run(CLIENT_MODULE, method, names)]
+        for summary in client.list():
+            client.cancel(summary["name"])
+            client.wait(summary["name"], timeout=60)
+            client.unload(summary["name"])
+    return "".join(output)
+
+
+def main() -> int:
+    """Run what needs Flux."""
+    from flux_ensemble.bindings import require_flux
+
+    require_flux()
+    wrong = "".join(run_module(module) for module in modules() if needs_flux(module))
+    wrong += _run_client()
+    print(wrong, end="")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
