@@ -18,7 +18,6 @@ dependency (examples/raw_rpc.py).
 from __future__ import annotations
 
 import errno
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -29,17 +28,9 @@ from flux_ensemble.client.errors import (
     SERVICE,
     EnsembleError,
     failure,
-    given_up,
-    log_failure,
 )
+from flux_ensemble.client.log import LogReader
 from flux_ensemble.client.payloads import is_text, payload_problem
-from flux_ensemble.client.reconnect import (
-    AWAY,
-    LOOK_INTERVAL,
-    LOOK_TIMEOUT,
-    Outage,
-    Received,
-)
 from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
 
 # `Client.list` hides the built-in name inside the class.
@@ -224,7 +215,7 @@ class Client:
         >>> [entry["name"] for entry in client.log("demo")]
         ['load', 'start']
         """
-        yield from self._log(name, follow, events, None)
+        yield from LogReader(self.send, name, follow=follow, events=events).read()
 
     def wait(self, name: str, timeout: float | None = None) -> Ended:
         """Waits until an ensemble has ended.
@@ -244,7 +235,7 @@ class Client:
         ('completed', 'completed')
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        for entry in self._log(name, True, False, deadline):
+        for entry in LogReader(self.send, name, follow=True, deadline=deadline).read():
             if entry["name"] == "finish":
                 context = entry["context"]
                 return {"name": name, "state": context["state"], "reason": context["reason"]}
@@ -321,90 +312,6 @@ class Client:
         state: State = self.call(op, **payload)
         return state
 
-    def _log(
-        self, name: str, follow: bool, events: bool, deadline: float | None
-    ) -> Iterator[Entry]:
-        received = Received()
-        while True:
-            try:
-                for entry in self._stream(name, follow, events, deadline, received.count):
-                    if received.take(entry):
-                        yield entry
-                return
-            except EnsembleError as exc:
-                if not (follow and received.waits_after(exc)):
-                    raise log_failure(exc, name, received) from exc
-            self._wait_for_service(name, deadline)
-            received.begin_again()
-
-    def _stream(
-        self, name: str, follow: bool, events: bool, deadline: float | None, skip: int
-    ) -> Iterator[Entry]:
-        payload = {"name": name, "follow": follow, "events": events, "skip": skip or None}
-        future = self.send("log", payload, stream=True)
-        t_start = self._same_service(name, None) if follow else None
-        while True:
-            try:
-                while follow and not self._comes(future, name, deadline):
-                    t_start = self._same_service(name, t_start)
-                entry: Entry = future.get()
-            except (EnsembleError, TimeoutError):
-                raise
-            except OSError as exc:
-                if exc.errno == errno.ENODATA:
-                    return
-                raise failure(exc, "log") from exc
-            yield entry
-            future.reset()
-
-    @staticmethod
-    def _comes(future: Any, name: str, deadline: float | None) -> bool:
-        """Waits a short time for a response; returns whether there is one."""
-        left = math.inf if deadline is None else deadline - time.monotonic()
-        try:
-            future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
-        except OSError as exc:
-            if exc.errno != errno.ETIMEDOUT:
-                raise
-            if left <= LOOK_INTERVAL:
-                raise _too_late(name) from exc
-            return False
-        return True
-
-    def _same_service(self, name: str, before: float | None) -> float | None:
-        """Checks that the service is the one that started at `before`; returns when it started.
-
-        Raises:
-            EnsembleError: EHOSTUNREACH, it is another one, which does not know earlier requests.
-        """
-        future = self.send("status", {"name": name})
-        try:
-            future.wait_for(LOOK_TIMEOUT)
-            t_start: float | None = future.get()["service"].get("t_start")
-        except OSError as exc:
-            raise failure(exc, "status") from exc
-        if before not in (None, t_start):
-            raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
-        return t_start
-
-    def _wait_for_service(self, name: str, deadline: float | None) -> None:
-        outage = Outage()
-        while True:
-            pause = outage.next_pause()
-            if pause is None:
-                raise given_up(name)
-            if deadline is not None and time.monotonic() + pause >= deadline:
-                raise _too_late(name)
-            time.sleep(pause)
-            future = self.send("list", {})
-            try:
-                future.wait_for(LOOK_TIMEOUT)
-                future.get()
-                return
-            except OSError as exc:
-                if exc.errno not in AWAY:
-                    raise failure(exc, "list") from exc
-
 
 def user_context(
     cwd: str | None = None, environment: Mapping[str, str] | None = None
@@ -420,10 +327,6 @@ def user_context(
         # A jobspec is JSON, so variables that are not UTF-8 cannot be passed to jobs.
         "environment": {key: value for key, value in variables.items() if is_text(f"{key}{value}")},
     }
-
-
-def _too_late(name: str) -> TimeoutError:
-    return TimeoutError(f"ensemble {name!r} has not ended in time")
 
 
 def _no_instance(exc: OSError, uri: str | None) -> str:

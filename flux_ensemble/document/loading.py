@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
+from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.checks import (
     check_source,
@@ -25,7 +26,7 @@ from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
-from flux_ensemble.document.rules import Context, read_rules, rule_id
+from flux_ensemble.document.rules import read_rules, rule_id
 from flux_ensemble.document.schema import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.yaml_reader import Document, read_yaml

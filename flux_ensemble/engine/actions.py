@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
-from flux_ensemble.document.rules import parse_action, parse_rule
+from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
     CallCustom,
     Reply,

@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import REQUEST_RULE, SCALE_ACTIONS, Action
-from flux_ensemble.document.rules import parse_action
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core, Triggered

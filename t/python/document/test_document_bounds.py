@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.document import groups, jobspec, loading, problems, rules, yaml_text
+from flux_ensemble.document.actions import MAX_OVERRIDES, parse_action
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS
 from flux_ensemble.document.problems import MAX_PROBLEMS, MAX_TEXT, Problems, TooMany
-from flux_ensemble.document.rules import MAX_OVERRIDES, parse_action, parse_rule
+from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.document.sweep import MAX_PARAMETERS, Sweep
 from flux_ensemble.document.texts import MAX_TEXTS, MAX_WORD, split_command
 from flux_ensemble.engine.engine import Engine

@@ -12,10 +12,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.jobspec import build
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Action, Rule, Spec
-from flux_ensemble.document.rules import parse_action, parse_rule
+from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
 
 VALID: dict[str, Any] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import ENTRY_POINTS, defined_names
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
@@ -22,7 +23,7 @@ from flux_ensemble.document.model import (
     Scaling,
     Spec,
 )
-from flux_ensemble.document.rules import parse_action, parse_rule
+from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.metrics.names import Statistic
 
 JOBS: list[dict[str, Any]] = [

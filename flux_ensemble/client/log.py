@@ -1,0 +1,133 @@
+"""Reading the eventlog of an ensemble, also while the service goes away and comes back."""
+
+from __future__ import annotations
+
+import errno
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flux_ensemble.client.errors import EnsembleError, failure, given_up, log_failure
+from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, LOOK_TIMEOUT, Outage, Received
+from flux_ensemble.client.responses import Entry
+
+
+class LogReader:
+    """Reads the eventlog of an ensemble.
+
+    Args:
+        send: sends a request: see `Client.send`.
+        name: the ensemble.
+        follow: continue with new entries until the ensemble and its jobs have ended.
+        events: also return job events.
+        deadline: when to give up, by the monotonic clock; None waits without a limit.
+    """
+
+    def __init__(
+        self,
+        send: Callable[..., Any],
+        name: str,
+        *,
+        follow: bool = False,
+        events: bool = False,
+        deadline: float | None = None,
+    ) -> None:
+        self._send = send
+        self._name = name
+        self._follow = follow
+        self._events = events
+        self._deadline = deadline
+
+    def read(self) -> Iterator[Entry]:
+        """The entries, oldest first, each once.
+
+        Raises:
+            TimeoutError: the ensemble has not ended by the deadline.
+            EnsembleError: there is no such ensemble, or the service stays away.
+        """
+        received = Received()
+        while True:
+            try:
+                for entry in self._stream(received.count):
+                    if received.take(entry):
+                        yield entry
+                return
+            except EnsembleError as exc:
+                if not (self._follow and received.waits_after(exc)):
+                    raise log_failure(exc, self._name, received) from exc
+            self._wait_for_service()
+            received.begin_again()
+
+    def _stream(self, skip: int) -> Iterator[Entry]:
+        payload = {
+            "name": self._name,
+            "follow": self._follow,
+            "events": self._events,
+            "skip": skip or None,
+        }
+        future = self._send("log", payload, stream=True)
+        t_start = self._same_service(None) if self._follow else None
+        while True:
+            try:
+                while self._follow and not self._comes(future):
+                    t_start = self._same_service(t_start)
+                entry: Entry = future.get()
+            except (EnsembleError, TimeoutError):
+                raise
+            except OSError as exc:
+                if exc.errno == errno.ENODATA:
+                    return
+                raise failure(exc, "log") from exc
+            yield entry
+            future.reset()
+
+    def _comes(self, future: Any) -> bool:
+        """Waits a short time for a response; returns whether there is one."""
+        left = math.inf if self._deadline is None else self._deadline - time.monotonic()
+        try:
+            future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
+        except OSError as exc:
+            if exc.errno != errno.ETIMEDOUT:
+                raise
+            if left <= LOOK_INTERVAL:
+                raise self._too_late() from exc
+            return False
+        return True
+
+    def _same_service(self, before: float | None) -> float | None:
+        """Checks that the service is the one that started at `before`; returns when it started.
+
+        Raises:
+            EnsembleError: EHOSTUNREACH, it is another one, which does not know earlier requests.
+        """
+        future = self._send("status", {"name": self._name})
+        try:
+            future.wait_for(LOOK_TIMEOUT)
+            t_start: float | None = future.get()["service"].get("t_start")
+        except OSError as exc:
+            raise failure(exc, "status") from exc
+        if before not in (None, t_start):
+            raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
+        return t_start
+
+    def _wait_for_service(self) -> None:
+        outage = Outage()
+        while True:
+            pause = outage.next_pause()
+            if pause is None:
+                raise given_up(self._name)
+            if self._deadline is not None and time.monotonic() + pause >= self._deadline:
+                raise self._too_late()
+            time.sleep(pause)
+            future = self._send("list", {})
+            try:
+                future.wait_for(LOOK_TIMEOUT)
+                future.get()
+                return
+            except OSError as exc:
+                if exc.errno not in AWAY:
+                    raise failure(exc, "list") from exc
+
+    def _too_late(self) -> TimeoutError:
+        return TimeoutError(f"ensemble {self._name!r} has not ended in time")
