@@ -18,6 +18,7 @@ Nothing here raises: an ensemble that cannot be restored is left in the KVS, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from flux_ensemble import __version__
@@ -25,6 +26,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.journal import Journal
+from flux_ensemble.members.flux.steps import Resume, Steps, run
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed, replay
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -171,30 +173,34 @@ class Recovery:
         self._blind = False
         catch_up.apply()
         self._queue.resume()
-        self._fence(catch_up)
+        run(self._settle(catch_up), _check)
 
-    def _fence(self, catch_up: CatchUp) -> None:
-        def again(error: Exception) -> None:
-            self._log_error(f"cannot make sure which jobs were submitted: {error}; trying again")
-            self._loop.timer(self._delay(), lambda: self._fence(catch_up))
+    def _settle(self, catch_up: CatchUp) -> Steps:
+        """Make sure which jobs were submitted; not if the journal ends: then all begins again."""
+        while True:
+            try:
+                yield self._queue.fence
+                if self._overtaken():
+                    return
+                newest = yield self._queue.newest
+                if self._overtaken():
+                    return
+                break
+            except Exception as error:
+                if self._overtaken():
+                    return
+                self._log_error(
+                    f"cannot make sure which jobs were submitted: {error}; trying again"
+                )
+            yield self._pause
+        self._done(catch_up.settle(self._loop.now(), newest))
 
-        def fenced(error: Exception | None) -> None:
-            if self._blind:
-                return  # the journal has ended meanwhile, and this is done again
-            if error is not None:
-                again(error)
-            else:
-                self._queue.newest(settle)
+    def _overtaken(self) -> bool:
+        """The journal has ended meanwhile, so that all is done again."""
+        return self._blind
 
-        def settle(newest: int | Exception) -> None:
-            if self._blind:
-                return
-            if isinstance(newest, Exception):
-                again(newest)
-            else:
-                self._done(catch_up.settle(self._loop.now(), newest))
-
-        self._queue.fence(fenced)
+    def _pause(self, resume: Resume) -> None:
+        self._loop.timer(self._delay(), partial(resume, None))
 
     def _done(self, purged: bool = False) -> None:
         self._attempts = 0
@@ -210,3 +216,9 @@ class Recovery:
             except BaseException as error:
                 ensemble.broken(error)
         self._then()
+
+
+def _check(error: Exception | None) -> None:
+    """What nobody expected goes to the guard of the callback."""
+    if error is not None:
+        raise error
