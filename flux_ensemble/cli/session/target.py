@@ -110,17 +110,17 @@ def reach(
         return LocalStates(root)
 
 
-def summary_of(one: EnsembleStatus) -> Summary:
+def summary_of(status: EnsembleStatus) -> Summary:
     """What `list` would say about an ensemble of `status`."""
     return {
-        "name": one["name"],
-        "state": one["state"],
-        "reason": one.get("reason", ""),
-        "t_start": one["t_start"],
-        "t_end": one["t_end"],
-        "active": one["jobs"]["active"],
-        "waiting": one["jobs"]["waiting"],
-        "finished": sum(group["finished"] for group in one["groups"].values()),
+        "name": status["name"],
+        "state": status["state"],
+        "reason": status.get("reason", ""),
+        "t_start": status["t_start"],
+        "t_end": status["t_end"],
+        "active": status["jobs"]["active"],
+        "waiting": status["jobs"]["waiting"],
+        "finished": sum(group["finished"] for group in status["groups"].values()),
     }
 
 

@@ -59,21 +59,21 @@ class Futures:
         """
         if future == ffi.NULL:
             raise error(ffi.errno)
-        one = _Open(self, future, time.monotonic(), came, late)
-        self._open[one] = None
-        if lib.flux_future_then(future, -1.0, _came, one.pointer) < 0:
+        opened = _Open(self, future, time.monotonic(), came, late)
+        self._open[opened] = None
+        if lib.flux_future_then(future, -1.0, _came, opened.pointer) < 0:
             number = ffi.errno
-            self.close(one)
+            self.close(opened)
             raise error(number)
         if not self._watching:
             self._watch(self._seconds)
 
-    def close(self, one: _Open) -> None:
+    def close(self, opened: _Open) -> None:
         """One is waited for no more."""
-        del self._open[one]
-        lib.flux_future_destroy(one.future)
+        del self._open[opened]
+        lib.flux_future_destroy(opened.future)
         # It refers to what refers to it; nobody but the collector would free the two.
-        one.pointer = None
+        opened.pointer = None
 
     def _watch(self, seconds: float) -> None:
         self._watching = True
@@ -83,15 +83,15 @@ class Futures:
         self._watching = False
         t_late = time.monotonic() - self._seconds
         overdue: list[_Open] = []
-        for one in self._open:
-            if one.t > t_late:
-                self._watch(one.t - t_late)
+        for opened in self._open:
+            if opened.t > t_late:
+                self._watch(opened.t - t_late)
                 break
-            overdue.append(one)
-        for one in overdue:
-            self.close(one)
-        for one in overdue:
-            one.late()
+            overdue.append(opened)
+        for opened in overdue:
+            self.close(opened)
+        for opened in overdue:
+            opened.late()
 
 
 class _Open:

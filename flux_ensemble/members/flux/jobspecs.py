@@ -34,21 +34,21 @@ class TagTemplates:
         self._mark = json.dumps(self._placeholder)
         self._halves: dict[tuple[str, int, str], tuple[str, str]] = {}
 
-    def jobspec(self, one: JobSet, params: Mapping[str, Any], tag: Mapping[str, Any]) -> str:
+    def jobspec(self, job_set: JobSet, params: Mapping[str, Any], tag: Mapping[str, Any]) -> str:
         """The jobspec of a job, encoded."""
-        key = (one.name, one.index, json.dumps(params) if params else "")
+        key = (job_set.name, job_set.index, json.dumps(params) if params else "")
         halves = self._halves.get(key)
         if halves is None:
-            halves = self._split(one, params)
+            halves = self._split(job_set, params)
             if len(self._halves) >= KEPT:
                 del self._halves[next(iter(self._halves))]
             self._halves[key] = halves
         return f"{halves[0]}{json.dumps(tag)}{halves[1]}"
 
-    def _split(self, one: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
+    def _split(self, job_set: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
         whole = jobspec.anchored(
             jobspec.build(
-                one,
+                job_set,
                 params,
                 environment=self._environment,
                 cwd=self._cwd,

@@ -72,15 +72,15 @@ class Directory:
         Raises:
             StateError: it is not.
         """
-        found = os.fstat(self.fd)
-        if found.st_uid != os.geteuid():
+        status = os.fstat(self.fd)
+        if status.st_uid != os.geteuid():
             raise StateError(
-                f"{self.path} belongs to user {found.st_uid} and not to you: name another state "
+                f"{self.path} belongs to user {status.st_uid} and not to you: name another state "
                 "directory with --state-dir"
             )
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise StateError(
-                f"others can write in {self.path} (mode {stat.S_IMODE(found.st_mode):04o}): end "
+                f"others can write in {self.path} (mode {stat.S_IMODE(status.st_mode):04o}): end "
                 "that with 'chmod go-w', or name another state directory with --state-dir"
             )
 
@@ -128,12 +128,12 @@ class Directory:
             OSError: it is not there, or cannot be opened.
         """
         # What it is has to be known before it is opened: to open a device can have effects.
-        found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+        opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
         try:
-            self._check(name, os.fstat(found))
-            return os.open(f"/proc/self/fd/{found}", flags | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._check(name, os.fstat(opened))
+            return os.open(f"/proc/self/fd/{opened}", flags | os.O_NONBLOCK | os.O_CLOEXEC)
         finally:
-            os.close(found)
+            os.close(opened)
 
     def open_or_make(self, name: str, flags: int) -> int:
         """Open a file; it is made, for the user alone, if it is not there.
@@ -218,17 +218,17 @@ class Directory:
     def _stat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
-    def _check(self, name: str, found: os.stat_result) -> None:
-        if not stat.S_ISREG(found.st_mode):
-            raise self._foreign(name, found, "a file")
-        if self._ours and found.st_uid != os.geteuid():
+    def _check(self, name: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise self._foreign(name, status, "a file")
+        if self._ours and status.st_uid != os.geteuid():
             raise StateError(
-                f"{self.path / name} belongs to user {found.st_uid} and not to you: remove it, or "
+                f"{self.path / name} belongs to user {status.st_uid} and not to you: remove it, or "
                 "name another state directory with --state-dir"
             )
 
-    def _foreign(self, name: str, found: os.stat_result, expected: str) -> StateError:
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+    def _foreign(self, name: str, status: os.stat_result, expected: str) -> StateError:
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         return StateError(
             f"{self.path / name} is {kind}, where {expected} of the local queue belongs: remove "
             "it, or name another state directory with --state-dir"
@@ -293,15 +293,15 @@ def _read_link(directory: int, name: str, path: Path) -> Path:
     """
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISLNK(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISLNK(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         target = Path(os.readlink("", dir_fd=fd))
     finally:
         os.close(fd)
-    if found.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise StateError(
-            f"{name!r} in {path} is a symbolic link of user {found.st_uid}, to {str(target)!r}: "
+            f"{name!r} in {path} is a symbolic link of user {status.st_uid}, to {str(target)!r}: "
             "name the state directory itself with --state-dir"
         )
     return target

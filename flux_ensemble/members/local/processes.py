@@ -187,14 +187,14 @@ class ProcessRunner:
         if self._halted:
             return
         whole = jobspec.build(
-            job.one, job.params, environment=self._environment, cwd=self._cwd, tag={}
+            job.job_set, job.params, environment=self._environment, cwd=self._cwd, tag={}
         )
         system = whole["attributes"]["system"]
         environment = system["environment"]
         nodes, tasks = len(set(job.claim.placed or ())), jobspec.size(whole)["tasks"]
         output = system.get("shell", {}).get("options", {}).get("output", {})
         values = {
-            "id": job.id, "jobid": job.id, "name": job.one.name,
+            "id": job.id, "jobid": job.id, "name": job.job_set.name,
             "nnodes": nodes, "size": tasks, "ntasks": tasks, "taskid": 0, "task": 0,
         }  # fmt: skip
         files = {

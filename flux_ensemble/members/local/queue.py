@@ -77,7 +77,10 @@ class LocalQueue:
         )
         self._runner.attach(self._queue)
         self.member = VirtualMember(
-            spec, self._queue, shape=lambda one: self._shapes[one.name, one.index], now=loop.now
+            spec,
+            self._queue,
+            shape=lambda job_set: self._shapes[job_set.name, job_set.index],
+            now=loop.now,
         )
 
     @property
@@ -88,8 +91,8 @@ class LocalQueue:
     def adopt(self, recovered: Recovered, engine: Engine) -> None:
         """Take in the jobs that waited in the queue of a run that was killed."""
         self._queue.last_id = recovered.last_id
-        for id, tag, one, params in recovered.waiting(engine):
-            self._queue.adopt(id, tag, one, params, self._shapes[one.name, one.index])
+        for id, tag, job_set, params in recovered.waiting(engine):
+            self._queue.adopt(id, tag, job_set, params, self._shapes[job_set.name, job_set.index])
 
     def halt(self) -> None:
         """Start no job any more."""

@@ -153,7 +153,7 @@ class Simulation:
         member = VirtualMember(
             spec,
             self._queue,
-            shape=lambda one: shapes[one.name, one.index],
+            shape=lambda job_set: shapes[job_set.name, job_set.index],
             now=self._loop.now,
         )
         self._calls: Counter[str] = Counter()

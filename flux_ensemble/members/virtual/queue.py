@@ -50,7 +50,7 @@ class VirtualJob:
     Args:
         id: its number.
         tag: which job of which firing it is.
-        one: its job set.
+        job_set: as the document has it.
         params: its parameter values.
         claim: its place in the queue and in the cluster.
         state: "pending", "placed" (it has nodes), "allocated" (and its alloc event was
@@ -59,7 +59,7 @@ class VirtualJob:
 
     id: int
     tag: Tag
-    one: JobSet
+    job_set: JobSet
     params: Mapping[str, Any]
     claim: Claim
     state: str = "pending"
@@ -119,7 +119,7 @@ class VirtualQueue:
         self.t_gone = 0.0
         self.refused: dict[str, str] = {}
 
-    def submit(self, tag: Tag, one: JobSet, params: Mapping[str, Any], shape: Shape) -> int:
+    def submit(self, tag: Tag, job_set: JobSet, params: Mapping[str, Any], shape: Shape) -> int:
         """Take in a job.
 
         Returns:
@@ -127,18 +127,18 @@ class VirtualQueue:
         """
         self.last_id += 1
         id = self.last_id
-        claim = Claim(id, shape, one.urgency, one.duration)
-        job = self.jobs[id] = VirtualJob(id, tag, one, params, claim)
-        self._post_of(job, *_beginning(one.urgency))
+        claim = Claim(id, shape, job_set.urgency, job_set.duration)
+        job = self.jobs[id] = VirtualJob(id, tag, job_set, params, claim)
+        self._post_of(job, *_beginning(job_set.urgency))
         self._enqueue(job)
         return id
 
     def adopt(
-        self, id: int, tag: Tag, one: JobSet, params: Mapping[str, Any], shape: Shape
+        self, id: int, tag: Tag, job_set: JobSet, params: Mapping[str, Any], shape: Shape
     ) -> None:
         """Take in a job that an earlier queue took in and did not start."""
-        claim = Claim(id, shape, one.urgency, one.duration)
-        job = self.jobs[id] = VirtualJob(id, tag, one, params, claim)
+        claim = Claim(id, shape, job_set.urgency, job_set.duration)
+        job = self.jobs[id] = VirtualJob(id, tag, job_set, params, claim)
         self.last_id = max(self.last_id, id)
         self._enqueue(job)
 
@@ -279,8 +279,8 @@ class VirtualMember:
             if self.known and tag in self.known:
                 ids.append(self.known.pop(tag))
                 continue
-            one, params = submission[index]
-            ids.append(self._queue.submit(tag, one, params, self._shape(one)))
+            job_set, params = submission[index]
+            ids.append(self._queue.submit(tag, job_set, params, self._shape(job_set)))
         done(CommandDone(self._now(), command.id, {"ids": ids}))
 
     def _submission(self, command: SubmitJobs) -> Submission:
@@ -328,15 +328,15 @@ def shapes_of(spec: Spec) -> dict[tuple[str, int], Shape]:
     shapes: dict[Shape, Shape] = {}
     found = {}
     for group in spec.groups.values():
-        for one in group.sets:
-            shape = _shape(one)
+        for job_set in group.sets:
+            shape = _shape(job_set)
             # Jobs are looked up by their shape, and the same object is found soonest.
-            found[one.name, one.index] = shapes.setdefault(shape, shape)
+            found[job_set.name, job_set.index] = shapes.setdefault(shape, shape)
     return found
 
 
-def _shape(one: JobSet) -> Shape:
+def _shape(job_set: JobSet) -> Shape:
     try:
-        return shape_of(jobspec.build(one, {}, environment={}, cwd="/", tag={}))
+        return shape_of(jobspec.build(job_set, {}, environment={}, cwd="/", tag={}))
     except UnsatisfiableError as error:
-        raise UnsatisfiableError(f"job group {one.name!r}: {error}") from None
+        raise UnsatisfiableError(f"job group {job_set.name!r}: {error}") from None
