@@ -30,7 +30,8 @@ FLUX_ROOMS = (
 CLIENT_MODULE = "flux_ensemble.client.client"
 CLIENT = "Client"
 
-_GENERATED = "flux_ensemble.gateway.protocol."
+#: What protoc generates, and what a site copies, which is installed with the package.
+_FOREIGN = ("flux_ensemble.gateway.protocol.", "flux_ensemble.etc.")
 
 
 class Documented(NamedTuple):
@@ -63,7 +64,7 @@ def modules() -> list[str]:
     """Every module that somebody wrote."""
     paths = [path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py")]
     names = [".".join(path.parts).removesuffix(".__init__") for path in paths]
-    return sorted(name for name in names if not name.startswith(_GENERATED))
+    return sorted(name for name in names if not name.startswith(_FOREIGN))
 
 
 def needs_flux(module: str) -> bool:
