@@ -126,7 +126,6 @@ class WriteAheadLog:
 
     Attributes:
         timers: timers and marks of the written events.
-        commits: how many batches have been sent.
         lazy_seconds: how long events without commands wait (`pace`).
     """
 
@@ -147,7 +146,6 @@ class WriteAheadLog:
         self._gate = gate
         self._identity = identity
         self.timers = Timers() if replayed is None else replayed.timers
-        self.commits = 0
         self.lazy_seconds = LAZY_SECONDS
         self._number = 0 if replayed is None else replayed.number
         self._entries = 0 if replayed is None else replayed.total
@@ -289,7 +287,6 @@ class WriteAheadLog:
             then = [*self._when_sent, *then]
             self._when_sent = []
         self._unsure.append(_Sent(batch, then))
-        self.commits += 1
         self._commit()
         ready, self._when_sent = self._when_sent, []
         self._call(ready)
