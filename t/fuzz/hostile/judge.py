@@ -127,5 +127,8 @@ def faults_of_status(text: bytes) -> Iterator[Finding]:
         yield Finding("not restored", f"{name}: {reason}")
     for one in status["ensembles"]:
         for error in one["errors"]:
+            if str(error).startswith("the recording "):
+                # The disk is full, or what was named is no file: the recording alone ends.
+                continue
             last = str(error).strip().splitlines()[-1:]
             yield Finding("broken ensemble", "".join(last) or one["reason"])

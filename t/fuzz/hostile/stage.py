@@ -21,7 +21,7 @@ from hostile.subject import Gone, Subject
 
 #: Seconds in which requests are answered, more for each one of them and for each large document,
 #: and those after which they are given up.
-PROMPT, EACH, LARGE, NEVER = 1.0, 0.01, 4.0, 10.0
+PROMPT, EACH, LARGE, NEVER = 1.0, 0.01, 4.0, 60.0
 
 #: More seconds for answers that come when the queue has accepted jobs.
 ACCEPT = {"ensemble.submit": 4.0, "ensemble.action": 4.0}
@@ -224,7 +224,7 @@ class Stage:
             _, took, step = min(late, key=lambda one: one[0])
             text = f"{step['topic']} took {took:.1f} s"
             yield Finding("late answer", text, vague=True, step=step)
-        yield from self._unanswered()
+        yield from self._unanswered(slowest, starved)
 
     def _take(self, name: str, answer: Answer, seconds: float) -> Iterator[Finding]:
         step, t = self._waits.pop((name, answer.tag), ({"topic": "ensemble.log"}, answer.t))
@@ -244,13 +244,16 @@ class Stage:
                 if system["exec"]["test"]["run_duration"] == f"{LONG_SECONDS}s":
                     self._jobs.append(told["id"])
 
-    def _unanswered(self) -> Iterator[Finding]:
+    def _unanswered(self, slowest: float, starved: float) -> Iterator[Finding]:
         """What still waits is given up; a service that answers nothing is of no more use."""
         steps = [step for step, _ in self._waits.values()]
         self._waits.clear()
         for step in steps:
             if step["topic"].startswith("ensemble."):
-                text = f"{step['topic']} has none after {NEVER:g} s"
+                text = (
+                    f"{step['topic']} has none after {NEVER:g} s, in which Flux answered within "
+                    f"{slowest:.1f} s and the service waited {starved:.1f} s for a processor"
+                )
                 yield Finding("no answer", text, vague=True, step=step)
                 self._reply("ensemble.list", {}, PROBE)
                 return
