@@ -71,39 +71,6 @@ test_expect_success 'each job of this one was submitted once too' '
 	each_job_once away
 '
 
-# Flux's validators end at a job that nests 2,000 levels deep, with all jobs that they have.
-test_expect_success 'jobs of others end the validators of job-ingest, again and again' '
-	cat >deadly.py <<-\EOD &&
-	import base64, os
-	import flux
-
-	def parts(*texts):
-	    return ".".join(base64.b64encode(text.encode()).decode() for text in texts)
-
-	deep = "{\"version\": 1, \"deep\": %s%s}" % ("[" * 2000, "]" * 2000)
-	header = f"version\0i1\0mechanism\0snone\0userid\0i{os.getuid()}\0"
-	request = {"J": parts(header, deep) + ".none", "urgency": 16, "flags": 0}
-	handle, ended = flux.Flux(), 0
-	for _ in range(10):
-	    try:
-	        handle.rpc("job-ingest.submit", request).get()
-	    except OSError as error:
-	        ended += "exited" in error.strerror or "Error passing" in error.strerror
-	print(ended)
-	EOD
-	burst deadly &&
-	{ flux python deadly.py >ended & } &&
-	flux ensemble load deadly.yaml &&
-	flux ensemble wait --timeout 100 deadly &&
-	wait &&
-	test $(cat ended) -gt 0 &&
-	is 1000/0/0/0 "$(counts_of deadly a)"
-'
-
-test_expect_success 'each job of that one was submitted once as well' '
-	each_job_once deadly
-'
-
 test_expect_success 'a job that the queue refuses fails an ensemble at once' '
 	cat >bad.yaml <<-EOD &&
 	jobs:
