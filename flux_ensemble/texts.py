@@ -18,10 +18,20 @@ MAX_LINE = 4096
 MAX_TEXT = 64 * 1024
 MAX_LINES = 1000
 
+#: Most characters of a value that a sentence quotes, and of a name that it lists.
+MAX_QUOTED = 60
+MAX_LISTED = 128
+
+#: Most names that a sentence lists.
+MAX_NAMES = 60
+
+#: Larger integers are not quoted.
+_MAX_BITS = 1024
+
 _ODD = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     r"""Text in which control characters and lone surrogates are escaped: `\x1b`, `\udcff`.
 
     Newlines and tabs stay.
@@ -43,31 +53,19 @@ def clip(text: str, limit: int = MAX_LINE) -> str:
 
 
 def bounded(text: str) -> str:
-    """Text that can be sent and logged: see `plain`; of many lines the first ones."""
+    """Text that can be sent and logged: see `printable`; of many lines the first ones."""
     kept: list[str] = []
     left = MAX_TEXT
     lines = text.split("\n")
     for line in lines:
         # Escapes take more room than what they stand for.
-        line = clip(plain(clip(line)))
+        line = clip(printable(clip(line)))
         left -= len(line) + 1
         if left < 0 or len(kept) == MAX_LINES:
             kept.append(f"... {len(lines) - len(kept)} more lines left out")
             break
         kept.append(line)
     return "\n".join(kept)
-
-
-_LONGEST = 60
-
-
-_LONGEST_NAME = 128
-
-
-_MOST = 60
-
-
-_MAX_BITS = 1024
 
 
 def shown(value: Any) -> str:
@@ -80,7 +78,7 @@ def shown(value: Any) -> str:
         what, part = ("mapping", "key") if isinstance(value, dict) else ("list", "item")
         return f"a {what} with {len(value)} {part}{'s'[: len(value) != 1]}"
     if isinstance(value, str):
-        return shortened(repr(value[: _LONGEST + 1]))
+        return shortened(repr(value[: MAX_QUOTED + 1]))
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return f"an integer of {value.bit_length()} bits"
     return shortened(repr(value))
@@ -89,13 +87,13 @@ def shown(value: Any) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names as a sentence lists them, the first ones where they are many."""
     known = list(names)
-    more = len(known) - _MOST
+    more = len(known) - MAX_NAMES
     # One that is wrong itself, such as with a lone surrogate, is listed too.
-    printable = [name if name.isprintable() else repr(name) for name in known[:_MOST]]
-    first = [shortened(name, _LONGEST_NAME) for name in printable]
+    legible = [name if name.isprintable() else repr(name) for name in known[:MAX_NAMES]]
+    first = [shortened(name, MAX_LISTED) for name in legible]
     return ", ".join(first + [f"and {more} more"] * (more > 0)) or "none"
 
 
-def shortened(text: str, longest: int = _LONGEST) -> str:
+def shortened(text: str, longest: int = MAX_QUOTED) -> str:
     """Text that is quoted in a sentence, without the rest where it is long."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.cli.display.messages import printable
 from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec

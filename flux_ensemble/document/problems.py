@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple, NoReturn
 
-from flux_ensemble.texts import _LONGEST, _MOST, shortened
+from flux_ensemble.texts import MAX_NAMES, MAX_QUOTED, shortened
 
 #: Steps from the document's root to a value: keys of mappings and positions in lists.
 Path = tuple[str | int, ...]
@@ -197,5 +197,5 @@ def hint(name: str, known: Iterable[str]) -> str:
     >>> hint("sucess", ["success", "failed"])
     "did you mean 'success'? "
     """
-    near = get_close_matches(name, list(known)[:_MOST], 1) if len(name) <= _LONGEST else ()
+    near = get_close_matches(name, list(known)[:MAX_NAMES], 1) if len(name) <= MAX_QUOTED else ()
     return f"did you mean {near[0]!r}? " if near else ""

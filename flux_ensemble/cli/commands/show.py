@@ -11,7 +11,6 @@ import click
 
 from flux_ensemble.cli.common import naming
 from flux_ensemble.cli.display.formats import print_json, table_options
-from flux_ensemble.cli.display.messages import printable
 from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
@@ -24,6 +23,7 @@ from flux_ensemble.cli.display.tables import (
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach, summary_of
 from flux_ensemble.client import Client
 from flux_ensemble.client.responses import EnsembleStatus, Status
+from flux_ensemble.texts import printable
 
 
 @click.command("list")

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
-from flux_ensemble.cli.display.messages import printable
+from flux_ensemble.texts import printable
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from flux_ensemble.client.responses import EnsembleStatus, Entry
+from flux_ensemble.texts import printable
 
 
 class Span(NamedTuple):
@@ -34,17 +35,6 @@ STATE_STYLES = {
 
 #: Keys of an action that `log` leaves out: named already, or not about what was done.
 _QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "timeout"})
-
-
-#: Characters that would steer a terminal, but for the end of a line and tabs.
-_STEERING = {
-    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
-}
-
-
-def printable(text: str) -> str:
-    """Text that a terminal can be sent, whoever made it: what would steer it is escaped."""
-    return text.translate(_STEERING).encode(errors="backslashreplace").decode()
 
 
 def plain(line: Line) -> str:

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import click
 
 from flux_ensemble.cli.display.colours import use_colour
-from flux_ensemble.cli.display.messages import Line, Span, closing, plain, printable
+from flux_ensemble.cli.display.messages import Line, Span, closing, plain
 from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
 from flux_ensemble.client.responses import EnsembleStatus, GroupCounts
+from flux_ensemble.texts import printable
 
 #: Seconds between progress lines of `Plain`: at first, at last, and the growth.
 FIRST_PAUSE, LAST_PAUSE, GROWTH = 2.0, 60.0, 1.5

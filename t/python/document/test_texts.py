@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.texts import MAX_LINE, MAX_LINES, MAX_TEXT, bounded, clip, plain
+from flux_ensemble.texts import MAX_LINE, MAX_LINES, MAX_TEXT, bounded, clip, printable
 
 #: Any text that Python can have, surrogates included.
 ANY = st.text(st.characters())
@@ -24,7 +24,7 @@ ANY = st.text(st.characters())
     ],
 )
 def test_odd_characters_are_escaped(text: str, expected: str) -> None:
-    assert plain(text) == expected
+    assert printable(text) == expected
 
 
 def test_long_text_loses_its_middle_and_says_how_much() -> None:
