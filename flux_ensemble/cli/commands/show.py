@@ -85,7 +85,7 @@ def status(
 
 
 def _print_service(answer: Status) -> None:
-    from flux.util import fsd
+    from flux_ensemble.cli.display.plain_tables import fsd
 
     service, nodes, queue = answer["service"], answer["nodes"], answer["queue"]
     words = f"flux-ensemble {service['version']}"
