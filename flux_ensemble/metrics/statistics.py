@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from river import stats
 
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.metrics.streams import _try
+from flux_ensemble.metrics.names import STATISTIC_SIZES, Statistic
+from flux_ensemble.metrics.numbers import Number
+from flux_ensemble.metrics.streams import Stream
 from flux_ensemble.texts import shortened, shown
+
+#: Values that a statistic is tried with when a document is read: usual ones, and extremes that
+#: clock jumps and memos may cause. Windows are cut to _TRIAL_SIZE, so that they fill up.
+_TRIAL_SIZE = 16
+_USUAL = [1.0, 2.0, 2.0, *(0.5 * number for number in range(40))]
+_UNUSUAL: tuple[list[Number], ...] = (
+    [0.0],
+    [0] * 20,
+    [-0.0, 0.0] * 5,
+    [-1.0] * 20,
+    [float(-number) for number in range(20)],
+    [1e308, -1e308] * 10,
+    [sys.float_info.max] * 10,
+    [number * 5e-324 for number in range(20)],
+    [2**63 - 1, -(2**63)] * 10,
+    [10.0**power * (-1) ** power for power in range(-300, 300, 20)],
+)
 
 
 def check_statistic(kind: str, arguments: Mapping[str, Any]) -> str:
@@ -54,3 +74,26 @@ def _univariate() -> dict[str, Any]:
         for cls in classes
         if issubclass(cls, stats.base.Univariate) and cls is not stats.Link
     }
+
+
+def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
+    """Feed a statistic all kinds of values, and check its results.
+
+    Raises:
+        BaseException: of any kind, because River does not check all of its input.
+    """
+    trial = cls(**arguments)
+    for value in _USUAL:
+        trial.update(value)
+        result = trial.get()
+        if result is not None and not isinstance(result, (int, float)):
+            raise TypeError(f"its value would be {shown(result)}, which is no number")
+    sizes = arguments.keys() & STATISTIC_SIZES.keys()
+    small = {key: min(arguments[key], _TRIAL_SIZE) for key in sizes}
+    for keywords in (arguments, {**arguments, **small}):
+        for values in _UNUSUAL:
+            stream = Stream([Statistic("it", cls.__name__, keywords)])
+            for value in values:
+                stream.update(value)
+                stream.get("it")
+            stream.extended(_USUAL, "it").get("it")

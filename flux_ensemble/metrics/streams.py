@@ -9,8 +9,7 @@ River returns.
 from __future__ import annotations
 
 import copy
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from river import stats
@@ -20,13 +19,11 @@ from flux_ensemble.metrics.names import (
     COUNTERS,
     GAUGES,
     MEMBER_METRICS,
-    STATISTIC_SIZES,
     STREAMS,
     Statistic,
 )
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath
-from flux_ensemble.texts import shown
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -46,49 +43,9 @@ Ages = Callable[[str, str], Iterable[float]]
 #: Most distinct values that a statistic such as `Entropy` keeps.
 MAX_DIFFERENT = 100_000
 
-#: Values that a statistic is tried with when a document is read: usual ones, and extremes that
-#: clock jumps and memos may cause. Windows are cut to _TRIAL_SIZE, so that they fill up.
-_TRIAL_SIZE = 16
-_USUAL = [1.0, 2.0, 2.0, *(0.5 * number for number in range(40))]
-_UNUSUAL: tuple[list[Number], ...] = (
-    [0.0],
-    [0] * 20,
-    [-0.0, 0.0] * 5,
-    [-1.0] * 20,
-    [float(-number) for number in range(20)],
-    [1e308, -1e308] * 10,
-    [sys.float_info.max] * 10,
-    [number * 5e-324 for number in range(20)],
-    [2**63 - 1, -(2**63)] * 10,
-    [10.0**power * (-1) ** power for power in range(-300, 300, 20)],
-)
-
 
 class StatisticError(Exception):
     """A statistic of River failed; the text is one sentence."""
-
-
-def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
-    """Feed a statistic all kinds of values, and check its results.
-
-    Raises:
-        BaseException: of any kind, because River does not check all of its input.
-    """
-    trial = cls(**arguments)
-    for value in _USUAL:
-        trial.update(value)
-        result = trial.get()
-        if result is not None and not isinstance(result, (int, float)):
-            raise TypeError(f"its value would be {shown(result)}, which is no number")
-    sizes = arguments.keys() & STATISTIC_SIZES.keys()
-    small = {key: min(arguments[key], _TRIAL_SIZE) for key in sizes}
-    for keywords in (arguments, {**arguments, **small}):
-        for values in _UNUSUAL:
-            stream = Stream([Statistic("it", cls.__name__, keywords)])
-            for value in values:
-                stream.update(value)
-                stream.get("it")
-            stream.extended(_USUAL, "it").get("it")
 
 
 class _Different:
