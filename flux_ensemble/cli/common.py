@@ -7,11 +7,9 @@ A command returns its exit code (None is 0). It raises `Failure`, `EnsembleError
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,32 +111,6 @@ def run_reactor(handle: Any) -> None:
     """
     if handle.reactor_run() < 0:
         raise EnsembleError(errno.ECONNRESET, "the connection to Flux was lost")
-
-
-@contextmanager
-def signals(
-    handle: Any, numbers: Collection[signal.Signals], callback: Callable[[], None]
-) -> Iterator[None]:
-    """Calls `callback` from the reactor of a Flux handle when a signal comes.
-
-    Through a pipe, and not with Flux's signal watchers: those block a signal in this
-    thread only, and a document with statistics brings in numpy, which has threads that
-    would get it. Nor as a KeyboardInterrupt, which is lost inside a callback of Flux.
-    """
-    with ExitStack() as stack:
-        read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        stack.callback(os.close, read)
-        stack.callback(os.close, write)
-        for number in numbers:
-            stack.callback(signal.signal, number, signal.signal(number, lambda *_: None))
-        stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(write))
-
-        def drain(*_: Any) -> None:
-            os.read(read, 64)
-            callback()
-
-        stack.enter_context(handle.fd_watcher_create(read, drain))
-        yield
 
 
 def read_document(file: str) -> tuple[str, str | None]:

@@ -31,11 +31,11 @@ from flux_ensemble.cli.common import (
     job_id,
     print_error,
     run_reactor,
-    signals,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Received

@@ -27,6 +27,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
 from flux_ensemble.cli.display.views import View, summarize
+from flux_ensemble.cli.session.signals import signal_pipe
 from flux_ensemble.client import user_context
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.loop import LocalLoop
@@ -214,18 +215,15 @@ class Printer:
 
 @contextlib.contextmanager
 def _signals(loop: LocalLoop, callback: Callable[[], None]) -> Iterator[None]:
-    """Calls back from the loop for each signal that is to end the run, through a pipe."""
-    with ExitStack() as stack:
-        read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        stack.callback(os.close, read)
-        stack.callback(os.close, write)
-        for number in SIGNALS:
-            stack.callback(signal.signal, number, signal.signal(number, lambda *_: None))
-        stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(write))
+    """Calls back from the loop for each signal that is to end the run."""
+    with signal_pipe(SIGNALS) as read:
 
         def drain() -> None:
             for _ in os.read(read, 64):
                 callback()
 
-        stack.callback(loop.reader(read, drain).cancel)
-        yield
+        reader = loop.reader(read, drain)
+        try:
+            yield
+        finally:
+            reader.cancel()

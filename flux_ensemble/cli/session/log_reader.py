@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Any
 
-from flux_ensemble.cli.common import naming, run_reactor, signals
+from flux_ensemble.cli.common import naming, run_reactor
 from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import given_up, log_failure
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
