@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.filling import TRIGGER, compile_filling, has_braces
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.model import SCALE_ACTIONS, Action, Group, Spec
+from flux_ensemble.document.overrides import OVERRIDES, VALUES
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.texts import listed
 
 #: Actions whose label is a job group, and actions that need a label.
@@ -25,14 +28,18 @@ _ACTION_KEYS = {
     "value": ("grow", "shrink"),
     "count": ("submit",),
     "params": ("submit",),
+    **dict.fromkeys(OVERRIDES, ("submit",)),
+    "urgency": ("submit", "update"),
+    "duration": ("submit", "update"),
     "cancel": ("terminate",),
-    "urgency": ("update",),
-    "duration": ("update",),
+    "state": ("terminate",),
+    "reason": ("terminate",),
+    "jobs": ("cancel", "update"),
     "timeout": ("custom",),
 }
 
 #: Keys of an action that are copied to the model unchanged.
-_AS_GIVEN = ("label", "value", "count", "params", "backoff", "cancel", "urgency")
+_AS_GIVEN = ("label", "params", "backoff", "cancel", "jobs", "state")
 
 #: Most job sets whose parameters the actions of a document override. The job sets of a group
 #: count once for each action.
@@ -123,8 +130,9 @@ class ActionReader:
     def __init__(self, context: Context, problems: Problems) -> None:
         self._context = context
         self._problems = problems
-        #: The id of the rule that is read, if there is one.
+        #: The id of the rule that is read, if there is one, and the names for its expressions.
         self._id = ""
+        self._names: Names | None = None
         #: How many job sets have parameters overridden.
         self._overrides = 0
 
@@ -145,13 +153,17 @@ class ActionReader:
                 f"{name!r} needs a member that can change its size, and this one has a fixed size",
             )
         self._label(name, entry, at)
+        values, expressions = self._values(entry, at)
+        overrides = {}
+        if name == "submit":
+            overrides = {key: values.pop(key) for key in OVERRIDES if key in values}
         if name == "submit" and entry.get("label") in self._context.groups:
-            self._submission(self._context.groups[entry["label"]], entry, at)
+            self._submission(self._context.groups[entry["label"]], entry, overrides, at)
         changes = bool(entry.keys() & {"urgency", "duration"})
         if name == "update" and not changes and not self._blamed(at, "urgency", "duration"):
             self._problems.add(at, "the action 'update' needs 'urgency' or 'duration'")
         durations: dict[str, Any] = {}
-        for key in ("cooldown", "duration", "timeout"):
+        for key in ("cooldown", "timeout"):
             if key in entry:
                 durations[key] = self._duration(entry, key, at)
         if self._problems.blames(at):
@@ -160,13 +172,58 @@ class ActionReader:
         return Action(
             name=name,
             repetitions=None if repetitions == "unlimited" else repetitions,
-            **{key: entry[key] for key in _AS_GIVEN if key in entry},
+            overrides=overrides or None,
+            expressions=expressions or None,
+            **{key: entry[key] for key in _AS_GIVEN if key in entry and key not in expressions},
+            **values,
             **durations,
         )
 
+    def _values(self, entry: Mapping[str, Any], at: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The values of keys that can have expressions, and those that have some."""
+        values: dict[str, Any] = {}
+        expressions: dict[str, Any] = {}
+        for key in (*VALUES, "params"):
+            if key not in entry:
+                continue
+            value = entry[key]
+            of_trigger = key == "params" and value == TRIGGER
+            if of_trigger or (self._names is not None and has_braces(value)):
+                expressions[key] = value
+                self._expression(key, value, (*at, key))
+            elif key != "params":
+                try:
+                    values[key] = VALUES[key](value)
+                except ValueError as error:
+                    self._problems.add((*at, key), str(error))
+        return values, expressions
+
+    def _expression(self, key: str, value: Any, at: Path) -> None:
+        """Check the expressions in the value of a key."""
+        names = self._names
+        if value == TRIGGER and (names is None or names.job is None):
+            self._problems.add(
+                at,
+                f"{TRIGGER!r} means the parameters of the triggering job, and no job triggers this "
+                "(only rules on 'job-*' have one)",
+            )
+        elif names is not None:
+            try:
+                compile_filling({key: value}, names, None)
+            except ValueError as error:
+                self._problems.add(at, str(error).removeprefix(f"{key}: "))
+
     def _label(self, name: str, entry: Mapping[str, Any], at: Path) -> None:
         label = entry.get("label")
-        if label is None:
+        if "jobs" in entry:
+            if label is not None:
+                self._problems.add((*at, "label"), "give one of 'label' and 'jobs'")
+            if self._names is None or self._names.job is None:
+                self._problems.add(
+                    (*at, "jobs"),
+                    "no job triggers this (only rules on 'job-*' have a triggering job)",
+                )
+        elif label is None:
             if name in _NEED_LABEL and not self._blamed(at, "label"):
                 what = {"custom": "a function", "enable": "a rule", "disable": "a rule"}
                 self._problems.add(
@@ -190,8 +247,16 @@ class ActionReader:
                 at, f"no rule with the id {id!r} ({hint(id, ids)}ids: {listed(ids)})"
             )
 
-    def _submission(self, group: Group, entry: Mapping[str, Any], at: Path) -> None:
-        if "params" in entry:
+    def _submission(
+        self, group: Group, entry: Mapping[str, Any], overrides: Mapping[str, Any], at: Path
+    ) -> None:
+        """Check a submission, as far as it has no expressions."""
+        count, params = entry.get("count"), entry.get("params")
+        if isinstance(params, Mapping):
+            params = {name: 0 if has_braces(value) else value for name, value in params.items()}
+        else:
+            params = None
+        if "params" in entry or overrides:
             self._overrides += len(group.sets)
             if self._overrides > MAX_OVERRIDES:
                 self._problems.give_up(
@@ -199,10 +264,10 @@ class ActionReader:
                     f"rules give parameters to more than {MAX_OVERRIDES} job sets in all",
                 )
         try:
-            group.submission(entry.get("count"), entry.get("params"))
+            group.submission(count if type(count) is int else None, params, overrides)
         except ValueError as error:
-            key = "params" if "params" in entry else "count"
-            self._problems.add((*at, key), str(error))
+            places = [key for key in ("params", *overrides, "count") if key in entry]
+            self._problems.add((*at, *places[:1]), str(error))
 
     def _group(self, name: str, at: Path) -> None:
         if name not in self._context.names:

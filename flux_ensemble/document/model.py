@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
+from flux_ensemble.document.overrides import overridden
 from flux_ensemble.document.sweep import Sweep, parse_values
 from flux_ensemble.document.texts import check_sizes, sizes
 from flux_ensemble.metrics.names import Statistic
@@ -175,17 +176,21 @@ class Group:
         return Submission(tuple((jobset, jobset.sweep, 1) for jobset in self.sets))
 
     def submission(
-        self, count: int | None = None, params: Mapping[str, Any] | None = None
+        self,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ) -> Submission:
-        """The jobs of one submission; `count` and `params` override the document's.
+        """The jobs of one submission; the arguments override the document's.
 
         Args:
             count: jobs for each combination.
             params: parameter -> a list of values, `{"range": [...]}`, or one value.
+            overrides: fields of the job sets, as for `overrides.overridden`.
 
         Raises:
             ValueError: an unknown parameter, invalid values, values that do not fit together,
-                too many jobs, or texts that get too long.
+                too many jobs, texts that get too long, or a shape that a jobspec says.
 
         >>> md = JobSet("md", 0, ("run", "{t}"), sweep=Sweep({"t": (300, 310)}))
         >>> [params for _, params in Group("md", (md,)).submission(count=2)]
@@ -193,11 +198,13 @@ class Group:
         >>> len(Group("md", (md,)).submission(params={"t": {"range": [0, 100]}}))
         100
         """
-        if params:
-            return self._overridden(count, params)
+        if params or overrides:
+            return self._overridden(count, params or {}, overrides or {})
         return self._whole if count is None else self._single.times(count)
 
-    def _overridden(self, count: int | None, params: Mapping[str, Any]) -> Submission:
+    def _overridden(
+        self, count: int | None, params: Mapping[str, Any], overrides: Mapping[str, Any]
+    ) -> Submission:
         for name in params:
             if name not in self.params:
                 raise ValueError(
@@ -212,9 +219,10 @@ class Group:
                 raise ValueError(f"parameter {name!r}: {error}") from None
         changed = sizes(values)
         parts = []
-        for jobset in self.sets:
+        for original in self.sets:
+            jobset = overridden(original, overrides) if overrides else original
             sweep = jobset.sweep.override(values)
-            if sweep is not jobset.sweep:
+            if overrides or sweep is not jobset.sweep:
                 own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
                 check_sizes(jobset.texts(), own)
             parts.append((jobset, sweep, jobset.count if count is None else count))
@@ -276,7 +284,12 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a rule does. `repetitions` None means unlimited; see docs/document.md."""
+    """What a rule does. `repetitions` None means unlimited; see docs/document.md.
+
+    `overrides` is what a submission has in place of what its group says; see
+    `overrides.overridden`. `expressions` has the keys with expressions, as in the document;
+    `filling` gives the action with their values, and their fields are not looked at before.
+    """
 
     name: str
     label: str | None = None
@@ -290,6 +303,11 @@ class Action:
     urgency: int | None = None
     duration: float | None = None
     timeout: float = 60.0
+    overrides: Mapping[str, Any] | None = None
+    jobs: str | None = None
+    state: str = "completed"
+    reason: str | None = None
+    expressions: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +318,8 @@ class Rule:
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
     the id of the rule that asked, or None for every request; for `job-*` and `idle`
     triggers `group` is the group selected, or None for every job. `when` is the
-    document's own number or text; the engine compiles it.
+    document's own number or text; the engine compiles it. `more_*` are the other items
+    where the document has lists of triggers, groups or actions.
     """
 
     id: str
@@ -314,14 +333,33 @@ class Rule:
     after: float | None = None
     every: float | None = None
     enabled: bool = True
+    more_triggers: tuple[str, ...] = ()
+    more_groups: tuple[str, ...] = ()
+    more_actions: tuple[Action, ...] = ()
+
+    @property
+    def triggers(self) -> tuple[str, ...]:
+        """All its triggers."""
+        return (self.trigger, *self.more_triggers)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All groups that it selects; none where it selects every job."""
+        return () if self.group is None else (self.group, *self.more_groups)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All its actions, in order."""
+        return (self.action, *self.more_actions)
 
     @property
     def title(self) -> str:
         """What `run` prints after "trigger": the metric, the event, or the trigger."""
         if self.trigger == "metric":
             return self.name or str(self.when)
-        about = self.group or self.name
-        return self.trigger if about is None else f"{self.trigger} {about}"
+        triggers = ", ".join(self.triggers)
+        about = ", ".join(self.groups) or self.name
+        return triggers if about is None else f"{triggers} {about}"
 
 
 @dataclass(frozen=True, slots=True)

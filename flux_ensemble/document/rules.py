@@ -11,13 +11,16 @@ from flux_ensemble.document.model import (
     RESERVED_RULES,
     SCALE_TRIGGERS,
     TRIGGER_ALIASES,
+    Action,
     Rule,
     Spec,
 )
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema_check import check_form
-from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
+from flux_ensemble.document.scopes import job_scope
+from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
+from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import MetricPath, parse_path
 from flux_ensemble.texts import listed, shown
@@ -30,6 +33,9 @@ _RULE_KEYS = {
     "after": ("timer",),
     "every": ("timer",),
 }
+
+#: Keys of an action that count how often its rule fires.
+_OF_RULE = ("repetitions", "backoff", "cooldown")
 
 _HEARTBEAT_OFF = "the heartbeat is off; set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"
 
@@ -129,62 +135,108 @@ class _RuleReader(ActionReader):
     def __init__(self, context: Context, problems: Problems) -> None:
         super().__init__(context, problems)
         #: Conditions that were compiled, since many rules may have the same one.
-        self._conditions: dict[tuple[float | str, Subject], Condition] = {}
+        self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
 
     def rule(self, entry: Mapping[str, Any], at: Path, id: str) -> Rule | None:
         """Read a rule; None if it has problems."""
         self._id = id
-        action = None
-        if "action" in entry:
-            action = self.action(entry["action"], (*at, "action"))
-        if "trigger" not in entry:
+        triggers = self._triggers(entry, at)
+        trigger = triggers[0] if triggers else ""
+        groups = self._selected(entry, trigger, at)
+        scope = job_scope(triggers, groups, self._context.groups)
+        self._names = Names(
+            self._context.names, self._context.statistics, SUBJECTS.get(trigger), scope
+        )
+        actions = self._actions(entry, at)
+        if not triggers:
             return None
-        trigger = TRIGGER_ALIASES.get(entry["trigger"], entry["trigger"])
-        for key, triggers in _RULE_KEYS.items():
-            if key in entry and not trigger.startswith(triggers):
+        for key, prefixes in _RULE_KEYS.items():
+            if key in entry and not trigger.startswith(prefixes):
                 only = listed(
-                    f"{prefix}*" if prefix.endswith("-") else prefix for prefix in triggers
+                    f"{prefix}*" if prefix.endswith("-") else prefix for prefix in prefixes
                 )
                 self._problems.add(
                     (*at, key),
                     f"{key!r} means nothing to the trigger {trigger!r} (only to: {only})",
                 )
-        name, group = entry.get("name"), None
+        name = entry.get("name")
         if trigger in SCALE_TRIGGERS:
             self._rule_id(name, (*at, "name"))
         elif trigger != "metric":
-            name, group = None, self._selected(entry, trigger, at)
+            name = None
         after, every = self._timer(entry, trigger, at)
         when = entry.get("when")
-        self._condition(trigger, name, when, at)
+        self._condition(trigger, name, when, scope, at)
         if trigger == "heartbeat" and not self._context.heartbeat:
             self._problems.add((*at, "trigger"), f"there are no heartbeats: {_HEARTBEAT_OFF}")
-        if action is None or self._problems.blames(at):
+        if not actions or self._problems.blames(at):
             return None
         return Rule(
             id=id,
             trigger=trigger,
-            action=action,
+            action=actions[0],
             name=name,
-            group=group,
+            group=groups[0] if groups else None,
             when=when,
             scope=entry.get("scope", "ensemble"),
             on_error=entry.get("on-error", "disable"),
             after=after,
             every=every,
             enabled=entry.get("enabled", True),
+            more_triggers=tuple(triggers[1:]),
+            more_groups=tuple(groups[1:]),
+            more_actions=tuple(actions[1:]),
         )
 
-    def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> str | None:
-        """The group that `name` or its alias `group` selects."""
+    def _triggers(self, entry: Mapping[str, Any], at: Path) -> list[str]:
+        """The triggers under their present names, each once; none if there is a problem."""
+        written = entry.get("trigger", [])
+        several = isinstance(written, list)
+        triggers = [TRIGGER_ALIASES.get(name, name) for name in (written if several else [written])]
+        if several and not all(str(trigger).startswith("job-") for trigger in triggers):
+            self._problems.add((*at, "trigger"), "a list of triggers can have 'job-*' only")
+            return []
+        return list(dict.fromkeys(triggers))
+
+    def _actions(self, entry: Mapping[str, Any], at: Path) -> list[Action]:
+        """The actions of a rule, in order; those with problems are left out."""
+        if "action" in entry:
+            if "actions" in entry:
+                self._problems.add((*at, "actions"), "give one of 'action' and 'actions'")
+            action = self.action(entry["action"], (*at, "action"))
+            return [] if action is None else [action]
+        if "actions" not in entry:
+            if not self._blamed(at, "action", "actions"):
+                self._problems.add(at, "the key 'action' is missing")
+            return []
+        actions = []
+        for index, value in enumerate(entry["actions"]):
+            here = (*at, "actions", index)
+            for key in _OF_RULE if index else ():
+                if value is not None and key in value:
+                    self._problems.add(
+                        (*here, key), f"{key!r} counts for the whole rule: write it at actions[0]"
+                    )
+            action = None if value is None else self.action(value, here)
+            actions += [] if action is None else [action]
+        return actions
+
+    def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> list[str]:
+        """The groups that `group` or its alias `name` selects; none for all jobs."""
+        if trigger == "metric" or trigger in SCALE_TRIGGERS:
+            return []
         if "name" in entry and "group" in entry:
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")
         key = "group" if "group" in entry else "name"
-        group: str | None = entry.get(key)
+        value = entry.get(key, [])
+        groups = value if isinstance(value, list) else [value]
+        if len(groups) > 1 and not trigger.startswith("job-"):
+            self._problems.add((*at, key), "only a 'job-*' trigger can have several groups")
         of_jobs = trigger.startswith(_RULE_KEYS["group"])
-        if group is not None and of_jobs and entry.get("scope") != "queue":
-            self._group(group, (*at, key))
-        return group
+        if of_jobs and entry.get("scope") != "queue":
+            for group in groups:
+                self._group(group, (*at, key))
+        return list(dict.fromkeys(groups))
 
     def _timer(
         self, entry: Mapping[str, Any], trigger: str, at: Path
@@ -199,7 +251,9 @@ class _RuleReader(ActionReader):
             self._problems.add((*at, "every"), "expected a duration > 0, not 0")
         return times["after"], times["every"]
 
-    def _condition(self, trigger: str, name: str | None, when: Any, at: Path) -> None:
+    def _condition(
+        self, trigger: str, name: str | None, when: Any, scope: JobScope | None, at: Path
+    ) -> None:
         """Check the metric in `name`, and `when`."""
         context, add = self._context, self._problems.add
         if name is not None and trigger == "metric":
@@ -213,7 +267,7 @@ class _RuleReader(ActionReader):
                 add(at, "the trigger 'metric' needs 'name', a metric, or 'when', an expression")
             return
         try:
-            condition = self._compiled(when, SUBJECTS.get(trigger))
+            condition = self._compiled(when, SUBJECTS.get(trigger), scope)
         except ValueError as error:
             add((*at, "when"), str(error))
             return
@@ -225,14 +279,15 @@ class _RuleReader(ActionReader):
             elif not condition.paths:
                 add((*at, "when"), f"{shown(when)} names no metric, so nothing triggers the rule")
 
-    def _compiled(self, when: float | str, subject: Subject) -> Condition:
-        key = when, subject
+    def _compiled(self, when: float | str, subject: Subject, scope: JobScope | None) -> Condition:
+        key = when, subject, scope
         if key not in self._conditions:
             self._conditions[key] = compile_condition(
                 when,
                 groups=self._context.names,
                 statistics=self._context.statistics,
                 subject=subject,
+                job=scope,
             )
         return self._conditions[key]
 

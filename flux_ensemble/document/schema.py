@@ -104,14 +104,38 @@ _SYSTEM = {
     },
 }
 
+
+def _or_text(schema: Schema) -> Schema:
+    """The schema of a value that an expression in braces can give."""
+    return {**schema, "type": [schema["type"], "string"]}
+
+
 ACTION = _mapping(
     "an action such as {name: submit, label: GROUP}",
     {
         "name": _choice("an action", ACTIONS),
         "label": _text(),
-        "value": _integer(1),
-        "count": _integer(1),
-        "params": _OBJECT,
+        "value": _or_text(_integer(1)),
+        "count": _or_text(_integer(1)),
+        "params": {
+            "type": ["object", "string"],
+            "description": "a mapping, or 'trigger'",
+            "pattern": r"^trigger\Z",
+        },
+        "nodes": _or_text(_integer(1)),
+        "tasks": _or_text(_integer(1)),
+        "cores": _or_text(_integer(1)),
+        "gpus": _or_text(_integer(0)),
+        "queue": _text(),
+        "bank": _text(),
+        "environment": {"type": "object", "description": "a mapping of environment variables"},
+        "workdir": _text(),
+        "attributes": _mapping(
+            "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}
+        ),
+        "jobs": _choice("the jobs", ("trigger",)),
+        "state": _choice("a final state", ("completed", "failed")),
+        "reason": _text(),
         "repetitions": {
             "type": ["integer", "string"],
             "description": "an integer >= 1 or 'unlimited'",
@@ -121,20 +145,30 @@ ACTION = _mapping(
         "backoff": _integer(0),
         "cooldown": _DURATION,
         "cancel": _BOOLEAN,
-        "urgency": _URGENCY,
+        "urgency": _or_text(_URGENCY),
         "duration": _DURATION,
         "timeout": _DURATION,
     },
     "name",
 )
 
+
+def _or_list(schema: Schema, what: str) -> Schema:
+    """The schema of one or several values."""
+    return {
+        "if": {"type": schema["type"]},
+        "then": schema,
+        "else": {**_list(what, schema), "minItems": 1},
+    }
+
+
 RULE = _mapping(
     "a rule such as {trigger: start, action: {...}}",
     {
         "id": _NAME,
-        "trigger": _choice("a trigger", TRIGGERS),
+        "trigger": _or_list(_choice("a trigger", TRIGGERS), "a trigger, or a list of them"),
         "name": _text(),
-        "group": _text(),
+        "group": _or_list(_text(), "a job group, or a list of them"),
         "when": {
             "type": ["number", "string"],
             "description": "a number, a comparison such as '> 5', or an expression",
@@ -145,9 +179,9 @@ RULE = _mapping(
         "every": _DURATION,
         "enabled": _BOOLEAN,
         "action": ACTION,
+        "actions": {**_list("a list of actions", ACTION), "minItems": 1},
     },
     "trigger",
-    "action",
 )
 
 JOB = _mapping(

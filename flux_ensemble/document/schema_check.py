@@ -41,10 +41,10 @@ def check_form(
         The valid part of the value: invalid keys are removed, invalid list items are None.
 
     >>> problems = Problems()
-    >>> check_form("action", {"name": "submit", "count": "two"}, problems)
+    >>> check_form("action", {"name": "submit", "backoff": "two"}, problems)
     {'name': 'submit'}
     >>> problems.sentences()
-    "count: expected an integer >= 1, not 'two'"
+    "backoff: expected an integer >= 0, not 'two'"
     """
     known = wrong or set()
     # Null in its place: what is known to be wrong is not checked again.

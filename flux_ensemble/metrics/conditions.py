@@ -1,8 +1,8 @@
 """Conditions: the text of `when`, compiled once and evaluated often.
 
 Three forms: a number (equality), a comparison with a number ("> 5.5"), and an
-expression over metrics ("count.a.success >= 3 and mean['a-duration'] < 60"), which
-`metrics.expressions` compiles and evaluates.
+expression over metrics and the triggering job ("count.a.success >= 3 and job.returncode == 1"),
+which `metrics.expressions` compiles and evaluates.
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.texts import shortened, shown
 
 Lookup = Callable[[MetricPath], float | None]
 Subject = Literal["metric", "memo"] | None
+
+#: Returns the value of a field of the triggering job, of any type; None where it has none.
+JobLookup = Callable[[JobField], Any]
+
+#: What a name in an expression stands for; a text is the key of a memo.
+Variable = MetricPath | JobField | str
 
 #: What a `when` can use besides the metrics it names, by trigger.
 SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
@@ -45,15 +52,15 @@ class Condition:
     Args:
         text: the text in the document.
         compare, number: of a comparison with the rule's metric.
-        expression: if it is not a comparison. A variable is a metric, or as text the key of a
-            memo.
+        expression: if it is not a comparison.
 
     Attributes:
         paths: the metrics that an expression reads.
         compares: whether it compares the rule's metric with a number.
+        of_job: whether it reads fields of the triggering job.
     """
 
-    __slots__ = ("_compare", "_expression", "_number", "compares", "paths", "text")
+    __slots__ = ("_compare", "_expression", "_number", "compares", "of_job", "paths", "text")
 
     def __init__(
         self,
@@ -61,7 +68,7 @@ class Condition:
         *,
         compare: Callable[[Any, Any], bool] | None = None,
         number: float = 0.0,
-        expression: Expression[MetricPath | str] | None = None,
+        expression: Expression[Variable] | None = None,
     ) -> None:
         self.text = text
         self.compares = compare is not None
@@ -72,9 +79,14 @@ class Condition:
         self.paths = frozenset(
             variable for variable in variables if isinstance(variable, MetricPath)
         )
+        self.of_job = any(isinstance(variable, JobField) for variable in variables)
 
     def holds(
-        self, value: float | None, lookup: Lookup, memo: Mapping[str, Any] | None = None
+        self,
+        value: float | None,
+        lookup: Lookup,
+        memo: Mapping[str, Any] | None = None,
+        job: JobLookup | None = None,
     ) -> bool:
         """Whether the condition holds.
 
@@ -82,6 +94,7 @@ class Condition:
             value: the value of the rule's own metric, for a number or a comparison.
             lookup: returns the value of a metric; None if it is empty.
             memo: the keys of a memo event, which an expression may name.
+            job: returns the value of a field of the triggering job, which it may name too.
 
         >>> condition = compile_condition("> 60", groups=(), statistics=(), subject="metric")
         >>> condition.holds(75.0, lookup=lambda path: None)
@@ -89,13 +102,29 @@ class Condition:
         """
         if self._compare is not None:
             return value is not None and self._compare(value, self._number)
-        keys = memo or {}
         assert self._expression is not None
-        return self._expression.holds(
-            lambda variable: (
-                lookup(variable) if isinstance(variable, MetricPath) else keys.get(variable)
-            )
-        )
+        return self._expression.holds(variables(lookup, memo, job))
+
+
+def variables(
+    lookup: Lookup, memo: Mapping[str, Any] | None = None, job: JobLookup | None = None
+) -> Callable[[Variable], Any]:
+    """What gives the value of each variable of an expression; the arguments are as for `holds`.
+
+    >>> value_of = variables(lambda path: None, {"loss": 0.5}, lambda field: str(field))
+    >>> value_of("loss"), value_of(JobField("id"))
+    (0.5, 'job.id')
+    """
+    keys = memo or {}
+
+    def value_of(variable: Variable) -> Any:
+        if isinstance(variable, MetricPath):
+            return lookup(variable)
+        if isinstance(variable, JobField):
+            return None if job is None else job(variable)
+        return keys.get(variable)
+
+    return value_of
 
 
 def compile_condition(
@@ -104,6 +133,7 @@ def compile_condition(
     groups: Collection[str],
     statistics: Collection[str],
     subject: Subject,
+    job: JobScope | None = None,
 ) -> Condition:
     """Compile a `when`.
 
@@ -113,6 +143,7 @@ def compile_condition(
         statistics: names of the statistics that are kept.
         subject: what the rule provides: "metric" a value to compare, "memo" the keys of a memo,
             None nothing.
+        job: what it can say of the triggering job; None where there is none.
 
     Raises:
         ValueError: the text does not parse, or names something that does not exist.
@@ -142,7 +173,7 @@ def compile_condition(
             raise ValueError(f"expected a finite number, not {shown(when)}")
         compare = _COMPARISONS[match["operator"] or "=="]
         return Condition(str(when), compare=compare, number=number)
-    names = _Names(groups, statistics, subject)
+    names = Names(groups, statistics, subject, job)
     try:
         expression = compile_expression(text, names.resolve)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -153,23 +184,38 @@ def compile_condition(
     return Condition(text, expression=expression)
 
 
-class _Names:
-    """Resolves the names in an expression."""
+class Names:
+    """Resolves the names in an expression; the arguments are as for `compile_condition`."""
 
     def __init__(
-        self, groups: Collection[str], statistics: Collection[str], subject: Subject
+        self,
+        groups: Collection[str],
+        statistics: Collection[str],
+        subject: Subject,
+        job: JobScope | None,
     ) -> None:
         self._groups = groups
         self._statistics = statistics
         self._subject = subject
+        self.job = job
 
-    def resolve(self, keys: list[str]) -> MetricPath | str:
-        """The metric or the key of a memo with this name.
+    def resolve(self, keys: list[str]) -> Variable:
+        """The metric, the field of the triggering job or the key of a memo with this name.
 
         Raises:
-            ValueError: there is no such metric.
+            ValueError: there is nothing of this name.
+
+        >>> Names(["md"], ["mean"], None, None).resolve(["count", "md", "success"])
+        MetricPath(statistic='count', group='md', variable='success')
         """
         head = keys[0]
+        if head == JOB and len(keys) > 1:
+            if self.job is None:
+                raise ValueError(
+                    f"{'.'.join(keys)!r} is of a job, and no job triggers this rule "
+                    "(only those of 'job-*' triggers)"
+                )
+            return self.job.resolve(keys)
         # A memo may well have a key `nodes`.
         of_member = head in MEMBER_METRICS and (len(keys) > 1 or self._subject != "memo")
         if head == COUNT or head in self._statistics or of_member:

@@ -1,42 +1,32 @@
-"""Expressions in conditions, compiled once to steps that a loop evaluates.
+"""Expressions in conditions and actions, compiled once to steps that a loop evaluates.
 
-    text ──ast──► checked tree ──► steps ──evaluate──► true or false
+    text ──ast──► checked tree ──► steps ──evaluate──► value, or true or false
 
 Texts come from users, and some values from other people's jobs, so evaluation is bounded by
-construction: one step for each part of the expression, and no recursion. A value is a number
-bounded by `numbers.finite`, text, or None for "no value". No operation makes text, and the
-results of arithmetic are bounded again.
+construction: one step for each part of the expression, and no recursion. No operation makes text,
+and the results of arithmetic are bounded (`operations`).
 
 A comparison with no value is false, and so is one with a division by zero or an overflow. Text can
-only be compared for equality; any other use of it makes the whole expression false.
+only be compared for equality, and looked for with `in`; any other use of it makes a whole condition
+false, and is an error where a value is needed.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.operations import FUNCTIONS, OPERATORS, Unfit, Value, taken, truth
 from flux_ensemble.texts import shortened
 
 #: Longest expression, in characters, and deepest nesting. Each term of a sum counts as a level.
 MAX_LENGTH = 4096
 MAX_DEPTH = 200
 
-#: No float has more digits before or after the point.
-_MAX_DIGITS = 308
-
 #: What a name in an expression stands for.
 Variable = TypeVar("Variable")
-
-#: What operations take and return; see above.
-Value = Number | str | None
-
-
-class _Unfit(Exception):
-    """A value that the expression cannot use, which makes it false."""
 
 
 class Step(NamedTuple):
@@ -82,121 +72,57 @@ class Expression(Generic[Variable]):
         >>> expression.holds({"loss": 0.05}.get)
         False
         """
+        try:
+            return truth(self._evaluate(lookup))
+        except Unfit:
+            return False
+
+    def value(self, lookup: Callable[[Variable], Any]) -> Value:
+        """Its value; None if there is none, as after a division by zero.
+
+        Args:
+            lookup: returns the value of a variable, of any type.
+
+        Raises:
+            ValueError: it computes with text, or a variable is a list or a mapping.
+
+        >>> compile_expression("steps * 2", ".".join).value({"steps": 200}.get)
+        400
+        >>> compile_expression("mode * 2", ".".join).value({"mode": "fast"}.get)
+        Traceback (most recent call last):
+        ValueError: it computes with text, a list or a mapping
+        """
+        try:
+            return self._evaluate(lookup)
+        except Unfit:
+            raise ValueError("it computes with text, a list or a mapping") from None
+
+    def _evaluate(self, lookup: Callable[[Variable], Any]) -> Value:
         steps, stack, at = self.steps, list[Any](), 0
-        try:
-            while at < len(steps):
-                kind, what, number = steps[at]
-                at += 1
-                if kind == "call":
-                    operands = stack[-number:]
-                    del stack[-number:]
-                    stack.append(what(*operands))
-                elif kind == "name":
-                    stack.append(_taken(lookup(what)))
-                elif kind == "value":
-                    stack.append(what)
-                elif kind == "chain":
-                    right, left = stack.pop(), stack.pop()
-                    if what(left, right):
-                        stack.append(right)
-                    else:
-                        stack.append(False)
-                        at = number
-                elif _truth(stack[-1]) is (kind == "or"):
-                    at = number
+        while at < len(steps):
+            kind, what, number = steps[at]
+            at += 1
+            if kind == "call":
+                operands = stack[-number:]
+                del stack[-number:]
+                stack.append(what(*operands))
+            elif kind == "name":
+                stack.append(taken(lookup(what)))
+            elif kind == "value":
+                stack.append(what)
+            elif kind == "chain":
+                right, left = stack.pop(), stack.pop()
+                if what(left, right):
+                    stack.append(right)
                 else:
-                    stack.pop()
-            return _truth(stack.pop())
-        except _Unfit:
-            return False
-
-
-# -- values -----------------------------------------------------------------------------
-
-
-def _taken(value: Any) -> Value:
-    """A value from outside as an operand; lists and mappings cannot be used."""
-    kind = type(value)
-    if kind is bool or kind is str or value is None:
+                    stack.append(False)
+                    at = number
+            elif truth(stack[-1]) is (kind == "or"):
+                at = number
+            else:
+                stack.pop()
+        value: Value = stack.pop()
         return value
-    if kind is int or kind is float:
-        return finite(value)
-    raise _Unfit
-
-
-def _truth(value: Value) -> bool:
-    if type(value) is str:
-        raise _Unfit
-    return bool(value)
-
-
-def _not(value: Value) -> bool:
-    return not _truth(value)
-
-
-def _arithmetic(compute: Callable[..., Number]) -> Callable[..., Value]:
-    def bounded(*operands: Value) -> Value:
-        if None in operands:
-            return None
-        if str in map(type, operands):
-            raise _Unfit
-        try:
-            return finite(compute(*operands))
-        except (ArithmeticError, TypeError):
-            # A division by zero, or arguments that a function does not take.
-            return None
-
-    return bounded
-
-
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bool]:
-    def guarded(left: Value, right: Value) -> bool:
-        if left is None or right is None:
-            return False
-        if type(left) is str or type(right) is str:
-            raise _Unfit
-        return compare(left, right)
-
-    return guarded
-
-
-def _equal(left: Value, right: Value) -> bool:
-    return left is not None and right is not None and left == right
-
-
-def _unequal(left: Value, right: Value) -> bool:
-    return left is not None and right is not None and left != right
-
-
-def _round(number: Number, *digits: int) -> Number:
-    if digits and not -_MAX_DIGITS <= digits[0] <= _MAX_DIGITS:
-        raise TypeError
-    return round(number, *digits)
-
-
-_OPERATORS: Mapping[type[ast.AST], Callable[..., Value]] = {
-    ast.Not: _not,
-    ast.USub: _arithmetic(operator.neg),
-    ast.UAdd: _arithmetic(operator.pos),
-    ast.Add: _arithmetic(operator.add),
-    ast.Sub: _arithmetic(operator.sub),
-    ast.Mult: _arithmetic(operator.mul),
-    ast.Div: _arithmetic(operator.truediv),
-    ast.FloorDiv: _arithmetic(operator.floordiv),
-    ast.Mod: _arithmetic(operator.mod),
-    ast.Eq: _equal,
-    ast.NotEq: _unequal,
-    ast.Lt: _ordered(operator.lt),
-    ast.LtE: _ordered(operator.le),
-    ast.Gt: _ordered(operator.gt),
-    ast.GtE: _ordered(operator.ge),
-}
-_FUNCTIONS: Mapping[str, Callable[..., Value]] = {
-    "abs": _arithmetic(abs),
-    "max": _arithmetic(max),
-    "min": _arithmetic(min),
-    "round": _arithmetic(_round),
-}
 
 
 # -- compiling --------------------------------------------------------------------------
@@ -285,17 +211,28 @@ class _Compiler(Generic[Variable]):
                 self.add(last)
                 self._land(jumps)
             case ast.Compare():
-                *before, last = node.comparators
-                *chained, operation = map(_operation, node.ops)
-                self.add(node.left)
-                jumps = [
-                    self._then(operand, Step("chain", compare))
-                    for operand, compare in zip(before, chained, strict=True)
-                ]
-                self._then(last, Step("call", operation, 2))
-                self._land(jumps)
+                self._compare(node)
             case _:
                 raise _refusal(node)
+
+    def _compare(self, node: ast.Compare) -> None:
+        *before, last = node.comparators
+        *chained, operation = map(_operation, node.ops)
+        if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops[:-1]):
+            raise _refusal(node)
+        self.add(node.left)
+        jumps = [
+            self._then(operand, Step("chain", compare))
+            for operand, compare in zip(before, chained, strict=True)
+        ]
+        if isinstance(node.ops[-1], (ast.In, ast.NotIn)) and isinstance(
+            last, (ast.Tuple, ast.List)
+        ):
+            literals = tuple(_literal(_constant(item)) for item in last.elts)
+            self.steps += [Step("value", literals), Step("call", operation, 2)]
+        else:
+            self._then(last, Step("call", operation, 2))
+        self._land(jumps)
 
     def _then(self, node: ast.expr, step: Step) -> int:
         """Add a node and a step after it; returns the step's index."""
@@ -310,28 +247,42 @@ class _Compiler(Generic[Variable]):
 
     def _call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in _FUNCTIONS:
+        if name not in FUNCTIONS:
             raise ValueError(
                 f"{shortened(repr(ast.unparse(node.func)))} is not a function of conditions "
-                f"(functions: {', '.join(_FUNCTIONS)})"
+                f"(functions: {', '.join(FUNCTIONS)})"
             )
         if node.keywords or not node.args:
             raise ValueError(f"{name}() takes one or more plain arguments")
         for argument in node.args:
             self.add(argument)
-        self.steps.append(Step("call", _FUNCTIONS[name], len(node.args)))
+        self.steps.append(Step("call", FUNCTIONS[name], len(node.args)))
 
 
 def _operation(node: ast.AST) -> Callable[..., Value]:
-    operation = _OPERATORS.get(type(node))
+    operation = OPERATORS.get(type(node))
     if operation is None:
         raise _refusal(node)
     return operation
 
 
+def _constant(node: ast.expr) -> Any:
+    """The value of a literal of a list, which may have a sign.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(node, ast.Constant):
+        return node.value
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        raise _refusal(node) from None
+
+
 def _refusal(node: ast.AST) -> ValueError:
     what = ast.unparse(node) or type(node).__name__
-    return ValueError(f"{shortened(repr(what))} is not allowed in a condition")
+    return ValueError(f"{shortened(repr(what))} is not allowed in an expression")
 
 
 def _literal(value: Any) -> Value:
@@ -344,7 +295,7 @@ def _literal(value: Any) -> Value:
         return value
     number = finite(value) if isinstance(value, (int, float)) else None
     if number is None:
-        raise ValueError(f"{shortened(repr(value))} is not allowed in a condition")
+        raise ValueError(f"{shortened(repr(value))} is not allowed in an expression")
     return number
 
 

@@ -89,7 +89,7 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ("> ", "expected a number, a comparison such as '> 5'"),
         ("> nan", "expected a number, a comparison such as '> 5'"),
         ("> 1e999", "expected a finite number, not '> 1e999'"),
-        ("count.a.success > 1e999", "inf is not allowed in a condition"),
+        ("count.a.success > 1e999", "inf is not allowed in an expression"),
         ("count.a.success; 1", "expected a number, a comparison such as '> 5'"),
         ("1 +", "expected a number, a comparison such as '> 5'"),
         ("(" * 500, "expected a number, a comparison such as '> 5'"),
@@ -101,16 +101,16 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ("count.a.succes > 1", "no counter named 'succes' (counters: submitted,"),
         ("__import__('os')", "'__import__' is not a function of conditions"),
         ("count.a.success.real > 1", "no job group named 'a.success'"),
-        ("().__class__", "is not allowed in a condition"),
-        ("[1, 2]", "'[1, 2]' is not allowed in a condition"),
-        ("lambda: 1", "is not allowed in a condition"),
-        ("count.a.success ** 9", "'Pow' is not allowed in a condition"),
+        ("().__class__", "is not allowed in an expression"),
+        ("[1, 2]", "'[1, 2]' is not allowed in an expression"),
+        ("lambda: 1", "is not allowed in an expression"),
+        ("count.a.success ** 9", "'Pow' is not allowed in an expression"),
         ("min()", "min() takes one or more plain arguments"),
         (True, "expected a number, a comparison or an expression, not True"),
         ("1" * 5000 + "+1", "an expression has at most 4096 characters, not 5002"),
         ("1" * 5000, "an expression has at most 4096 characters, not 5000"),
         ("9" * 400, "expected a finite number, not '9999"),
-        ("fom > " + "9" * 4000, "999... is not allowed in a condition"),
+        ("fom > " + "9" * 4000, "999... is not allowed in an expression"),
         ("0" + " + 1" * 200, "an expression nests at most 200 levels deep"),
         ("not " * 1000 + "1", "an expression nests at most 200 levels deep"),
         ("max(" * 150 + "-1" + ")" * 150 + " + 1" * 60, "an expression nests at most 200 levels"),
@@ -278,7 +278,7 @@ def test_a_list_or_a_mapping_makes_a_condition_false(when, value):
 )
 def test_an_expression_means_what_it_means_in_python(when, value, holds):
     if holds is None:
-        with pytest.raises(ValueError, match="None is not allowed in a condition"):
+        with pytest.raises(ValueError, match="None is not allowed in an expression"):
             compiled(when, "memo")
         return
     assert compiled(when, "memo").holds(None, lookup, {"fom": value}) is holds

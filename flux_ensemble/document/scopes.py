@@ -1,0 +1,54 @@
+"""What the expressions of a rule can name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from flux_ensemble.document.model import Group, Rule, Spec
+from flux_ensemble.metrics.conditions import SUBJECTS, Names
+from flux_ensemble.metrics.job_fields import JobScope, scope_of
+
+
+def job_scope(
+    triggers: Sequence[str], selected: Collection[str], groups: Mapping[str, Group]
+) -> JobScope | None:
+    """What they can say of the triggering job; None where no job triggers the rule.
+
+    Args:
+        triggers: the rule's.
+        selected: the groups that it selects; empty for all jobs.
+        groups: of the document.
+
+    >>> job_scope(["timer"], (), {}) is None
+    True
+    """
+    known = [groups[name] for name in selected if name in groups] or groups.values()
+    params = frozenset(param for group in known for param in group.params)
+    scopes = [scope_of(trigger, params) for trigger in triggers]
+    of_jobs = [scope for scope in scopes if scope is not None]
+    if not of_jobs or len(of_jobs) < len(scopes):
+        return None
+    return of_jobs[0]._replace(names=frozenset().union(*(scope.names for scope in of_jobs)))
+
+
+def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
+    """The names for the expressions of a checked rule.
+
+    Args:
+        rule: of the ensemble, or to be added to it.
+        spec: the ensemble.
+        statistics: the names of the statistics that are kept.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> from flux_ensemble.document.model import Action
+    >>> spec = load_text("jobs: [{name: md, command: run}]", name="demo")
+    >>> names = names_of(Rule("stop", "job-fail", Action("terminate")), spec, ["mean"])
+    >>> str(names.resolve(["job", "returncode"]))
+    'job.returncode'
+    """
+    return Names(
+        spec.groups,
+        statistics,
+        SUBJECTS.get(rule.trigger),
+        job_scope(rule.triggers, rule.groups, spec.groups),
+    )

@@ -1,0 +1,129 @@
+"""Texts of actions with expressions in braces, such as `{job.params.t}` or `run-{job.index}`.
+
+A text that is one expression alone gives its value with its type; otherwise values become text.
+`{{` and `}}` are braces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flux_ensemble.document.texts import as_text
+from flux_ensemble.metrics.conditions import Names, Variable
+from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.texts import shown
+
+
+class Template:
+    """A text with expressions.
+
+    Args:
+        parts: texts, and expressions with their own text.
+
+    >>> template = compile_template("run {count.md.success}", Names(["md"], [], None, None))
+    >>> template.fill(lambda variable: 3)
+    'run 3'
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: tuple[str | tuple[str, Expression[Variable]], ...]) -> None:
+        self._parts = parts
+
+    def fill(self, lookup: Callable[[Variable], Any]) -> Any:
+        """The text with the values of its expressions, or the value of its only part.
+
+        Args:
+            lookup: returns the value of a variable.
+
+        Raises:
+            ValueError: an expression has no value.
+        """
+        values = [part if isinstance(part, str) else _value(*part, lookup) for part in self._parts]
+        return values[0] if len(values) == 1 else "".join(map(as_text, values))
+
+
+def _value(text: str, expression: Expression[Variable], lookup: Callable[[Variable], Any]) -> Any:
+    try:
+        value = expression.value(lookup)
+    except ValueError as error:
+        raise ValueError(f"{{{text}}} has no value: {error}") from None
+    if value is None:
+        raise ValueError(f"{{{text}}} has no value")
+    return value
+
+
+def compile_template(text: str, names: Names) -> Template | None:
+    """Compile a text; None where it has no brace, and stands for itself.
+
+    Args:
+        text: of an action.
+        names: resolves the names in expressions.
+
+    Raises:
+        ValueError: a brace is not closed, or an expression does not parse or names something
+            that does not exist.
+
+    >>> compile_template("plain", Names([], [], None, None)) is None
+    True
+    >>> compile_template("{{id}}", Names([], [], None, None)).fill(lambda variable: None)
+    '{id}'
+    >>> compile_template("{job.id", Names([], [], None, None))
+    Traceback (most recent call last):
+    ValueError: a '{' is not closed in '{job.id' (write '{{' for a brace)
+    """
+    if "{" not in text and "}" not in text:
+        return None
+    parts: list[str | tuple[str, Expression[Variable]]] = []
+    plain = ""
+    at = 0
+    while at < len(text):
+        character = text[at]
+        if character not in "{}":
+            plain += character
+            at += 1
+        elif text[at : at + 2] in ("{{", "}}"):
+            plain += character
+            at += 2
+        elif character == "}":
+            raise ValueError(f"a '}}' is not opened in {shown(text)} (write '}}}}' for a brace)")
+        else:
+            end = _end(text, at + 1)
+            if plain:
+                parts.append(plain)
+                plain = ""
+            inside = text[at + 1 : end].strip()
+            parts.append((inside, _compiled(inside, names)))
+            at = end + 1
+    if plain or not parts:
+        parts.append(plain)
+    return Template(tuple(parts))
+
+
+def _end(text: str, at: int) -> int:
+    """Where the expression ends that begins at `at`; braces in its quotes do not count."""
+    quote = ""
+    for place in range(at, len(text)):
+        character = text[place]
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "}":
+            return place
+        elif character == "{":
+            break
+    raise ValueError(f"a '{{' is not closed in {shown(text)} (write '{{{{' for a brace)")
+
+
+def _compiled(text: str, names: Names) -> Expression[Variable]:
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
+    try:
+        return compile_expression(text, names.resolve)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(
+            f"expected an expression in braces, such as '{{job.params.NAME}}', not "
+            f"{shown('{' + text + '}')} (write '{{{{' for a brace)"
+        ) from None

@@ -1,0 +1,113 @@
+"""Fields of the triggering job, as expressions name them: `job.params.t`, `job.returncode`.
+
+Names are those of flux-jobs(1) where it has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from flux_ensemble.texts import listed, shown
+
+#: The name that fields begin with.
+JOB = "job"
+
+#: Fields that are known from a job's submission on.
+_OF_SUBMISSION = frozenset(
+    {"id", "index", "attempt", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency"}
+)
+
+#: Fields that are known when it has started, or has been the victim of an exception.
+_OF_RUN = frozenset({"pending", "runtime", "exception.type", "exception.note"})
+
+#: Fields that are known when it has ended.
+_OF_END = frozenset({"returncode", "outcome"})
+
+#: Mappings among the fields: parameters, and what memos have said.
+PARAMS, MEMO = "params", "memo"
+
+#: Triggers on jobs that have not started, and on jobs that have not ended.
+_BEFORE_RUN = frozenset({"submit", "validate", "depend", "priority", "alloc", "prolog-start"})
+_BEFORE_END = frozenset({"start"})
+
+
+class JobField(NamedTuple):
+    """One field: `name`, and for `params` and `memo` the key.
+
+    >>> str(JobField("params", "t")), str(JobField("exception.type"))
+    ('job.params.t', 'job.exception.type')
+    """
+
+    name: str
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return f"{JOB}.{self.name}" if self.key is None else f"{JOB}.{self.name}.{self.key}"
+
+
+class JobScope(NamedTuple):
+    """What an expression can say of the triggering job.
+
+    Args:
+        trigger: the rule's trigger, for messages.
+        names: the fields.
+        params: the parameters that the job can have.
+    """
+
+    trigger: str
+    names: frozenset[str]
+    params: frozenset[str]
+
+    def resolve(self, keys: list[str]) -> JobField:
+        """The field with these keys, the first of which is "job".
+
+        Raises:
+            ValueError: there is none, or none yet when the trigger comes.
+
+        >>> scope = scope_of("job-start", ["t"])
+        >>> scope.resolve(["job", "params", "t"])
+        JobField(name='params', key='t')
+        >>> scope.resolve(["job", "returncode"])
+        Traceback (most recent call last):
+        ValueError: 'job.returncode' is not known yet at the trigger 'job-start'
+        """
+        _, *rest = keys
+        name = ".".join(rest)
+        if len(rest) == 2 and rest[0] in self.names & {PARAMS, MEMO}:
+            if rest[0] == PARAMS and rest[1] not in self.params:
+                raise ValueError(
+                    f"no job has the parameter {shown(rest[1])} "
+                    f"(parameters: {listed(sorted(self.params))})"
+                )
+            return JobField(rest[0], rest[1])
+        if name in self.names - {PARAMS, MEMO}:
+            return JobField(name)
+        whole = shown(".".join(keys))
+        if name in _OF_RUN | _OF_END or (len(rest) == 2 and rest[0] == MEMO):
+            raise ValueError(f"{whole} is not known yet at the trigger {self.trigger!r}")
+        known = sorted(f"{key}.NAME" if key in (PARAMS, MEMO) else key for key in self.names)
+        raise ValueError(f"no field {whole} (fields of {JOB!r}: {listed(known)})")
+
+
+def scope_of(trigger: str, params: Collection[str]) -> JobScope | None:
+    """What the expressions of a rule can say of its triggering job; None where there is none.
+
+    Args:
+        trigger: the rule's trigger.
+        params: the parameters of the jobs that it selects.
+
+    >>> scope_of("timer", []) is None
+    True
+    >>> "returncode" in scope_of("job-fail", []).names
+    True
+    """
+    if not trigger.startswith("job-"):
+        return None
+    names = _OF_SUBMISSION | {PARAMS}
+    event = trigger.removeprefix("job-")
+    if event not in _BEFORE_RUN:
+        names |= _OF_RUN | {MEMO}
+        if event not in _BEFORE_END:
+            names |= _OF_END
+    return JobScope(trigger, names, frozenset(params))

@@ -1,0 +1,144 @@
+"""What expressions compute: the values of operands, the operators and the functions.
+
+A value is a number bounded by `numbers.finite`, text, or None for "no value". An operation that
+does not take its operands raises `Unfit`; one without a result, such as a division by zero, gives
+None.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.metrics.numbers import Number, finite
+
+#: No float has more digits before or after the point.
+_MAX_DIGITS = 308
+
+#: What operations take and return; see above.
+Value = Number | str | None
+
+
+class Unfit(Exception):
+    """A value that an expression cannot use, which makes a condition false."""
+
+
+def taken(value: Any) -> Value:
+    """A value from outside as an operand.
+
+    Raises:
+        Unfit: it is a list or a mapping.
+
+    >>> taken("text"), taken(1.0), taken(float("nan"))
+    ('text', 1.0, None)
+    """
+    kind = type(value)
+    if kind is bool or kind is str or value is None:
+        return value
+    if kind is int or kind is float:
+        return finite(value)
+    raise Unfit
+
+
+def truth(value: Value) -> bool:
+    """Whether a value is true.
+
+    Raises:
+        Unfit: it is text.
+
+    >>> truth(0.5), truth(None)
+    (True, False)
+    """
+    if type(value) is str:
+        raise Unfit
+    return bool(value)
+
+
+def _not(value: Value) -> bool:
+    return not truth(value)
+
+
+def _arithmetic(compute: Callable[..., Number]) -> Callable[..., Value]:
+    def bounded(*operands: Value) -> Value:
+        if None in operands:
+            return None
+        if str in map(type, operands):
+            raise Unfit
+        try:
+            return finite(compute(*operands))
+        except (ArithmeticError, TypeError):
+            # A division by zero, or arguments that a function does not take.
+            return None
+
+    return bounded
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bool]:
+    def guarded(left: Value, right: Value) -> bool:
+        if left is None or right is None:
+            return False
+        if type(left) is str or type(right) is str:
+            raise Unfit
+        return compare(left, right)
+
+    return guarded
+
+
+def _equal(left: Value, right: Value) -> bool:
+    return left is not None and right is not None and left == right
+
+
+def _unequal(left: Value, right: Value) -> bool:
+    return left is not None and right is not None and left != right
+
+
+def _in(left: Value, right: Any) -> bool:
+    """Whether a value is in a list of literals, or a text in another one."""
+    if left is None or right is None:
+        return False
+    if type(right) is tuple:
+        return left in right
+    if type(left) is str and type(right) is str:
+        return left in right
+    raise Unfit
+
+
+def _not_in(left: Value, right: Any) -> bool:
+    return left is not None and right is not None and not _in(left, right)
+
+
+def _round(number: Number, *digits: int) -> Number:
+    if digits and not -_MAX_DIGITS <= digits[0] <= _MAX_DIGITS:
+        raise TypeError
+    return round(number, *digits)
+
+
+#: node of a syntax tree -> what computes it.
+OPERATORS: Mapping[type[ast.AST], Callable[..., Value]] = {
+    ast.Not: _not,
+    ast.USub: _arithmetic(operator.neg),
+    ast.UAdd: _arithmetic(operator.pos),
+    ast.Add: _arithmetic(operator.add),
+    ast.Sub: _arithmetic(operator.sub),
+    ast.Mult: _arithmetic(operator.mul),
+    ast.Div: _arithmetic(operator.truediv),
+    ast.FloorDiv: _arithmetic(operator.floordiv),
+    ast.Mod: _arithmetic(operator.mod),
+    ast.Eq: _equal,
+    ast.NotEq: _unequal,
+    ast.Lt: _ordered(operator.lt),
+    ast.LtE: _ordered(operator.le),
+    ast.Gt: _ordered(operator.gt),
+    ast.GtE: _ordered(operator.ge),
+    ast.In: _in,
+    ast.NotIn: _not_in,
+}
+#: name -> function.
+FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+    "abs": _arithmetic(abs),
+    "max": _arithmetic(max),
+    "min": _arithmetic(min),
+    "round": _arithmetic(_round),
+}
