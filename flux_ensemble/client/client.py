@@ -29,7 +29,7 @@ from flux_ensemble.client.errors import (
     EnsembleError,
     failure,
 )
-from flux_ensemble.client.log import LogReader
+from flux_ensemble.client.log import EnsembleLog
 from flux_ensemble.client.payloads import is_text, payload_problem
 from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
 
@@ -215,7 +215,7 @@ class Client:
         >>> [entry["name"] for entry in client.log("demo")]
         ['load', 'start']
         """
-        yield from LogReader(self.send, name, follow=follow, events=events).read()
+        yield from EnsembleLog(self.send, name, follow=follow, events=events).read()
 
     def wait(self, name: str, timeout: float | None = None) -> Ended:
         """Waits until an ensemble has ended.
@@ -235,7 +235,7 @@ class Client:
         ('completed', 'completed')
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        for entry in LogReader(self.send, name, follow=True, deadline=deadline).read():
+        for entry in EnsembleLog(self.send, name, follow=True, deadline=deadline).read():
             if entry["name"] == "finish":
                 context = entry["context"]
                 return {"name": name, "state": context["state"], "reason": context["reason"]}

@@ -13,8 +13,8 @@ from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, LOOK_TIMEOUT, Ou
 from flux_ensemble.client.responses import Entry
 
 
-class LogReader:
-    """Reads the eventlog of an ensemble.
+class EnsembleLog:
+    """The eventlog of an ensemble, as the service sends it.
 
     Args:
         send: sends a request: see `Client.send`.

@@ -4,46 +4,32 @@
 
 The examples, and the document of t/python/document/test_document_fuzz.py, are changed: parts
 of them are replaced, removed and put elsewhere, and one part is made as large as a document may
-be, and larger. Half of them are text, with changes to the text too. They are tried in a process
-of its own, which the kernel ends if one of them takes too long, even in the midst of one
-operation.
+be, and larger. Half of them are text, with changes to the text too.
 
 A finding is any exception but DocumentError, a document that takes too much time or memory, what
 is said of it if it is long, and a Spec whose jobspecs or engine cannot be made. It prints the
-seed and a file with the document, and the exit code is 1.
+seed and a file with the document.
 """
 
 # ruff: noqa: E402
 from __future__ import annotations
 
-import argparse
 import copy
 import itertools
 import json
-import mmap
-import os
-import resource
-import signal
-import struct
 import sys
 import tempfile
-import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-# Files here are called after what they try, as are modules that others import.
-sys.path[:] = [
-    *(entry for entry in sys.path if entry != str(HERE)),
-    str(ROOT / "t" / "python" / "document"),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "t" / "python" / "document"))
 
 import yaml
 from test_document_fuzz import KEYS, VALID
+from trials import Patience, main
 
 from flux_ensemble.document.jobspec import anchored, build
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
@@ -54,19 +40,11 @@ from flux_ensemble.engine.engine import Engine
 SMALL = 64 * 1024
 SMALL_SECONDS, SECONDS = 1.0, 5.0
 
-#: Bytes that it may take, and that may be said of it.
-MEMORY = 200 << 20
+#: Bytes that may be said of it.
 SAID = 64 * 1024
 
-#: Bytes of addresses that the process may have besides those it begins with.
-ADDRESSES = 4 << 30
-
-#: A document that took too long is tried so often, as a busy machine counts too much.
-TRIES = 3
-
-#: Groups whose jobspecs are made, and findings after which it gives up.
+#: Groups whose jobspecs are made.
 GROUPS = 200
-FINDINGS = 10
 
 TEXTS = [
     "", " ", "\n", "inf", "1e999", "010", "yes", "~", "<<", "\0", "\ud800", "\u2028", "é", "{x}",
@@ -315,148 +293,33 @@ def limit(document: Any) -> float:
     return SMALL_SECONDS if small else SECONDS
 
 
-def fault_of(document: Any, directory: str) -> str:
-    """What goes wrong with a document; empty if nothing does."""
-    most = limit(document)
-    for _ in range(TRIES):
-        memory = _memory(reset=True)
-        # The kernel ends the process if it goes on for much longer.
-        signal.setitimer(signal.ITIMER_PROF, 4 * most)
-        began = time.process_time()
-        try:
-            attempt(document, directory)
-        except Fault as error:
-            return str(error)
-        except BaseException:
-            return traceback.format_exc()
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-        took = time.process_time() - began
-        more = _memory() - memory
-        if more > MEMORY:
-            return f"it took {more >> 20} MB of memory"
-        if took <= most:
-            return ""
-    return f"it took {took:.1f} s of processor time, expected at most {most:g} s"
+def kept(document: Any, called: str) -> str:
+    """Write a document that is a finding to a file; says which."""
+    kind, text = ("yaml", document) if isinstance(document, str) else ("py", repr(document))
+    path = Path(tempfile.gettempdir(), f"{called}.{kind}")
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    return str(path)
 
 
-def _memory(reset: bool = False) -> int:
-    """The most bytes of memory that the process had since this was called with `reset`."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    return 0
-
-
-# -- the command ------------------------------------------------------------------------
-
-
-class Fuzzer:
-    """Makes and tries documents, which follow from the seed and their number."""
-
-    def __init__(self, seed: int, directory: str) -> None:
-        self._seed = seed
-        self._directory = directory
-        self._given = bases()
-        #: The number of the document that is being tried.
-        self._number = mmap.mmap(-1, 8)
-
-    def _document(self, number: int) -> Any:
-        return Maker(Random(f"{self._seed} {number}"), self._given).make()
-
-    def run(self, seconds: float, inputs: int | None) -> int:
-        """Try documents until the time is up, or so many have been tried; the exit code."""
-        began = time.monotonic()
-        number = findings = 0
-        # What is imported late is no document's fault.
-        for document in self._given:
-            attempt(copy.deepcopy(document), self._directory)
-        print(f"documents: seed {self._seed}", flush=True)
-        while (left := began + seconds - time.monotonic()) > 0 and findings < FINDINGS:
-            number, fault = self._tried(number, left, inputs)
-            if fault:
-                findings += 1
-                self._show(number, fault)
-            number += 1
-            if inputs is not None and number >= inputs:
-                break
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        took = time.monotonic() - began
-        print(f"documents: {number} inputs, {findings} findings, {took:.0f} s, {most >> 10} MB")
-        return 1 if findings else 0
-
-    def _tried(self, first: int, seconds: float, inputs: int | None) -> tuple[int, str]:
-        """Try documents from a number on; the last number, and what is wrong with that one."""
-        sys.stdout.flush()
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os.close(read)
-                _bound_addresses()
-                os.write(
-                    write, self._work(first, seconds, inputs)[-60_000:].encode(errors="replace")
-                )
-            finally:
-                os._exit(0)
-        os.close(write)
-        with open(read, "rb") as pipe:
-            told = pipe.read().decode()
-        _, status = os.waitpid(pid, 0)
-        if os.WIFSIGNALED(status):
-            ended = signal.Signals(os.WTERMSIG(status)).name
-            told = f"the process was ended by {ended}: it took too long, or crashed"
-        return struct.unpack("q", self._number[:8])[0], told
-
-    def _work(self, first: int, seconds: float, inputs: int | None) -> str:
-        t_end = time.monotonic() + seconds
-        for number in itertools.count(first):
-            self._number[:8] = struct.pack("q", number)
-            fault = fault_of(self._document(number), self._directory)
-            if fault or time.monotonic() >= t_end or number + 1 == inputs:
-                return fault
-        return ""
-
-    def _show(self, number: int, fault: str) -> None:
-        document = self._document(number)
-        kind, text = ("yaml", document) if isinstance(document, str) else ("py", repr(document))
-        path = Path(tempfile.gettempdir(), f"documents-{self._seed}-{number}.{kind}")
-        path.write_bytes(text.encode(errors="surrogatepass"))
-        print(f"document {number} of seed {self._seed}, which is in {path}: {fault}", flush=True)
-
-
-def _bound_addresses() -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + ADDRESSES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # What River's Rust prints when it panics is in the exception too.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long (default: 60)")
-    parser.add_argument("--inputs", type=int, help="no more than so many (default: no limit)")
-    parser.add_argument("--seed", type=int, help="which documents (default: others each time)")
-    options = parser.parse_args()
-    if options.seed is None:
-        options.seed = SystemRandom().randrange(2**32)
-    return options
-
-
-def main() -> int:
-    """Run the command; its exit code."""
-    options = _arguments()
+def run() -> None:
+    """Run the command."""
     # A long integer is to be printed in a finding.
     sys.set_int_max_str_digits(0)
+    given = bases()
     with tempfile.TemporaryDirectory(prefix="documents-") as directory:
         for name, text in FILES.items():
             Path(directory, name).write_text(text)
-        return Fuzzer(options.seed, directory).run(options.seconds, options.inputs)
+        # What is imported late is no document's fault.
+        for document in given:
+            attempt(copy.deepcopy(document), directory)
+        main(
+            "documents",
+            lambda random: Maker(random, given).make(),
+            lambda document: attempt(document, directory),
+            patience=Patience(limit, tries=3, end=4.0),
+            show=kept,
+        )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -48,7 +48,6 @@ class FluxQueue:
 
     def __init__(self, broker: Broker, *, patience: float = PATIENCE) -> None:
         self.broker = broker
-        self.report = broker.report
         self.elsewhere: list[int] = []
         self._patience = patience
         self._sent = Submissions(broker.handle, broker.inbox, broker.loop)

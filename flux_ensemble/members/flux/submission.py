@@ -208,7 +208,7 @@ class Submitter:
         self, command: SubmitJobs, index: int, error: Exception, ids: tuple[int, ...]
     ) -> CommandFailed:
         if not isinstance(error, (OSError, ValueError)):
-            self._queue.report(error)
+            self._queue.broker.report(error)
         reason = f"job {index}: {sentence(error)} ({errno_name(error)})"
         hint = HINTS.get(getattr(error, "errno", None) or 0)
         if hint:

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +26,13 @@ from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.gateway.tls import MEMBER_URI, TlsError, TlsFiles
 
+pytest_plugins = ["tls_server"]
+
 ALPHA = f"{MEMBER_URI}alpha"
 
 
 def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tls")
-
-
-@pytest.fixture(scope="module")
-def authority(directory: Path) -> Authority:
-    return Authority(directory)
-
-
-@pytest.fixture(scope="module")
-def server(authority: Authority) -> Iterator[str]:
-    with serving(DryRun(), ("alpha", "beta"), tls=authority.issue("server")) as target:
-        yield target
 
 
 def status(target: str, authority: Authority, shown: TlsFiles, member: str = "alpha") -> str:

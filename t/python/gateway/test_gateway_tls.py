@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -17,22 +17,7 @@ from flux_ensemble.gateway.client import RpcClient, RpcError
 from flux_ensemble.gateway.protocol import predecessors_pb2, predecessors_pb2_grpc
 from flux_ensemble.gateway.tls import TlsError, TlsFiles
 
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tls")
-
-
-@pytest.fixture(scope="module")
-def authority(directory: Path) -> Authority:
-    return Authority(directory)
-
-
-@pytest.fixture(scope="module")
-def server(authority: Authority) -> Iterator[str]:
-    """A server with TLS and the members alpha and beta."""
-    with serving(DryRun(), ("alpha", "beta"), tls=authority.issue("server")) as target:
-        yield target
+pytest_plugins = ["tls_server"]
 
 
 def channel(
