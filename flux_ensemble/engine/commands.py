@@ -18,7 +18,7 @@ from flux_ensemble.engine.fastclass import fastclass
 class SubmitJobs:
     """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
 
-    `each` and `params` are the overrides to give to `Group.submission`. Each job carries the
+    `each`, `params` and `overrides` are what to give to `Group.submission`. Each job carries the
     tag (group, rule, firing, index). Performed in the order of the commands.
     """
 
@@ -30,6 +30,7 @@ class SubmitJobs:
     count: int
     each: int | None = None
     params: Mapping[str, Any] | None = None
+    overrides: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from flux_ensemble.document.model import REQUEST_RULE, Rule, Spec
+from flux_ensemble.document.model import REQUEST_RULE, JobSet, Rule, Spec, Submission
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,
@@ -22,12 +22,14 @@ from flux_ensemble.engine.commands import (
     StartTimer,
     StopTimer,
 )
+from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.rules import RuleIndex, RuleState
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.conditions import Lookup
+from flux_ensemble.metrics.job_fields import JobField
 from flux_ensemble.metrics.streams import Metrics
 
 #: How many rules may fire each other with no job or time between them.
@@ -40,6 +42,17 @@ HEARTBEAT = "heartbeat"
 _DUMPED = ("state", "reason", "t", "t_start", "t_end", "firings", "interrupted")
 
 
+class TriggeringJob(Protocol):
+    """The job that triggers a rule: see `job_view.JobView`."""
+
+    def __call__(self, field: JobField) -> Any: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+    def told(self) -> dict[str, Any]: ...
+
+
 class Cause:
     """Why a rule is evaluated.
 
@@ -47,14 +60,20 @@ class Cause:
         event: what the log and custom functions get to see.
         rule: the rule whose job or request caused it, or None.
         chain: the rules that led here with no job or time between.
+        job: the job whose event it is, or None.
     """
 
     def __init__(
-        self, event: Mapping[str, Any], rule: str | None = None, chain: tuple[str, ...] = ()
+        self,
+        event: Mapping[str, Any],
+        rule: str | None = None,
+        chain: tuple[str, ...] = (),
+        job: TriggeringJob | None = None,
     ) -> None:
         self.event = event
         self.rule = rule
         self.chain = chain
+        self.job = job
 
 
 class Triggered:
@@ -123,6 +142,8 @@ class Core:
         self._final: tuple[str, str] | None = None
         #: The commands of the current event.
         self._out: list[Command] = []
+        #: The firing that was last looked up, and its jobs.
+        self._latest: tuple[Firing, Submission] | None = None
 
     @property
     def acting(self) -> bool:
@@ -231,6 +252,19 @@ class Core:
     def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
         """Cancel jobs by their ids."""
         self.send(Pending(origin, CancelJobs(self.pending_table.next_id(), jobs, reason)))
+
+    def job_of(self, job: Job) -> tuple[JobSet, dict[str, Any]]:
+        """The job set and the parameters of a job of the ensemble."""
+        firing = job.firing
+        assert firing is not None
+        if self._latest is None or self._latest[0] is not firing:
+            group = self.spec.groups[firing.group]
+            self._latest = (
+                firing,
+                group.submission(firing.each, firing.params, firing.overrides),
+            )
+        of_job: tuple[JobSet, dict[str, Any]] = self._latest[1][job.index]
+        return of_job
 
     @property
     def wants_foreign(self) -> bool:

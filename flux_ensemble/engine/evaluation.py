@@ -15,7 +15,7 @@ from flux_ensemble.document.model import SCALE_ACTIONS, Action
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.metrics.conditions import Lookup
+from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
 
 
@@ -51,7 +51,9 @@ class Evaluation:
         lookup = triggered.lookup or core.stats.lookup
         value = lookup(state.path) if state.path is not None else None
         condition = state.condition
-        if condition is not None and not condition.holds(value, lookup, triggered.memo):
+        if condition is not None and not condition.holds(
+            value, lookup, triggered.memo, cause.job
+        ):
             return ()
         if not state.take_turn(core.t):
             return ()
@@ -68,7 +70,8 @@ class Evaluation:
         event = cause.event
         if state.path is not None:
             event = {**event, "metric": str(state.path), "value": finite(value)}
-        return self._actions.fire(state, Cause(event, cause.rule, chain))
+        values = variables(lookup, triggered.memo, cause.job)
+        return self._actions.fire(state, Cause(event, cause.rule, chain, cause.job), values)
 
     # -- heartbeats -----------------------------------------------------------------
 
@@ -133,7 +136,7 @@ class Evaluation:
             state.armed
             and state.condition is not None
             and state.condition.holds(lookup(state.path) if state.path else None, lookup)
-            and self._could_do(state.rule.action)
+            and any(map(self._could_do, state.rule.actions))
             for state in plain("metric")
         )
 

@@ -20,6 +20,7 @@ _COLUMNS = ("rule", "number", "group", "first", "next", "stop")
 _UNUSUAL = {
     "each": None,
     "params": None,
+    "overrides": None,
     "attempt": 0,
     "request": None,
     "lost": 0,
@@ -46,6 +47,7 @@ class Firing:
     attempt: int = 0
     #: The request that is answered with the job ids, or None.
     request: int | None = None
+    overrides: Mapping[str, Any] | None = None
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.

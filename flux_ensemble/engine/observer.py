@@ -8,6 +8,7 @@ from flux_ensemble.document.model import JobSet
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.metrics.names import GAUGES, OUTCOMES, STREAMS
@@ -72,15 +73,11 @@ class Observer:
 
     def await_nodes(self, job: Job) -> None:
         """Count the nodes that a job of the ensemble waits for."""
-        job.nodes = self._nodes[job.group or ""] or self._job_set(job).nodes
+        nodes = self._nodes[job.group or ""]
+        if not nodes or (job.firing is not None and job.firing.overrides):
+            nodes = self._core.job_of(job)[0].nodes
+        job.nodes = nodes
         self._core.stats.pending_nodes += job.nodes
-
-    def _job_set(self, job: Job) -> JobSet:
-        firing = job.firing
-        assert firing is not None
-        group = self._core.spec.groups[firing.group]
-        job_set, _ = group.submission(firing.each, firing.params)[job.index]
-        return job_set
 
     def on_job_event(self, event: JobEvent) -> Sequence[Triggered]:
         """A job posted an event."""
@@ -102,7 +99,7 @@ class Observer:
             if take is not None:
                 news = take(job, group, event, known)
         states = core.rules.own(group, name, news)
-        return _triggered(job, event, states) if states and core.acting else ()
+        return self._triggered(job, event, states) if states and core.acting else ()
 
     def _admit(self, event: JobEvent) -> Job | None:
         """The job of the ensemble that appears in the queue with this event, or None."""
@@ -148,7 +145,7 @@ class Observer:
             triggers.append(TRIGGER_OF[job.outcome])
         if job.phase is _GONE:
             del core.foreign[event.job]
-        return _triggered(job, event, core.rules.foreign(triggers, job.group))
+        return self._triggered(job, event, core.rules.foreign(triggers, job.group))
 
     # -- counts and streams -------------------------------------------------------
 
@@ -228,22 +225,26 @@ class Observer:
                 index=job.index,
             )
         again = (outcome == "failed" or interrupted) and core.acting
-        if again and not firing.cancel_unseen and firing.attempt < self._job_set(job).retries:
+        if again and not firing.cancel_unseen and firing.attempt < self._core.job_of(job)[0].retries:
             self._actions.retry(firing, job.index)
         return None if interrupted else outcome, changed
 
+    # -- rules --------------------------------------------------------------------
 
-def _triggered(job: Job, event: JobEvent, states: Sequence[RuleState]) -> Sequence[Triggered]:
-    """The rules that a job event triggers."""
-    if not states:
-        return ()
-    seen = {
-        "trigger": f"job-{event.name}",
-        "job": event.job,
-        "group": job.group,
-        "timestamp": event.t,
-        "context": event.context,
-    }
-    cause = Cause(seen, job.firing.rule if job.firing is not None else None)
-    memo = event.context if event.name == "memo" else None
-    return [Triggered(state, cause, None, memo) for state in states]
+    def _triggered(
+        self, job: Job, event: JobEvent, states: Sequence[RuleState]
+    ) -> Sequence[Triggered]:
+        """The rules that a job event triggers."""
+        if not states:
+            return ()
+        seen = {
+            "trigger": f"job-{event.name}",
+            "job": event.job,
+            "group": job.group,
+            "timestamp": event.t,
+            "context": event.context,
+        }
+        view = JobView(self._core, job, event.t)
+        cause = Cause(seen, job.firing.rule if job.firing is not None else None, (), view)
+        memo = event.context if event.name == "memo" else None
+        return [Triggered(state, cause, None, memo) for state in states]

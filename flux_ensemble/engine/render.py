@@ -12,9 +12,13 @@ from flux_ensemble.document.model import Action, Group, Rule
 _DEFAULTS = tuple((field.name, field.default) for field in fields(Action)[1:])
 
 
+#: Fields that hold keys of the document.
+_NESTED = ("overrides", "expressions")
+
+
 def describe(group: Group, action: Action) -> list[dict[str, Any]]:
     """The jobs of a submit action: one object for each job set."""
-    submission = group.submission(action.count, action.params)
+    submission = group.submission(action.count, action.params, action.overrides)
     return [
         {
             "name": job_set.name,
@@ -32,7 +36,7 @@ def action_json(action: Action) -> dict[str, Any]:
     for name, default in _DEFAULTS:
         field = getattr(action, name)
         if field != default:
-            value[name] = field
+            value.update(field if name in _NESTED else {name: field})
     if action.repetitions is None:
         value["repetitions"] = "unlimited"
     return value
@@ -42,14 +46,20 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     """The rule as in a document, without absent keys."""
     value = {
         "id": rule.id,
-        "trigger": rule.trigger,
+        "trigger": _alone(rule.triggers),
         "name": rule.name,
-        "group": rule.group,
+        "group": _alone(rule.groups),
         "when": rule.when,
         "scope": rule.scope,
         "on-error": rule.on_error,
         "after": rule.after,
         "every": rule.every,
         "action": action_json(rule.action),
+        "actions": [action_json(action) for action in rule.actions] if rule.more_actions else None,
     }
     return {key: field for key, field in value.items() if field is not None}
+
+
+def _alone(items: tuple[str, ...]) -> Any:
+    """The only item, None where there is none, or the list of all."""
+    return list(items) if len(items) > 1 else items[0] if items else None

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
+from flux_ensemble.document.filling import Filling, compile_filling
 from flux_ensemble.document.model import JOB_EVENTS, OUTCOME_TRIGGERS, Action, Rule, Spec
+from flux_ensemble.document.scopes import job_scope, names_of
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
+from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath, parse_path
 
@@ -52,6 +56,8 @@ class RuleState:
     #: The metric of a metric rule that names one.
     path: MetricPath | None
     condition: Condition | None
+    #: Of each action with expressions, else None.
+    fillings: tuple[Filling | None, ...]
     enabled: bool = field(init=False)
     #: Runs that are left; None is unlimited.
     left: int | None = field(init=False)
@@ -151,7 +157,7 @@ class RuleIndex:
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
         self._statistics = frozenset(statistic.name for statistic in spec.statistics)
         #: Equal conditions of several rules are compiled once.
-        self._conditions: dict[tuple[float | str, Subject], Condition] = {}
+        self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
         for rule in spec.rules:
             self.add(rule)
 
@@ -161,44 +167,65 @@ class RuleIndex:
         if rule.trigger == "metric" and rule.name is not None:
             path = parse_path(rule.name, self._spec.groups, self._statistics)
         if rule.when is not None:
-            condition = self._condition(rule.when, SUBJECTS.get(rule.trigger))
-        state = RuleState(rule, len(self.states), path, condition)
+            condition = self._condition(rule)
+        state = RuleState(rule, len(self.states), path, condition, self._fillings(rule))
         self.states[rule.id] = state
         for table in self._tables(state):
             table[state.position] = state
         self._tables_of.clear()
         if state.position in self._plain["foreign"]:
-            self._foreign_names[rule.group] += 1
+            for group in rule.groups or (None,):
+                self._foreign_names[group] += 1
         read = {*([path] if path else ()), *(condition.paths if condition else ())}
         self.wants_nodes |= {metric.variable for metric in read if metric.statistic == "nodes"}
-        if (needed := _NEEDED.get(rule.trigger)) is not None:
-            self.wants_events |= {needed}
+        self.wants_events |= {_NEEDED[name] for name in rule.triggers if name in _NEEDED}
         return state
 
     def retire(self, state: RuleState) -> None:
         """Remove a rule that will not run again from the index."""
         if state.position in self._plain["foreign"]:
-            group = state.rule.group
-            self._foreign_names[group] -= 1
-            if not self._foreign_names[group]:
-                del self._foreign_names[group]
+            for group in state.rule.groups or (None,):
+                self._foreign_names[group] -= 1
+                if not self._foreign_names[group]:
+                    del self._foreign_names[group]
         for table in self._tables(state):
             table.pop(state.position, None)
 
-    def _condition(self, when: float | str, subject: Subject) -> Condition:
-        key = when, subject
+    def _condition(self, rule: Rule) -> Condition:
+        assert rule.when is not None
+        subject = SUBJECTS.get(rule.trigger)
+        scope = job_scope(rule.triggers, rule.groups, self._spec.groups)
+        key = rule.when, subject, scope
         if key not in self._conditions:
             self._conditions[key] = compile_condition(
-                when, groups=self._spec.groups, statistics=self._statistics, subject=subject
+                rule.when,
+                groups=self._spec.groups,
+                statistics=self._statistics,
+                subject=subject,
+                job=scope,
             )
         return self._conditions[key]
+
+    def _fillings(self, rule: Rule) -> tuple[Filling | None, ...]:
+        names = None
+        fillings: list[Filling | None] = []
+        for action in rule.actions:
+            if action.expressions is None:
+                fillings.append(None)
+                continue
+            names = names or names_of(rule, self._spec, self._statistics)
+            group = self._spec.groups.get(action.label or "") if action.name == "submit" else None
+            fillings.append(compile_filling(action.expressions, names, group))
+        return tuple(fillings)
 
     def _tables(self, state: RuleState) -> Iterator[dict[int, RuleState]]:
         rule = state.rule
         if rule.trigger.startswith("job-"):
-            yield self._own[rule.trigger, rule.group]
+            for key in product(rule.triggers, rule.groups or (None,)):
+                yield self._own[key]
+                if rule.scope == "queue":
+                    yield self._foreign[key]
             if rule.scope == "queue":
-                yield self._foreign[rule.trigger, rule.group]
                 yield self._plain["foreign"]
         elif rule.trigger == "idle":
             yield self._own["idle", rule.group]
@@ -227,9 +254,12 @@ class RuleIndex:
                 self._tables_of[key] = tables
         if not tables:
             return ()
-        by_position: Mapping[int, RuleState] = {}
+        if len(tables) == 1:
+            # Rules are added in order.
+            return list(tables[0].values())
+        by_position: dict[int, RuleState] = {}
         for table in tables:
-            by_position = {**by_position, **table} if by_position else table
+            by_position.update(table)
         return [by_position[position] for position in sorted(by_position)]
 
     def _own_tables(
@@ -328,10 +358,7 @@ class RuleIndex:
         states = list(self.states.values())
         return {
             "rules": [state.dump() for state in states],
-            "added": [
-                {**not_default(state.rule), "action": not_default(state.rule.action)}
-                for state in states[len(self._spec.rules) :]
-            ],
+            "added": [_dump_rule(state.rule) for state in states[len(self._spec.rules) :]],
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
@@ -341,7 +368,7 @@ class RuleIndex:
             ValueError: the rules are others.
         """
         for added in value["added"]:
-            self.add(Rule(**{**added, "action": Action(**added["action"])}))
+            self.add(_load_rule(added))
         ids = [id for id, *_ in value["rules"]]
         if ids != list(self.states):
             raise ValueError(f"its rules are {', '.join(ids)}")
@@ -349,3 +376,18 @@ class RuleIndex:
             state.load(row)
             if not state.live:
                 self.retire(state)
+
+
+def _dump_rule(rule: Rule) -> dict[str, Any]:
+    value = {**not_default(rule), "action": not_default(rule.action)}
+    if rule.more_actions:
+        value["more_actions"] = [not_default(action) for action in rule.more_actions]
+    return value
+
+
+def _load_rule(value: Mapping[str, Any]) -> Rule:
+    lists = {name: tuple(value[name]) for name in ("more_triggers", "more_groups") if name in value}
+    actions = tuple(Action(**action) for action in value.get("more_actions", ()))
+    return Rule(
+        **{**value, **lists, "action": Action(**value["action"]), "more_actions": actions}
+    )

@@ -1,0 +1,100 @@
+"""The triggering job, as conditions and actions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.document.model import JobSet
+from flux_ensemble.document.texts import filler
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.metrics.job_fields import MEMO, PARAMS, JobField
+
+
+class JobView:
+    """Gives the fields of a job as they are at one event.
+
+    Args:
+        core: of the engine.
+        job: the job; one that the ensemble did not submit has no parameters and no shape.
+        t: the time of the event.
+    """
+
+    __slots__ = ("_core", "_job", "_t")
+
+    def __init__(self, core: Core, job: Job, t: float) -> None:
+        self._core = core
+        self._job = job
+        self._t = t
+
+    def __call__(self, field: JobField) -> Any:
+        """The value of a field; None if it has none, or none yet."""
+        if field.name == PARAMS:
+            return self.params.get(field.key or "")
+        if field.name == MEMO:
+            return self._job.memo.get(field.key or "")
+        of_job = _OF_JOB.get(field.name)
+        if of_job is not None:
+            return of_job(self._job, self._t)
+        if self._job.firing is None:
+            return None
+        job_set, _ = self._core.job_of(self._job)
+        return _OF_SET[field.name](job_set)
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Its parameters."""
+        return {} if self._job.firing is None else self._core.job_of(self._job)[1]
+
+    def told(self) -> dict[str, Any]:
+        """What a custom function is told of it, besides the event."""
+        job = self._job
+        told: dict[str, Any] = {
+            "params": dict(self.params),
+            "memo": dict(job.memo),
+            "returncode": job.returncode,
+            "index": job.index,
+            "attempt": 0,
+            "output": None,
+            "workdir": None,
+        }
+        if job.firing is not None:
+            job_set, params = self._core.job_of(job)
+            fill = filler(params)
+            told["attempt"] = job.firing.attempt
+            for name, path in (("output", job_set.output), ("workdir", job_set.workdir)):
+                told[name] = None if path is None else fill(path)
+        return told
+
+
+def _runtime(job: Job, t: float) -> float | None:
+    if job.t_start is None:
+        return None
+    return max(0.0, (t if job.t_end is None else job.t_end) - job.t_start)
+
+
+def _pending(job: Job, t: float) -> float | None:
+    return None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
+
+
+_OF_JOB: Mapping[str, Callable[[Job, float], Any]] = {
+    "id": lambda job, t: job.id,
+    "index": lambda job, t: job.index,
+    "attempt": lambda job, t: None if job.firing is None else job.firing.attempt,
+    "runtime": _runtime,
+    "pending": _pending,
+    "returncode": lambda job, t: job.returncode,
+    "outcome": lambda job, t: job.outcome,
+    "exception.type": lambda job, t: job.exception_type,
+    "exception.note": lambda job, t: job.exception_note,
+}
+
+_OF_SET: Mapping[str, Callable[[JobSet], Any]] = {
+    "nnodes": lambda job_set: job_set.nodes,
+    "ntasks": lambda job_set: job_set.tasks,
+    "ncores": lambda job_set: job_set.tasks * job_set.cores,
+    "ngpus": lambda job_set: job_set.tasks * job_set.gpus,
+    "duration": lambda job_set: job_set.duration,
+    "urgency": lambda job_set: job_set.urgency,
+}
