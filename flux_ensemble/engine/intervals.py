@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class IntervalSet:
@@ -65,3 +65,29 @@ class IntervalSet:
         else:
             starts.insert(at, number)
             stops.insert(at, number + 1)
+
+
+def joined(numbers: Iterable[int]) -> str:
+    """Numbers as an idset (RFC 22).
+
+    >>> joined([3, 0, 1, 1, 5])
+    '0-1,3,5'
+    """
+    members = IntervalSet()
+    for number in sorted(numbers):
+        members.add(number)
+    return ",".join(
+        str(start) if stop == start + 1 else f"{start}-{stop - 1}"
+        for start, stop in members.intervals
+    )
+
+
+def ids(text: str) -> Iterator[int]:
+    """The numbers of an idset (RFC 22).
+
+    >>> list(ids("0-1,3,5"))
+    [0, 1, 3, 5]
+    """
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)

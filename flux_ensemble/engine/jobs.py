@@ -7,6 +7,7 @@ come at any time is a duplicate if it has the time of the last one of its name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.texts import clip
 
 
 class Phase(IntEnum):
@@ -41,16 +43,37 @@ _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
 
 #: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
 _COLUMNS = ("id", "phase", "t_submit", "t_start")
-_UNUSUAL = {
+_UNUSUAL: Mapping[str, Any] = {
     "outcome": None,
     "canceling": False,
     "interrupted": False,
+    "t_alloc": None,
+    "ranks": None,
+    "t_end": None,
+    "status": None,
+    "exception_type": None,
+    "exception_note": None,
+    "memo": {},
+    "memo_left_out": 0,
     "_exceptions": None,
     "_last": None,
 }
 
 #: Attributes that are not as JSON has them, with what converts them.
 _KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
+
+#: Most characters that are kept of a job's memo, as JSON, and of the note of its exception.
+MAX_MEMO = 4096
+MAX_NOTE = 512
+
+#: What a float has at most, with what separates it from its key and from the next one.
+_FLOAT_SIZE = 30
+
+_NO_MEMO: Mapping[str, Any] = {}
+
+
+#: A global, because looking up a member of an enumeration is slow.
+_GONE = Phase.GONE
 
 
 class Job:
@@ -72,7 +95,22 @@ class Job:
         #: None until it is known, then one of `OUTCOMES`.
         self.outcome: str | None = None
         self.t_submit = t_submit
+        #: When it was given its resources, and the ranks of these, such as "0-3"; None where the
+        #: queue did not say.
+        self.t_alloc: float | None = None
+        self.ranks: str | None = None
         self.t_start: float | None = None
+        #: When it finished, or was gone without having run.
+        self.t_end: float | None = None
+        #: The wait status (wait(2)) of its `finish`.
+        self.status: int | None = None
+        #: Of its first exception that was fatal.
+        self.exception_type: str | None = None
+        self.exception_note: str | None = None
+        #: What its memos have said, of at most MAX_MEMO characters; never changed in place.
+        self.memo = _NO_MEMO
+        #: How many values of its memos were left out, since there were too many.
+        self.memo_left_out = 0
         #: Nodes that it waits for; 0 after it has started, and for a foreign job.
         self.nodes = 0
         #: The ensemble cancels it.
@@ -93,6 +131,8 @@ class Job:
             self.mark(event)
             if name == "exception":
                 self._except(event.context)
+            elif name == "memo":
+                self._remember(event.context)
             return True
         before = self.phase
         phase = phases.get(before)
@@ -101,10 +141,18 @@ class Job:
         self.phase = phase
         if name == "start":
             self.t_start = event.t
+            if event.context:
+                self._place(event.context)
         elif name == "finish":
-            self.outcome = self._judge(event.context.get("status"))
-        elif name == "clean" and before is not Phase.NEW and self.outcome is None:
-            self.outcome = self._judge(None)
+            status = event.context.get("status")
+            self.t_end = event.t
+            self.status = status if type(status) is int else None
+            self.outcome = self._judge(status)
+        elif phase is _GONE:
+            if self.t_end is None:
+                self.t_end = event.t
+            if name == "clean" and before is not Phase.NEW and self.outcome is None:
+                self.outcome = self._judge(None)
         return True
 
     def mark(self, event: JobEvent) -> None:
@@ -125,6 +173,33 @@ class Job:
         kind = context.get("type")
         if kind in _EXCEPTION_OUTCOMES:
             self._exceptions = (self._exceptions or set()) | {kind}
+        if self.exception_type is None and type(kind) is str and not context.get("severity"):
+            note = context.get("note")
+            self.exception_type = clip(kind, MAX_NOTE)
+            self.exception_note = clip(note, MAX_NOTE) if type(note) is str else ""
+
+    def _place(self, context: Mapping[str, Any]) -> None:
+        """Take in what members add to `start`: when and where the job was given its resources."""
+        t_alloc, ranks = context.get("t_alloc"), context.get("ranks")
+        if type(t_alloc) in (int, float):
+            self.t_alloc = t_alloc
+        if type(ranks) is str:
+            self.ranks = ranks
+
+    def _remember(self, context: Mapping[str, Any]) -> None:
+        """Take in a memo: keys replace those of before, and null removes one (RFC 21)."""
+        memo: dict[str, Any] = {}
+        left = MAX_MEMO
+        for key, value in {**self.memo, **context}.items():
+            if value is None:
+                continue
+            size = len(key) + (_FLOAT_SIZE if type(value) is float else len(json.dumps(value)))
+            if size > left:
+                self.memo_left_out += 1
+                continue
+            left -= size
+            memo[key] = value
+        self.memo = memo
 
     def _judge(self, status: int | None) -> str:
         """The outcome (docs/document.md, "Outcomes"); `status` None means it never ran."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Set
 
-from flux_ensemble.members.elastic.ranks import REASON, Ranks, listed, to_grow
+from flux_ensemble.engine.intervals import joined
+from flux_ensemble.members.elastic.ranks import REASON, Ranks, to_grow
 from flux_ensemble.members.elastic.resize import Resize, because
 
 
@@ -58,7 +59,7 @@ class Growth:
         new = missing - ranks.ours - self._started
         if new and not self._draining:
             self._draining = True
-            request = {"targets": listed(new), "reason": REASON}
+            request = {"targets": joined(new), "reason": REASON}
             resize.call("resource.drain", request, self._drained, f"drain {resize.named(new)}")
         start = (missing & ranks.ours) - self._started
         if not resize.instance.provisioner.together:
@@ -77,7 +78,7 @@ class Growth:
         if back and not self._undraining:
             self._undraining = True
             # With this mode, one that has been undrained meanwhile is no error.
-            request = {"targets": listed(back), "mode": "update"}
+            request = {"targets": joined(back), "mode": "update"}
             resize.call(
                 "resource.undrain", request, self._undrained, f"undrain {resize.named(back)}"
             )

@@ -13,6 +13,8 @@ import errno
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from flux_ensemble.engine.intervals import joined
+
 #: Why a rank is drained that an ensemble took out of use.
 REASON = "ensemble: shrink"
 
@@ -135,7 +137,7 @@ def to_shrink(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
         if rank == -1:
             raise OSError(
                 errno.EBUSY,
-                f"cannot shrink to {nodes(size)}: rank {listed(ranks.in_use - chosen)} cannot go; "
+                f"cannot shrink to {nodes(size)}: rank {joined(ranks.in_use - chosen)} cannot go; "
                 "rank 0 never does, nor does one with brokers below it that stay",
             )
         chosen.add(rank)
@@ -153,8 +155,8 @@ def check_highest(going: Set[int], ranks: Ranks) -> None:
     if above:
         raise OSError(
             errno.EBUSY,
-            f"cannot take rank {listed(going)} away: only the highest ranks can go, and rank "
-            f"{listed(above)} stays; see 'flux resource status'",
+            f"cannot take rank {joined(going)} away: only the highest ranks can go, and rank "
+            f"{joined(above)} stays; see 'flux resource status'",
         )
 
 
@@ -194,17 +196,6 @@ def check_bounds(low: int, high: int, most: int) -> None:
         raise ValueError(f"max-size: expected {low} (min-size) or more, not {high}")
     if high > most:
         raise ValueError(f"max-size: the instance has {most} hosts, expected no more, not {high}")
-
-
-def listed(ranks: Set[int]) -> str:
-    """Ranks as an RFC 22 idset: 0-2,5."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def nodes(count: int) -> str:

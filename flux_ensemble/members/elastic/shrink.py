@@ -9,7 +9,8 @@ from typing import Any
 
 from flux.job import JobID
 
-from flux_ensemble.members.elastic.ranks import REASON, Ranks, check_highest, listed, to_shrink
+from flux_ensemble.engine.intervals import joined
+from flux_ensemble.members.elastic.ranks import REASON, Ranks, check_highest, to_shrink
 from flux_ensemble.members.elastic.resize import Resize, because, cannot
 
 #: Seconds between looks at ranks that are busy: work after a job (housekeeping) has no journal.
@@ -42,7 +43,7 @@ class Shrink:
         drain = self._going - ranks.ours
         if drain:
             # Fails for all of them if somebody has drained one meanwhile.
-            request = {"targets": listed(drain), "reason": REASON}
+            request = {"targets": joined(drain), "reason": REASON}
             what = f"drain {resize.named(drain)}"
             resize.call("resource.drain", request, self._drained, what)
         else:
@@ -126,7 +127,7 @@ class Shrink:
 
     def _cancel_jobs(self) -> None:
         """Cancel the jobs on the ranks that are to go."""
-        constraint = {"and": [{"states": ["running"]}, {"ranks": [listed(self._going)]}]}
+        constraint = {"and": [{"states": ["running"]}, {"ranks": [joined(self._going)]}]}
         request = {"max_entries": 0, "attrs": [], "constraint": constraint}
         what = "list the jobs of ranks that are to go"
         self._resize.call("job-list.list", request, self._cancel_each, what)

@@ -18,7 +18,8 @@ an ensemble needs more a second stream is started. Why nothing is lost or repeat
 Events that only B lets through are seen from step 1 on. A consumer that acts after
 `require` has called it back, for instance submits its jobs, misses none of theirs.
 
-The backlog is used to learn about jobs that are active already (`learn`).
+The backlog is used to learn about jobs that are active already (`learn`). When and where a job got
+its resources is told with its `start` (`members.flux.allocations`).
 
 After a gap, that is when the service begins or the job manager was gone, `catch_up` opens
 a stream whose backlog is everything: all jobs that the job manager knows, inactive ones
@@ -31,6 +32,7 @@ from collections.abc import Callable, Mapping
 from errno import errorcode
 from typing import Any, NamedTuple, Protocol
 
+from flux_ensemble.members.flux.allocations import ALLOC, Allocations
 from flux_ensemble.members.flux.contexts import shorten
 from flux_ensemble.members.flux.nesting import read_json
 from flux_ensemble.texts import MAX_LINE
@@ -76,7 +78,8 @@ class Filter(NamedTuple):
         return Filter(self.names | other.names, self.learn or other.learn)
 
 
-NOTHING = Filter(frozenset(("submit",)), False)
+#: What is required without being asked for: whose a job is, and what is told with its `start`.
+NOTHING = Filter(frozenset(("submit", ALLOC)), False)
 
 
 class Journal:
@@ -112,6 +115,7 @@ class Journal:
         self._next: Open | None = None
         self._next_filter = NOTHING
         self._history: History | None = None
+        self._allocations = Allocations()
 
     def catch_up(
         self, names: frozenset[str], learn: bool, history: History, ready: Callable[[], None]
@@ -153,6 +157,7 @@ class Journal:
         self._caught_up = False
         self._wanted = self._live_filter = self._next_filter = NOTHING
         self._waiting.clear()
+        self._allocations.clear()
 
     def _advance(self) -> None:
         """Call back whoever is served, and start a wider stream for those who are not."""
@@ -189,6 +194,7 @@ class Journal:
         job = message["id"]
         if len(text) > MAX_LINE:
             shorten(message)
+        self._allocations.take(message)
         if self._caught_up:
             jobspec = message.get("jobspec")
             for entry in message["events"]:

@@ -19,6 +19,7 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.document.model import JOB_EVENTS, JobSet, Spec, Submission
 from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, JobEvent, Tag
+from flux_ensemble.engine.intervals import joined
 from flux_ensemble.members.virtual.cluster import Shape, UnsatisfiableError, shape_of
 from flux_ensemble.members.virtual.scheduler import Claim, Scheduler
 from flux_ensemble.runtime.ports import Done
@@ -30,7 +31,6 @@ Notice = tuple[str, Mapping[str, Any]]
 _VALIDATE: Notice = ("validate", {})
 _DEPEND: Notice = ("depend", {})
 _ALLOC: Notice = ("alloc", {})
-_START: Notice = ("start", {})
 _RELEASE: Notice = ("release", {"ranks": "all", "final": True})
 _FREE: Notice = ("free", {})
 _CLEAN: Notice = ("clean", {})
@@ -55,6 +55,7 @@ class VirtualJob:
         claim: its place in the queue and in the cluster.
         state: "pending", "placed" (it has nodes), "allocated" (and its alloc event was
             posted), "running", or "ended".
+        t_alloc: when its alloc event was posted.
     """
 
     id: int
@@ -63,6 +64,7 @@ class VirtualJob:
     params: Mapping[str, Any]
     claim: Claim
     state: str = "pending"
+    t_alloc: float = 0.0
 
 
 class Runner(Protocol):
@@ -153,14 +155,16 @@ class VirtualQueue:
         for job in jobs:
             if job.state == "placed":
                 job.state = "allocated"
-                self._post_of(job, _ALLOC)
+                job.t_alloc = self._post_of(job, _ALLOC)
             if job.state == "allocated":
                 job.state = "running"
                 self._runner.start(job)
 
     def started(self, job: VirtualJob) -> None:
-        """The job runs."""
-        self._post_of(job, _START)
+        """The job runs; the event says when and where it was given its nodes, as on Flux."""
+        placed = job.claim.placed or ()
+        ranks = str(placed[0]) if len(placed) == 1 else joined(placed)
+        self._post_of(job, ("start", {"t_alloc": job.t_alloc, "ranks": ranks}))
 
     def memo(self, job: VirtualJob, values: Mapping[str, Any]) -> None:
         """The job publishes values."""

@@ -192,7 +192,7 @@ def test_what_is_required_is_granted_when_the_stream_has_caught_up() -> None:
     assert not called
     consumer.manager.deliver()
     assert called
-    assert consumer.manager.opened[0].allow == {"start": 1, "submit": 1}
+    assert consumer.manager.opened[0].allow == {"alloc": 1, "start": 1, "submit": 1}
 
 
 def test_what_the_stream_lets_through_already_is_granted_at_once() -> None:
@@ -273,7 +273,7 @@ def test_a_stopped_journal_tells_nothing_and_can_start_again() -> None:
     assert not consumer.manager.listeners
     assert not consumer.lost
     consumer.require("finish")
-    assert consumer.manager.opened[-1].allow == {"finish": 1, "submit": 1}
+    assert consumer.manager.opened[-1].allow == {"alloc": 1, "finish": 1, "submit": 1}
     consumer.manager.deliver()
     job = consumer.manager.submit()
     consumer.manager.deliver()

@@ -1,0 +1,53 @@
+"""When and where jobs got their resources, told with their `start` event.
+
+The journal has R only with `alloc`, which an ensemble needs for nothing else. So what it says is
+kept until the job starts, and is put into the context of `start`: `t_alloc`, in epoch seconds, and
+`ranks`, an idset (RFC 22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.engine.intervals import ids, joined
+
+#: The event that brings R.
+ALLOC = "alloc"
+
+
+class Allocations:
+    """Jobs that have their resources and have not started."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, dict[str, Any]] = {}
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """Take in a message of the journal, and complete its `start` event."""
+        job = message["id"]
+        for entry in message["events"]:
+            name = entry["name"]
+            if name == ALLOC:
+                ranks = ranks_of(message.get("R"))
+                self._jobs[job] = {"t_alloc": entry["timestamp"], "ranks": ranks}
+            elif name == "start" and job in self._jobs:
+                entry["context"] = {**(entry.get("context") or {}), **self._jobs.pop(job)}
+            elif name == "clean":
+                self._jobs.pop(job, None)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._jobs.clear()
+
+
+def ranks_of(resources: Any) -> str | None:
+    """The ranks in R (RFC 20), None where there is no R.
+
+    >>> ranks_of({"execution": {"R_lite": [{"rank": "0-1"}, {"rank": "3"}, {"rank": "2"}]}})
+    '0-3'
+    """
+    try:
+        parts = [part["rank"] for part in resources["execution"]["R_lite"]]
+    except (LookupError, TypeError):
+        return None
+    return parts[0] if len(parts) == 1 else joined(rank for part in parts for rank in ids(part))
