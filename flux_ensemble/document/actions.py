@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.filling import TRIGGER, compile_filling, has_braces
+from flux_ensemble.document.filling import TRIGGER, Filling, has_braces
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.model import SCALE_ACTIONS, Action, Group, Spec
 from flux_ensemble.document.overrides import OVERRIDES, VALUES
@@ -209,7 +209,7 @@ class ActionReader:
             )
         elif names is not None:
             try:
-                compile_filling({key: value}, names, None)
+                Filling({key: value}, names, None)
             except ValueError as error:
                 self._problems.add(at, str(error).removeprefix(f"{key}: "))
 

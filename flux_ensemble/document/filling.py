@@ -1,6 +1,6 @@
 """Actions with expressions: compiled with their rule, and filled in each time it fires.
 
-{"nodes": "{job.nnodes * 2}"} ──compile_filling──► Filling ──fill──► {"nodes": 4}
+{"nodes": "{job.nnodes * 2}"} ──► Filling ──fill──► {"nodes": 4}
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from flux_ensemble.document.model import Action, Group
 from flux_ensemble.document.overrides import OVERRIDES, VALUES
-from flux_ensemble.document.templates import Template, compile_template
+from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable
 
 #: The value of `params` that hands over the parameters of the triggering job.
@@ -22,15 +22,29 @@ class Filling:
     """The expressions of one action.
 
     Args:
-        values: the values of the action's keys, with templates in place of texts.
+        expressions: values by key, of which some are or hold text with expressions.
+        names: resolves the names in them.
         group: whose jobs the action submits, or None.
+
+    Raises:
+        ValueError: an expression is invalid; the message begins with its key.
+
+    >>> action = Action("update", "md", expressions={"duration": "{60 * 2}"})
+    >>> filling = Filling(action.expressions, Names([], [], None, None), None)
+    >>> filling.fill(action, lambda variable: None, None).duration
+    120.0
     """
 
     __slots__ = ("_group", "_values")
 
-    def __init__(self, values: Mapping[str, Any], group: Group | None) -> None:
-        self._values = values
+    def __init__(self, expressions: Mapping[str, Any], names: Names, group: Group | None) -> None:
         self._group = group
+        self._values: dict[str, Any] = {}
+        for key, value in expressions.items():
+            try:
+                self._values[key] = Template.within(value, names)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
 
     def fill(
         self,
@@ -55,7 +69,7 @@ class Filling:
                 if key == "params":
                     fields[key] = self._params(value, lookup, params or {})
                     continue
-                read = VALUES[key](_filled(value, lookup))
+                read = VALUES[key](Template.filled(value, lookup))
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
             if action.name == "submit" and key in OVERRIDES:
@@ -73,33 +87,8 @@ class Filling:
         if value == TRIGGER:
             assert self._group is not None
             return {name: params[name] for name in self._group.params if name in params}
-        filled: dict[str, Any] = _filled(value, lookup)
+        filled: dict[str, Any] = Template.filled(value, lookup)
         return filled
-
-
-def compile_filling(expressions: Mapping[str, Any], names: Names, group: Group | None) -> Filling:
-    """Compile the expressions of an action.
-
-    Args:
-        expressions: values by key, of which some are or hold text with expressions.
-        names: resolves the names in them.
-        group: whose jobs the action submits, or None.
-
-    Raises:
-        ValueError: an expression is invalid; the message begins with its key.
-
-    >>> action = Action("update", "md", expressions={"duration": "{60 * 2}"})
-    >>> filling = compile_filling(action.expressions, Names([], [], None, None), None)
-    >>> filling.fill(action, lambda variable: None, None).duration
-    120.0
-    """
-    compiled: dict[str, Any] = {}
-    for key, value in expressions.items():
-        try:
-            compiled[key] = _compiled(value, names)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}") from None
-    return Filling(compiled, group)
 
 
 def has_braces(value: Any) -> bool:
@@ -113,23 +102,3 @@ def has_braces(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(has_braces, value.values()))
     return isinstance(value, (list, tuple)) and any(map(has_braces, value))
-
-
-def _compiled(value: Any, names: Names) -> Any:
-    if isinstance(value, str):
-        return compile_template(value, names) or value
-    if isinstance(value, Mapping):
-        return {key: _compiled(item, names) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_compiled(item, names) for item in value]
-    return value
-
-
-def _filled(value: Any, lookup: Callable[[Variable], Any]) -> Any:
-    if isinstance(value, Template):
-        return value.fill(lookup)
-    if isinstance(value, dict):
-        return {key: _filled(item, lookup) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, lookup) for item in value]
-    return value

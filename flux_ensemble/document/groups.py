@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,17 +13,20 @@ from flux_ensemble.document.jobspec import Task
 from flux_ensemble.document.model import TAG_KEY, Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
+from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.schema import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep, parse_values
 from flux_ensemble.document.texts import as_text, check_sizes, split_command
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.conditions import Names
+from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.texts import shown
 
 #: Keys that cannot be combined with `jobspec`, which has the same information.
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
 
 #: Keys of an entry that are copied to the job set unchanged.
-_AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "retries")
+_AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes")
 
 
 _FILES = "files with jobspecs"
@@ -38,6 +41,7 @@ class GroupReader:
         directory: the base of relative paths of jobspecs.
         seed: the document's seed.
         files: the texts of files with jobspecs, as for `loading.load_text`.
+        names, statistics: names of all groups, and of the statistics that are kept.
 
     >>> reader = GroupReader(Document({}), Problems(), directory=".", seed=0)
     >>> groups = reader.read([{"name": "md", "command": "run {t}", "params": {"t": [300, 310]}}])
@@ -53,7 +57,11 @@ class GroupReader:
         directory: str,
         seed: int,
         files: dict[str, str] | None = None,
+        names: Collection[str] = (),
+        statistics: Collection[str] = (),
     ) -> None:
+        self._names = names
+        self._statistics = statistics
         self._files = {} if files is None else files
         #: Caches of what many entries may share: split commands, and jobspecs in files with
         #: their problems.
@@ -100,6 +108,8 @@ class GroupReader:
         """The job sets of an entry: one, or one for each task of a NextGen jobspec."""
         common: dict[str, Any] = {key: entry[key] for key in _AS_GIVEN if key in entry}
         common["name"] = entry["name"]
+        if "retries" in entry:
+            common["retries"] = self._retries(entry, at)
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),
             self._problems,
@@ -135,6 +145,18 @@ class GroupReader:
             duration=duration or 0.0,
         )
         return [jobset]
+
+    def _retries(self, entry: dict[str, Any], at: Path) -> Retries:
+        at = (*at, "retries")
+        retries = read_retries(entry["retries"], self._problems, at)
+        names = Names(
+            self._names, self._statistics, None, scope_of("job-fail", entry.get("params", {}))
+        )
+        try:
+            Policy(retries, names)
+        except ValueError as error:
+            self._problems.add(at, str(error))
+        return retries
 
     def _check_sizes(self, jobset: JobSet, at: Path) -> None:
         try:

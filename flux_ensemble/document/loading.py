@@ -146,15 +146,25 @@ def _read(
     statistics = read_statistics(value.get("metrics", []), problems)
     heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
     seed = value.get("seed", 0)
-    reader = GroupReader(document, problems, directory=directory, seed=seed, files=files)
+    names = _names(document.value)
+    kept = frozenset(statistic.name for statistic in statistics)
+    reader = GroupReader(
+        document,
+        problems,
+        directory=directory,
+        seed=seed,
+        files=files,
+        names=names,
+        statistics=kept,
+    )
     groups = reader.read(entries)
     _check_kept(
         statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
     )
     context = Context(
         groups=groups,
-        names=_names(document.value),
-        statistics=frozenset(statistic.name for statistic in statistics),
+        names=names,
+        statistics=kept,
         rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
         # One that is wrong has its own problem.
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),

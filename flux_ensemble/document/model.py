@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
-from flux_ensemble.document.overrides import overridden
+from flux_ensemble.document.overrides import SHAPE
+from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep, parse_values
 from flux_ensemble.document.texts import check_sizes, sizes
 from flux_ensemble.metrics.names import Statistic
@@ -77,6 +78,9 @@ TRIGGER_ALIASES = {
 #: Triggers on the outcome of a scaling request.
 SCALE_TRIGGERS = ("scale-done", "scale-denied")
 
+#: The trigger on a job that was to run again, and has been tried as often as it may be.
+GAVE_UP_TRIGGER = "job-gave-up"
+
 TRIGGERS = (
     "start",
     "metric",
@@ -86,6 +90,7 @@ TRIGGERS = (
     *SCALE_TRIGGERS,
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
+    GAVE_UP_TRIGGER,
     *TRIGGER_ALIASES,
 )
 
@@ -138,9 +143,33 @@ class JobSet:
     urgency: int = 16
     exclusive: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    retries: int = 0
+    retries: Retries = field(default_factory=Retries)
     jobspec: Mapping[str, Any] | None = None
     sweep: Sweep = field(default_factory=Sweep)
+
+    def overridden(self, overrides: Mapping[str, Any]) -> JobSet:
+        """The job set with some of its fields replaced.
+
+        Args:
+            overrides: values that `overrides.OVERRIDES` has read.
+
+        Raises:
+            ValueError: it is from a jobspec, and they change its shape.
+
+        >>> md = JobSet("md", 0, ("run",)).overridden({"nodes": 4, "duration": 60.0})
+        >>> md.nodes, md.tasks, md.duration
+        (4, 4, 60.0)
+        """
+        for key in SHAPE if self.jobspec is not None else ():
+            if key in overrides:
+                raise ValueError(
+                    f"{key!r} cannot be replaced in group {self.name!r}, whose jobspec says it"
+                )
+        changed = replace(self, **overrides)
+        if "nodes" in overrides and "tasks" not in overrides and self.tasks == self.nodes:
+            # One task for each node, as where neither is given.
+            return replace(changed, tasks=changed.nodes)
+        return replace(changed, tasks=max(changed.tasks, changed.nodes))
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """The texts of each job and what they are, placeholders not filled in."""
@@ -186,7 +215,7 @@ class Group:
         Args:
             count: jobs for each combination.
             params: parameter -> a list of values, `{"range": [...]}`, or one value.
-            overrides: fields of the job sets, as for `overrides.overridden`.
+            overrides: fields of the job sets, as for `JobSet.overridden`.
 
         Raises:
             ValueError: an unknown parameter, invalid values, values that do not fit together,
@@ -220,7 +249,7 @@ class Group:
         changed = sizes(values)
         parts = []
         for original in self.sets:
-            jobset = overridden(original, overrides) if overrides else original
+            jobset = original.overridden(overrides) if overrides else original
             sweep = jobset.sweep.override(values)
             if overrides or sweep is not jobset.sweep:
                 own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
@@ -287,7 +316,7 @@ class Action:
     """What a rule does. `repetitions` None means unlimited; see docs/document.md.
 
     `overrides` is what a submission has in place of what its group says; see
-    `overrides.overridden`. `expressions` has the keys with expressions, as in the document;
+    `JobSet.overridden`. `expressions` has the keys with expressions, as in the document;
     `filling` gives the action with their values, and their fields are not looked at before.
     """
 

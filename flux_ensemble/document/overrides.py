@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.texts import as_text
 from flux_ensemble.texts import shown
 
-if TYPE_CHECKING:
-    from flux_ensemble.document.model import JobSet
-
 #: Overrides that a jobspec says itself.
-_SHAPE = ("nodes", "tasks", "cores", "gpus")
+SHAPE = ("nodes", "tasks", "cores", "gpus")
 
 _MAX_INT = 2**31 - 1
 
@@ -75,31 +71,3 @@ VALUES: Mapping[str, Callable[[Any], Any]] = {
     "value": _integer(1),
     "reason": _text,
 }
-
-
-def overridden(job_set: JobSet, overrides: Mapping[str, Any]) -> JobSet:
-    """The job set with some of its fields replaced.
-
-    Args:
-        job_set: of the group.
-        overrides: values that `OVERRIDES` has read.
-
-    Raises:
-        ValueError: the job set is from a jobspec, and they change its shape.
-
-    >>> from flux_ensemble.document.model import JobSet
-    >>> md = overridden(JobSet("md", 0, ("run",)), {"nodes": 4, "duration": 60.0})
-    >>> md.nodes, md.tasks, md.duration
-    (4, 4, 60.0)
-    """
-    if job_set.jobspec is not None:
-        for key in _SHAPE:
-            if key in overrides:
-                raise ValueError(
-                    f"{key!r} cannot be replaced in group {job_set.name!r}, whose jobspec says it"
-                )
-    changed = replace(job_set, **overrides)
-    if "nodes" in overrides and "tasks" not in overrides and job_set.tasks == job_set.nodes:
-        # One task for each node, as where neither is given.
-        return replace(changed, tasks=changed.nodes)
-    return replace(changed, tasks=max(changed.tasks, changed.nodes))

@@ -110,6 +110,23 @@ def _or_text(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "string"]}
 
 
+#: What a submission can have in place of what its group says.
+_OVERRIDES = {
+    "nodes": _or_text(_integer(1)),
+    "tasks": _or_text(_integer(1)),
+    "cores": _or_text(_integer(1)),
+    "gpus": _or_text(_integer(0)),
+    "duration": _DURATION,
+    "urgency": _or_text(_URGENCY),
+    "queue": _text(),
+    "bank": _text(),
+    "environment": {"type": "object", "description": "a mapping of environment variables"},
+    "workdir": _text(),
+    "attributes": _mapping(
+        "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}
+    ),
+}
+
 ACTION = _mapping(
     "an action such as {name: submit, label: GROUP}",
     {
@@ -122,17 +139,7 @@ ACTION = _mapping(
             "description": "a mapping, or 'trigger'",
             "pattern": r"^trigger\Z",
         },
-        "nodes": _or_text(_integer(1)),
-        "tasks": _or_text(_integer(1)),
-        "cores": _or_text(_integer(1)),
-        "gpus": _or_text(_integer(0)),
-        "queue": _text(),
-        "bank": _text(),
-        "environment": {"type": "object", "description": "a mapping of environment variables"},
-        "workdir": _text(),
-        "attributes": _mapping(
-            "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}
-        ),
+        **_OVERRIDES,
         "jobs": _choice("the jobs", ("trigger",)),
         "state": _choice("a final state", ("completed", "failed")),
         "reason": _text(),
@@ -145,8 +152,6 @@ ACTION = _mapping(
         "backoff": _integer(0),
         "cooldown": _DURATION,
         "cancel": _BOOLEAN,
-        "urgency": _or_text(_URGENCY),
-        "duration": _DURATION,
         "timeout": _DURATION,
     },
     "name",
@@ -217,7 +222,21 @@ JOB = _mapping(
         "params": _OBJECT,
         "sweep": _choice("a kind of sweep", SWEEPS),
         "samples": _integer(1, 1_000_000),
-        "retries": _integer(0),
+        "retries": {
+            **_mapping(
+                "an integer >= 0, or a mapping such as {times: 3, on: [failed, timeout]}",
+                {
+                    "times": _integer(0),
+                    "on": _or_list(_text(), "an outcome or an expression, or a list of them"),
+                    "after": _DURATION,
+                    "factor": {"type": "number", "description": "a number >= 1", "minimum": 1},
+                    "with": _mapping("a mapping such as {duration: 2h}", _OVERRIDES),
+                },
+                "times",
+            ),
+            "type": ["integer", "object"],
+            "minimum": 0,
+        },
     },
     "name",
 )

@@ -6,7 +6,7 @@ A text that is one expression alone gives its value with its type; otherwise val
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flux_ensemble.document.texts import as_text
@@ -42,6 +42,50 @@ class Template:
         """
         values = [part if isinstance(part, str) else _value(*part, lookup) for part in self._parts]
         return values[0] if len(values) == 1 else "".join(map(as_text, values))
+
+    @classmethod
+    def within(cls, value: Any, names: Names) -> Any:
+        """A value, with templates in place of the texts in it that have expressions.
+
+        Args:
+            value: plain data.
+            names: resolves the names in expressions.
+
+        Raises:
+            ValueError: as for `compile_template`.
+        """
+        if isinstance(value, str):
+            template = compile_template(value, names)
+            return value if template is None else template
+        if isinstance(value, Mapping):
+            return {key: cls.within(item, names) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [cls.within(item, names) for item in value]
+        return value
+
+    @classmethod
+    def filled(cls, value: Any, lookup: Callable[[Variable], Any]) -> Any:
+        """What `within` returned, with the values of the expressions.
+
+        Args:
+            value: may be or hold templates.
+            lookup: returns the value of a variable.
+
+        Raises:
+            ValueError: as for `fill`.
+
+        >>> names = Names(["md"], [], None, None)
+        >>> value = Template.within({"t": ["{count.md.success}", 7]}, names)
+        >>> Template.filled(value, lambda variable: 3)
+        {'t': [3, 7]}
+        """
+        if isinstance(value, Template):
+            return value.fill(lookup)
+        if isinstance(value, dict):
+            return {key: cls.filled(item, lookup) for key, item in value.items()}
+        if isinstance(value, list):
+            return [cls.filled(item, lookup) for item in value]
+        return value
 
 
 def _value(text: str, expression: Expression[Variable], lookup: Callable[[Variable], Any]) -> Any:
@@ -94,7 +138,7 @@ def compile_template(text: str, names: Names) -> Template | None:
                 parts.append(plain)
                 plain = ""
             inside = text[at + 1 : end].strip()
-            parts.append((inside, _compiled(inside, names)))
+            parts.append((inside, compiled(inside, names)))
             at = end + 1
     if plain or not parts:
         parts.append(plain)
@@ -117,13 +161,25 @@ def _end(text: str, at: int) -> int:
     raise ValueError(f"a '{{' is not closed in {shown(text)} (write '{{{{' for a brace)")
 
 
-def _compiled(text: str, names: Names) -> Expression[Variable]:
+def compiled(text: str, names: Names) -> Expression[Variable]:
+    """Compile an expression of a document.
+
+    Args:
+        text: without braces.
+        names: resolves the names in it.
+
+    Raises:
+        ValueError: it does not parse, or names something that does not exist.
+
+    >>> compiled("count.md.success + 1", Names(["md"], [], None, None)).value(lambda variable: 3)
+    4
+    """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     try:
         return compile_expression(text, names.resolve)
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(
-            f"expected an expression in braces, such as '{{job.params.NAME}}', not "
-            f"{shown('{' + text + '}')} (write '{{{{' for a brace)"
+            f"expected an expression such as 'job.params.NAME', not {shown(text)}"
+            " (write '{{' for a brace)"
         ) from None

@@ -49,6 +49,9 @@ _TAGS = {
     f"{_TAG}bool": bool,
     f"{_TAG}null": type(None),
 }
+#: Words that are true or false as values, and text as keys: `retries` has a key `on`.
+_TEXT_AS_KEYS = frozenset({"on", "off", "yes", "no", "y", "n"})
+
 _SKIPPED = object()
 _MERGE = object()
 
@@ -246,6 +249,8 @@ class _Builder:
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1, 0)
         if self._stack and self._stack[-1].wants_key:
+            if type(value) is bool and text in _TEXT_AS_KEYS:
+                value = text
             self._key(_MERGE if plain and text == "<<" else value, text, line)
             return
         place = self._place(value, line, 1, 0)

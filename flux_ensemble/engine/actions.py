@@ -6,12 +6,13 @@ turned into commands. Each command with an id is pending until its outcome comes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.actions import parse_action
-from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
+from flux_ensemble.document.filling import Filling
+from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action, Rule
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
     CallCustom,
@@ -27,13 +28,18 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
-from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.engine.rules import TRIGGER_OF, RuleState
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.metrics.conditions import Variable
+from flux_ensemble.metrics.job_fields import JobField
 
 #: How often `on-error: retry` calls a custom function again, and the first delay in
 #: seconds, which doubles each time.
 RETRIES = 3
 RETRY_DELAY = 1.0
+
+#: Prefix of the timers until jobs are sent again; a number of a firing of RETRY_RULE follows.
+_AGAIN = "again:"
 
 
 class Actions:
@@ -46,13 +52,62 @@ class Actions:
 
     # -- firing -------------------------------------------------------------------
 
-    def fire(self, state: RuleState, cause: Cause) -> Iterable[Triggered]:
-        """Run the action of a rule, once."""
-        origin = Origin(state.rule.id, state.next_number(), cause.chain)
-        return self.run(origin, state.rule.action, state.rule.title, cause.event)
+    def fire(
+        self, state: RuleState, cause: Cause, values: Callable[[Variable], Any]
+    ) -> Iterable[Triggered]:
+        """Run the actions of a rule, once.
+
+        Args:
+            state: the rule.
+            cause: why.
+            values: of the variables in its expressions.
+        """
+        if not state.rule.more_actions:
+            return self._fire(state, state.rule.action, state.fillings[0], cause, values)
+        return self._fire_all(state, cause, values)
+
+    def _fire_all(
+        self, state: RuleState, cause: Cause, values: Callable[[Variable], Any]
+    ) -> Iterator[Triggered]:
+        """Run several actions; what one triggers is evaluated before the next is looked at."""
+        for action, filling in zip(state.rule.actions, state.fillings, strict=True):
+            if not self._core.acting:
+                return
+            yield from self._fire(state, action, filling, cause, values)
+
+    def _fire(
+        self,
+        state: RuleState,
+        action: Action,
+        filling: Filling | None,
+        cause: Cause,
+        values: Callable[[Variable], Any],
+    ) -> Iterable[Triggered]:
+        rule = state.rule
+        origin = Origin(rule.id, state.next_number(), cause.chain)
+        if filling is not None:
+            params = None if cause.job is None else cause.job.params
+            try:
+                action = filling.fill(action, values, params)
+            except ValueError as error:
+                self._record_firing(origin, action, rule.title, cause.event)
+                self._failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
+                return ()
+        told = None
+        if action.name == "custom":
+            told = {**cause.event, "trigger": _trigger(rule, cause)}
+            if cause.job is not None:
+                name = str(cause.event["trigger"]).removeprefix("job-")
+                told.update({"name": name, **cause.job.told()})
+        return self.run(origin, action, rule.title, cause.event, told)
 
     def run(
-        self, origin: Origin, action: Action, title: str, event: Mapping[str, Any]
+        self,
+        origin: Origin,
+        action: Action,
+        title: str,
+        event: Mapping[str, Any],
+        told: Mapping[str, Any] | None = None,
     ) -> Iterable[Triggered]:
         """Record a firing, and perform its action now or at the resume.
 
@@ -61,21 +116,27 @@ class Actions:
             action: what it does.
             title: the rule's title, for the log.
             event: what made it fire.
+            told: what a custom function gets to see of that; default: `event`.
         """
-        core = self._core
-        core.firings += 1
-        context: dict[str, Any] = {
-            "rule": origin.rule,
-            "firing": origin.number,
-            "trigger": title,
-            "action": action_json(action),
-            "cause": dict(event),
-        }
+        jobs = {}
         if action.name == "submit":
-            group = core.spec.groups[action.label or ""]
-            context["jobs"] = describe(group, action)
-        core.record("fire", **context)
-        return self._perform_or_hold(Held(origin, Call(action, event)))
+            jobs["jobs"] = describe(self._core.spec.groups[action.label or ""], action)
+        self._record_firing(origin, action, title, event, **jobs)
+        return self._perform_or_hold(Held(origin, Call(action, told or event)))
+
+    def _record_firing(
+        self, origin: Origin, action: Action, title: str, event: Mapping[str, Any], **more: Any
+    ) -> None:
+        self._core.firings += 1
+        self._core.record(
+            "fire",
+            rule=origin.rule,
+            firing=origin.number,
+            trigger=title,
+            action=action_json(action),
+            cause=dict(event),
+            **more,
+        )
 
     def resume(self) -> Iterator[Triggered]:
         """Perform what was held during a pause."""
@@ -99,18 +160,26 @@ class Actions:
         groups = list(core.spec.groups) if action.label is None else [action.label]
         match action.name:
             case "submit":
-                self.submit(groups[0], action.count, action.params, origin)
+                self.submit(
+                    groups[0], action.count, action.params, origin, overrides=action.overrides
+                )
+            case "cancel" if action.jobs is not None:
+                self._cancel_job(call.event["job"], origin)
             case "cancel":
                 if not core.cancel_jobs(groups, _because(origin), origin):
                     self._outcome(origin, jobs=0)
+            case "update" if action.jobs is not None:
+                job = core.workload.jobs.get(call.event["job"])
+                self._update([] if job is None else [job], action, origin)
             case "update":
-                self._update(groups, action, origin)
+                active = core.workload.active
+                self._update((job for name in groups for job in active(name)), action, origin)
             case "custom":
                 self._call(origin, call)
             case "terminate":
                 self._outcome(origin)
-                reason = "a terminate action ran"
-                core.end("completed", f"{reason} ({_because(origin)})", cancel=action.cancel)
+                reason = action.reason or "a terminate action ran"
+                core.end(action.state, f"{reason} ({_because(origin)})", cancel=action.cancel)
             case "enable":
                 self._outcome(origin)
                 return core.enable(core.rules.states[groups[0]], _because(origin), origin.chain)
@@ -130,8 +199,10 @@ class Actions:
         params: Mapping[str, Any] | None,
         origin: Origin,
         *,
+        overrides: Mapping[str, Any] | None = None,
         only: int | None = None,
         attempt: int = 0,
+        delay: float = 0.0,
     ) -> None:
         """Ask for the jobs of one submission of a group, or for one of them again.
 
@@ -140,11 +211,13 @@ class Actions:
             each: overrides the group's count.
             params: override the group's parameters.
             origin: the firing that asks.
+            overrides: of fields of the group.
             only: the index of the one job to ask for, or None for all.
             attempt: how often that job has been tried before.
+            delay: seconds until they are sent.
         """
         core = self._core
-        size = len(core.spec.groups[group].submission(each, params))
+        size = len(core.spec.groups[group].submission(each, params, overrides))
         indices = range(size) if only is None else range(only, only + 1)
         limit = core.spec.limits.jobs
         if core.workload.total + len(indices) > limit:
@@ -160,11 +233,35 @@ class Actions:
             params,
             attempt,
             origin.request,
+            overrides,
         )
+        firing.delayed = delay > 0
         core.workload.add(firing)
+        if firing.delayed:
+            core.emit(StartTimer(f"{_AGAIN}{firing.number}", delay))
 
-    def retry(self, firing: Firing, index: int) -> None:
-        """Ask for a failed job again."""
+    def delay_over(self, key: str) -> bool:
+        """Send the job that a timer is for; False if the timer is for something else."""
+        if not key.startswith(_AGAIN):
+            return False
+        self._core.workload.firings.delay_over(RETRY_RULE, int(key.removeprefix(_AGAIN)))
+        return True
+
+    def retry(
+        self,
+        firing: Firing,
+        index: int,
+        overrides: Mapping[str, Any] | None,
+        delay: float,
+    ) -> None:
+        """Ask for a job again.
+
+        Args:
+            firing: that asked for it.
+            index: of the job.
+            overrides: of fields of its group.
+            delay: seconds until it is sent.
+        """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
             "retry",
@@ -179,8 +276,10 @@ class Actions:
             firing.each,
             firing.params,
             origin,
+            overrides=overrides,
             only=index,
             attempt=firing.attempt + 1,
+            delay=delay,
         )
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
@@ -207,6 +306,7 @@ class Actions:
                 count,
                 firing.each,
                 firing.params,
+                firing.overrides,
             )
             core.send(Pending(origin, command, firing=firing))
 
@@ -216,16 +316,20 @@ class Actions:
         origin = Origin(firing.rule, firing.number)
         self._core.cancel((job.id,), "canceled before it showed in the queue", origin)
 
-    def _update(self, groups: Iterable[str], action: Action, origin: Origin) -> None:
+    def _cancel_job(self, id: int, origin: Origin) -> None:
+        """Cancel the triggering job, if it is active."""
+        job = self._core.workload.jobs.get(id)
+        if job is None or job.canceling or job.phase >= Phase.FINISHED:
+            self._outcome(origin, jobs=0)
+            return
+        job.canceling = True
+        self._core.cancel((id,), _because(origin), origin)
+
+    def _update(self, candidates: Iterable[Job], action: Action, origin: Origin) -> None:
         # Flux sets the urgency of a job until it is allocated resources, its duration
         # until it ends.
         last = Phase.PENDING if action.urgency is not None else Phase.RUNNING
-        jobs = tuple(
-            job.id
-            for group in groups
-            for job in self._core.workload.active(group)
-            if job.phase <= last and not job.canceling
-        )
+        jobs = tuple(job.id for job in candidates if job.phase <= last and not job.canceling)
         if not jobs:
             self._outcome(origin, jobs=0)
             return
@@ -372,6 +476,16 @@ def _free_id(rules: Collection[str]) -> str:
     while f"rule-{number}" in rules:
         number += 1
     return f"rule-{number}"
+
+
+def _trigger(rule: Rule, cause: Cause) -> str:
+    """Which of a rule's triggers it is."""
+    trigger = str(cause.event["trigger"])
+    if trigger in rule.triggers:
+        return trigger
+    if not rule.more_triggers or cause.job is None:
+        return rule.trigger
+    return TRIGGER_OF[cause.job(JobField("outcome"))]
 
 
 def _because(origin: Origin) -> str:

@@ -185,7 +185,7 @@ class Engine(Core):
         triggered = self._actions.call_again(key)
         if triggered is not None:
             return triggered
-        if self.scaling.on_timer(key) or self.state != "running":
+        if self._actions.delay_over(key) or self.scaling.on_timer(key) or self.state != "running":
             return ()
         if key == HEARTBEAT:
             return self._evaluation.heartbeat(event.t)

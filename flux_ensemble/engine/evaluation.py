@@ -51,9 +51,7 @@ class Evaluation:
         lookup = triggered.lookup or core.stats.lookup
         value = lookup(state.path) if state.path is not None else None
         condition = state.condition
-        if condition is not None and not condition.holds(
-            value, lookup, triggered.memo, cause.job
-        ):
+        if condition is not None and not condition.holds(value, lookup, triggered.memo, cause.job):
             return ()
         if not state.take_turn(core.t):
             return ()

@@ -25,6 +25,7 @@ _UNUSUAL = {
     "request": None,
     "lost": 0,
     "cancel_unseen": False,
+    "delayed": False,
 }
 
 
@@ -62,6 +63,8 @@ class Firing:
     outstanding: int = field(init=False, default=0)
     #: Jobs that appear from now on are to be cancelled.
     cancel_unseen: bool = field(init=False, default=False)
+    #: Its jobs wait for a timer before they may be sent.
+    delayed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.next = self.first
@@ -92,11 +95,20 @@ class Firings:
         return iter(self._open.values())
 
     def open(self, firing: Firing) -> None:
-        """Add a firing with all jobs still to be sent."""
+        """Add a firing with all jobs still to be sent, once its delay is over."""
         key = firing.rule, firing.number
         assert key not in self._open
         self._open[key] = firing
-        self.backlog.append(firing)
+        if not firing.delayed:
+            self.backlog.append(firing)
+
+    def delay_over(self, rule: str, number: int) -> None:
+        """The jobs of a firing need not wait any longer, if there still are some."""
+        firing = self._open.get((rule, number))
+        if firing is not None and firing.delayed:
+            firing.delayed = False
+            if firing.waiting:
+                self.backlog.append(firing)
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """The firing that sent job `index` and has not seen it; None if there is none."""
@@ -119,7 +131,8 @@ class Firings:
         dropped = firing.waiting
         if dropped:
             firing.stop = firing.next
-            self.backlog.remove(firing)
+            if not firing.delayed:
+                self.backlog.remove(firing)
         return dropped
 
     # -- snapshots --------------------------------------------------------------------

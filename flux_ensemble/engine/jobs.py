@@ -155,6 +155,14 @@ class Job:
                 self.outcome = self._judge(None)
         return True
 
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, or the negative number of the signal that ended it; None before."""
+        if self.status is None:
+            return None
+        signal = self.status & 0x7F
+        return -signal if signal else self.status >> 8
+
     def mark(self, event: JobEvent) -> None:
         """Remember that the event was handled."""
         if self._last is None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from flux_ensemble.document.model import JobSet
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
+from flux_ensemble.engine.retrying import Retrying
+from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.metrics.names import GAUGES, OUTCOMES, STREAMS
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
@@ -55,6 +55,7 @@ class Observer:
     def __init__(self, core: Core, actions: Actions) -> None:
         self._core = core
         self._actions = actions
+        self._retrying = Retrying(core, actions)
         self.crowded: set[str] = set()
         #: The nodes of each group's jobs, 0 where those of its job sets differ.
         self._nodes: dict[str, int] = {}
@@ -162,9 +163,9 @@ class Observer:
 
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
-            return self._conclude(job, group, self._want_no_nodes(job))
+            return self._conclude(job, group, event, self._want_no_nodes(job))
         self._core.stats.observe(group, "duration", max(0.0, event.t - job.t_start))
-        return self._conclude(job, group, _RAN)
+        return self._conclude(job, group, event, _RAN)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []
@@ -190,7 +191,7 @@ class Observer:
         self._core.record("memo-left-out", group=group, reason=reason)
 
     def _on_gone(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
-        news = _NO_NEWS if job.outcome is known else self._conclude(job, group, ())
+        news = _NO_NEWS if job.outcome is known else self._conclude(job, group, event, ())
         if job.nodes:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
@@ -202,7 +203,7 @@ class Observer:
         job.nodes = 0
         return _UNWANTED
 
-    def _conclude(self, job: Job, group: str, changed: tuple[Change, ...]) -> News:
+    def _conclude(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
         """Count the outcome of a job, and retry the job if it has retries left."""
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
@@ -224,9 +225,8 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        again = (outcome == "failed" or interrupted) and core.acting
-        if again and not firing.cancel_unseen and firing.attempt < self._core.job_of(job)[0].retries:
-            self._actions.retry(firing, job.index)
+        if self._retrying.ended(job, event.t, interrupted=interrupted):
+            changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 
     # -- rules --------------------------------------------------------------------

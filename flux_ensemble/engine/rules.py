@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from flux_ensemble.document.filling import Filling, compile_filling
-from flux_ensemble.document.model import JOB_EVENTS, OUTCOME_TRIGGERS, Action, Rule, Spec
+from flux_ensemble.document.filling import Filling
+from flux_ensemble.document.model import (
+    GAVE_UP_TRIGGER,
+    JOB_EVENTS,
+    OUTCOME_TRIGGERS,
+    Action,
+    Rule,
+    Spec,
+)
 from flux_ensemble.document.scopes import job_scope, names_of
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
@@ -35,6 +42,9 @@ TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 #: A metric that changed. Of a group: a counter ("count", counter) or a stream ("", variable); of
 #: the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
+
+#: The change by which a job is known that was to run again and has been tried often enough.
+GAVE_UP: Change = (COUNT, "gave-up")
 
 #: The effect of an event of the ensemble's own job: the outcome that it gives the job, if rules are
 #: to see it, and the metrics of the group that changed. (When a job is submitted or starts, the
@@ -215,7 +225,7 @@ class RuleIndex:
                 continue
             names = names or names_of(rule, self._spec, self._statistics)
             group = self._spec.groups.get(action.label or "") if action.name == "submit" else None
-            fillings.append(compile_filling(action.expressions, names, group))
+            fillings.append(Filling(action.expressions, names, group))
         return tuple(fillings)
 
     def _tables(self, state: RuleState) -> Iterator[dict[int, RuleState]]:
@@ -263,12 +273,14 @@ class RuleIndex:
         return [by_position[position] for position in sorted(by_position)]
 
     def _own_tables(
-        self, group: str, event: str, outcome: str | None, changed: Iterable[Change]
+        self, group: str, event: str, outcome: str | None, changed: Collection[Change]
     ) -> tuple[dict[int, RuleState], ...]:
         """The tables with rules for `own`; empty ones are left out."""
         triggers = [f"job-{event}"]
         if outcome is not None:
             triggers.append(TRIGGER_OF[outcome])
+        if GAVE_UP in changed:
+            triggers.append(GAVE_UP_TRIGGER)
         tables = [
             self._own.get(key)
             for trigger in triggers
@@ -388,6 +400,4 @@ def _dump_rule(rule: Rule) -> dict[str, Any]:
 def _load_rule(value: Mapping[str, Any]) -> Rule:
     lists = {name: tuple(value[name]) for name in ("more_triggers", "more_groups") if name in value}
     actions = tuple(Action(**action) for action in value.get("more_actions", ()))
-    return Rule(
-        **{**value, **lists, "action": Action(**value["action"]), "more_actions": actions}
-    )
+    return Rule(**{**value, **lists, "action": Action(**value["action"]), "more_actions": actions})

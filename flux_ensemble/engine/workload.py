@@ -222,6 +222,7 @@ class Workload:
             AssertionError: they do not agree.
         """
         unseen, waiting, live = 0, 0, 0
+        delayed = [firing for firing in self.firings if firing.delayed]
         for firing in self.firings:
             assert firing.next <= firing.stop
             assert firing.unseen >= 0 <= firing.lost
@@ -234,7 +235,7 @@ class Workload:
         assert (
             waiting
             == sum(self._waiting.values())
-            == sum(firing.waiting for firing in self.firings.backlog)
+            == sum(firing.waiting for firing in (*self.firings.backlog, *delayed))
         )
         assert unseen == sum(self._in_flight.values())
         assert live == len(self.jobs) == sum(map(len, self._active.values()))

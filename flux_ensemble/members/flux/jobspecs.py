@@ -32,11 +32,17 @@ class TagTemplates:
         self._cwd = cwd
         self._placeholder = {"placeholder": uuid4().hex}
         self._mark = json.dumps(self._placeholder)
-        self._halves: dict[tuple[str, int, str], tuple[str, str]] = {}
+        self._halves: dict[tuple[str, int, str, str], tuple[str, str]] = {}
 
-    def jobspec(self, job_set: JobSet, params: Mapping[str, Any], tag: Mapping[str, Any]) -> str:
-        """The jobspec of a job, encoded."""
-        key = (job_set.name, job_set.index, json.dumps(params) if params else "")
+    def jobspec(
+        self,
+        job_set: JobSet,
+        params: Mapping[str, Any],
+        tag: Mapping[str, Any],
+        variant: str = "",
+    ) -> str:
+        """The jobspec of a job, encoded; `variant` tells forms of one job set apart."""
+        key = (job_set.name, job_set.index, json.dumps(params) if params else "", variant)
         halves = self._halves.get(key)
         if halves is None:
             halves = self._split(job_set, params)

@@ -16,6 +16,7 @@ its tag, so it can always be told whether a job got into the queue: see `members
 from __future__ import annotations
 
 import errno
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -91,7 +92,7 @@ class Submitter:
         self._sent: dict[Tag, _Sent] = {}
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}
-        self._valid: set[tuple[str, int]] = set()
+        self._valid: set[tuple[str, int, str]] = set()
         self.known: dict[Tag, int] = {}
 
     def seen(self, tag: Tag, job: int) -> None:
@@ -112,7 +113,10 @@ class Submitter:
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs; at the first refusal no more of the command are sent."""
-        submission = self._spec.groups[command.group].submission(command.each, command.params)
+        submission = self._spec.groups[command.group].submission(
+            command.each, command.params, command.overrides
+        )
+        variant = json.dumps(command.overrides) if command.overrides else ""
         ids: list[int] = []
         known: dict[int, int] = {}
         self._submitting[command.id] = command
@@ -127,14 +131,14 @@ class Submitter:
                 report(None)
                 return
             sent = self._sent[tag] = _Sent(one.urgency)
-            kind = one.name, one.index
+            kind = one.name, one.index, variant
             if kind not in self._valid:
                 calls.alone = call
 
             def send(answer: Answer) -> None:
                 if calls.revoked:
                     raise OSError(errno.ECANCELED, "the ensemble has ended")
-                text = self._templates.jobspec(one, params, {**self._tag, **tag._asdict()})
+                text = self._templates.jobspec(one, params, {**self._tag, **tag._asdict()}, variant)
                 urgency = 0 if self._strict else one.urgency
                 self._queue.send(text, urgency, answer, validate=kind not in self._valid)
 

@@ -166,8 +166,7 @@ class Recovered:
             firing = job.firing
             if id in self.placed or firing is None:
                 continue
-            group = engine.spec.groups[firing.group]
-            one, params = group.submission(firing.each, firing.params)[job.index]
+            one, params = engine.job_of(job)
             one = replace(one, **self.changed.get(id, {}))
             yield id, Tag(firing.group, firing.rule, firing.number, job.index), one, params
 

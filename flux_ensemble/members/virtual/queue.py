@@ -292,7 +292,7 @@ class VirtualMember:
         firing = command.rule, command.firing
         if self._latest is None or self._latest[0] != firing:
             group = self._spec.groups[command.group]
-            self._latest = firing, group.submission(command.each, command.params)
+            self._latest = firing, group.submission(command.each, command.params, command.overrides)
         return self._latest[1]
 
     def cancel(self, command: CancelJobs, done: Done) -> None:

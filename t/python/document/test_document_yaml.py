@@ -153,11 +153,15 @@ def test_a_duplicate_key_is_a_problem_and_the_first_is_kept() -> None:
     assert problems.listed() == [(4, "a[0].b", "duplicate key 'b' (first on line 2)")]
 
 
+def test_words_that_are_true_or_false_are_text_as_keys() -> None:
+    assert value("on: yes\nno: [off]") == {"on": True, "no": [False]}
+
+
 def test_two_merge_keys_merge_both() -> None:
     assert value("a: &a {x: 1}\nb: {<<: *a, <<: {y: 2}}")["b"] == {"x": 1, "y": 2}
 
 
-@pytest.mark.parametrize("key", ["1", "1.5", "true", "on", "~"])
+@pytest.mark.parametrize("key", ["1", "1.5", "true", "~"])
 def test_a_key_that_is_not_text_is_a_problem(key: str) -> None:
     document, problems = read_yaml(f"a:\n  {key}: x\n  b: y\n")
     assert document.value == {"a": {"b": "y"}}

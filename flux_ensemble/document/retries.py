@@ -1,0 +1,142 @@
+"""Reads `retries` of a job group: how often a job that failed runs again, when and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.overrides import OVERRIDES
+from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.document.templates import Template, compiled
+from flux_ensemble.metrics.conditions import Names, Variable
+from flux_ensemble.metrics.expressions import Expression
+from flux_ensemble.metrics.names import OUTCOMES
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often the jobs of a job set run again.
+
+    Attributes:
+        times: how often, at most.
+        outcomes: after which outcomes.
+        conditions: expressions; where one of them is true it runs again too.
+        after: seconds until then.
+        factor: what the seconds are multiplied by from one time to the next.
+        overrides: what is other than before, as in the document, maybe with expressions.
+
+    >>> Retries(3, after=30.0, factor=2.0).delay(2)
+    120.0
+    """
+
+    times: int = 0
+    outcomes: frozenset[str] = frozenset({"failed"})
+    conditions: tuple[str, ...] = ()
+    after: float = 0.0
+    factor: float = 1.0
+    overrides: Mapping[str, Any] | None = None
+
+    def delay(self, attempt: int) -> float:
+        """Seconds from the end of attempt `attempt`, counted from 0, until the next one."""
+        try:
+            return self.after * self.factor**attempt
+        except OverflowError:
+            return self.after
+
+
+class Policy:
+    """Retries with their expressions compiled.
+
+    Args:
+        retries: of a job set.
+        names: resolves the names in the expressions.
+
+    Raises:
+        ValueError: an expression is invalid; the message begins with its key.
+
+    >>> from flux_ensemble.metrics.job_fields import scope_of
+    >>> names = Names([], [], None, scope_of("job-fail", []))
+    >>> policy = Policy(Retries(1, conditions=("job.returncode == 3",)), names)
+    >>> policy.applies("canceled", lambda variable: 3)
+    True
+    """
+
+    __slots__ = ("_conditions", "_values", "retries")
+
+    def __init__(self, retries: Retries, names: Names) -> None:
+        self.retries = retries
+        self._conditions: list[Expression[Variable]] = []
+        for text in retries.conditions:
+            try:
+                self._conditions.append(compiled(text, names))
+            except ValueError as error:
+                raise ValueError(f"on: {error}") from None
+        self._values: dict[str, Any] = {}
+        for key, value in (retries.overrides or {}).items():
+            try:
+                self._values[key] = Template.within(value, names)
+            except ValueError as error:
+                raise ValueError(f"with.{key}: {error}") from None
+
+    def applies(self, outcome: str, lookup: Callable[[Variable], Any]) -> bool:
+        """Whether a job that ended so is to run again.
+
+        Args:
+            outcome: of the job.
+            lookup: returns the value of a variable.
+        """
+        return outcome in self.retries.outcomes or any(
+            condition.holds(lookup) for condition in self._conditions
+        )
+
+    def overrides(self, lookup: Callable[[Variable], Any]) -> dict[str, Any]:
+        """What is other than before.
+
+        Args:
+            lookup: returns the value of a variable.
+
+        Raises:
+            ValueError: an expression has no value, or one that does not fit.
+        """
+        overrides = {}
+        for key, value in self._values.items():
+            try:
+                overrides[key] = OVERRIDES[key](Template.filled(value, lookup))
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+        return overrides
+
+
+def read_retries(value: Any, problems: Problems, at: Path) -> Retries:
+    """Read `retries`, of which `check_form` has checked the form.
+
+    Args:
+        value: a number, or a mapping with `times`.
+        problems: collects the problems.
+        at: the path of the value.
+
+    >>> read_retries({"times": 2, "on": ["timeout"], "after": "30s"}, Problems(), ()).after
+    30.0
+    """
+    if not isinstance(value, dict):
+        return Retries(value)
+    on = value.get("on", ["failed"])
+    texts = on if isinstance(on, list) else [on]
+    if "success" in texts:
+        problems.add((*at, "on"), "a job that succeeded does not run again")
+    after = 0.0
+    if "after" in value:
+        try:
+            after = parse_duration(value["after"], limit=False)
+        except ValueError as error:
+            problems.add((*at, "after"), str(error))
+    return Retries(
+        value.get("times", 0),
+        frozenset(text for text in texts if text in OUTCOMES),
+        tuple(text for text in texts if text is not None and text not in OUTCOMES),
+        after,
+        float(value.get("factor", 1.0)),
+        value.get("with"),
+    )

@@ -1,0 +1,75 @@
+"""Jobs that run again: `retries` of their group."""
+
+from __future__ import annotations
+
+from flux_ensemble.document.model import JobSet
+from flux_ensemble.document.retries import Policy
+from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.job_view import JobView
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.metrics.conditions import Names, variables
+from flux_ensemble.metrics.job_fields import scope_of
+
+
+class Retrying:
+    """Decides for one engine which jobs run again."""
+
+    def __init__(self, core: Core, actions: Actions) -> None:
+        self._core = core
+        self._actions = actions
+        #: By name and index of the job set.
+        self._policies: dict[tuple[str, int], Policy] = {}
+
+    def ended(self, job: Job, t: float, *, interrupted: bool) -> bool:
+        """A job ended without success: have it run again if its group says so.
+
+        Args:
+            job: of the ensemble.
+            t: when.
+            interrupted: the instance shut down, which counts as a failure.
+
+        Returns:
+            Whether it would run again, but has been tried as often as it may be.
+        """
+        core, firing, outcome = self._core, job.firing, job.outcome
+        assert firing is not None
+        assert outcome is not None
+        job_set, _ = core.job_of(job)
+        if not job_set.retries.times or firing.cancel_unseen or not core.acting:
+            return False
+        policy = self._policy(job_set)
+        values = variables(core.stats.lookup, None, JobView(core, job, t))
+        if not interrupted and (job.canceling or not policy.applies(outcome, values)):
+            return False
+        if firing.attempt >= job_set.retries.times:
+            return True
+        overrides = firing.overrides
+        try:
+            changed = policy.overrides(values)
+            if changed:
+                overrides = {**(overrides or {}), **changed}
+                core.spec.groups[firing.group].submission(firing.each, firing.params, overrides)
+        except ValueError as error:
+            core.record(
+                "gave-up",
+                rule=firing.rule,
+                firing=firing.number,
+                index=job.index,
+                attempt=firing.attempt,
+                reason=f"retries: with: {error}",
+            )
+            return True
+        self._actions.retry(firing, job.index, overrides, job_set.retries.delay(firing.attempt))
+        return False
+
+    def _policy(self, job_set: JobSet) -> Policy:
+        key = job_set.name, job_set.index
+        policy = self._policies.get(key)
+        if policy is None:
+            core = self._core
+            params = core.spec.groups[job_set.name].params
+            statistics = [statistic.name for statistic in core.spec.statistics]
+            names = Names(core.spec.groups, statistics, None, scope_of("job-fail", params))
+            policy = self._policies[key] = Policy(job_set.retries, names)
+        return policy
