@@ -244,6 +244,8 @@ def _triggered(job: Job, event: JobEvent, states: Sequence[RuleState]) -> Sequen
         "timestamp": event.t,
         "context": event.context,
     }
-    cause = Cause(seen, job.firing.rule if job.firing is not None else None)
+    cause = Cause(seen)
+    if job.firing is not None:
+        cause.rule, cause.group = job.firing.rule, job.group
     memo = event.context if event.name == "memo" else None
     return [Triggered(state, cause, None, memo) for state in states]

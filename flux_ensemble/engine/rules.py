@@ -52,6 +52,8 @@ class RuleState:
     #: The metric of a metric rule that names one.
     path: MetricPath | None
     condition: Condition | None
+    #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
+    groups: tuple[str, ...]
     enabled: bool = field(init=False)
     #: Runs that are left; None is unlimited.
     left: int | None = field(init=False)
@@ -129,6 +131,15 @@ def metric_key(path: MetricPath) -> MetricPath:
     return path if whole else MetricPath("", path.group, path.variable)
 
 
+def _triggers(
+    rule: Rule, path: MetricPath | None, condition: Condition | None
+) -> Collection[MetricPath]:
+    """The metrics whose updates trigger a rule."""
+    if rule.trigger != "metric":
+        return ()
+    return (path,) if path else condition.paths if condition else ()
+
+
 class RuleIndex:
     """All rules of an ensemble, by id and by what triggers them."""
 
@@ -162,7 +173,11 @@ class RuleIndex:
             path = parse_path(rule.name, self._spec.groups, self._statistics)
         if rule.when is not None:
             condition = self._condition(rule.when, SUBJECTS.get(rule.trigger))
-        state = RuleState(rule, len(self.states), path, condition)
+        paths = _triggers(rule, path, condition)
+        groups = {metric.group for metric in paths if metric.statistic not in MEMBER_METRICS}
+        if rule.group is not None and rule.scope != "queue":
+            groups.add(rule.group)
+        state = RuleState(rule, len(self.states), path, condition, tuple(sorted(groups)))
         self.states[rule.id] = state
         for table in self._tables(state):
             table[state.position] = state
@@ -204,11 +219,8 @@ class RuleIndex:
             yield self._own["idle", rule.group]
         else:
             yield self._plain[rule.trigger]
-            if rule.trigger == "metric":
-                condition = state.condition
-                paths = (state.path,) if state.path else condition.paths if condition else ()
-                for path in paths:
-                    yield self._metric[metric_key(path)]
+            for path in _triggers(rule, state.path, state.condition):
+                yield self._metric[metric_key(path)]
 
     def own(self, group: str, event: str, news: News) -> Sequence[RuleState]:
         """Rules that an event of the ensemble's own job triggers, in order.

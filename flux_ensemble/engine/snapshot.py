@@ -58,6 +58,8 @@ def dump(engine: Engine) -> dict[str, Any]:
     }
     if engine.observer.crowded:
         state["crowded"] = sorted(engine.observer.crowded)
+    if engine.deferred:
+        state["deferred"] = sorted(rule.rule.id for rule in engine.deferred)
     return {"format": FORMAT, "digest": _digest(state), "state": state}
 
 
@@ -129,6 +131,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
+    engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
     return engine
