@@ -10,7 +10,7 @@ from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
-from flux_ensemble.metrics.names import GAUGES, OUTCOMES, STREAMS
+from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, STREAMS
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
@@ -20,9 +20,10 @@ _NO_NEWS: News = (None, ())
 _VALIDATED: News = (None, ((COUNT, "submitted"),))
 _STARTED: News = (None, (("", "pending"),))
 
-#: What changes when a job ends that never started, and when a job finishes.
+#: What changes when a job ends that never started, when one finishes, and when it succeeds.
 _UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
-_RAN: tuple[Change, ...] = (("", "duration"),)
+_RAN: tuple[Change, ...] = (("", DURATION_OF_FINISHED),)
+_SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
 
 #: What changes when the outcome of a job is known.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
@@ -33,7 +34,7 @@ _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
 _GONE = Phase.GONE
 
 #: Memo keys with these names are ignored: they are variables that every group has.
-_RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES))
+_RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
 
 #: Phase of a foreign job before the first event that is seen of it. After `finish`, its outcome
 #: stays unknown.
@@ -166,8 +167,9 @@ class Observer:
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
             return self._conclude(job, group, self._want_no_nodes(job))
-        self._core.stats.observe(group, "duration", max(0.0, event.t - job.t_start))
-        return self._conclude(job, group, _RAN)
+        seconds = max(0.0, event.t - job.t_start)
+        self._core.stats.observe_duration(group, seconds, job.outcome)
+        return self._conclude(job, group, _SUCCEEDED if job.outcome == "success" else _RAN)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []

@@ -125,12 +125,6 @@ class RuleState:
                 raise ValueError(f"its rule {self.rule.id!r} ran {self.fired} times")
 
 
-def metric_key(path: MetricPath) -> MetricPath:
-    """The key of a metric in the index: a counter, or a stream without the statistic."""
-    whole = path.statistic == COUNT or path.statistic in MEMBER_METRICS
-    return path if whole else MetricPath("", path.group, path.variable)
-
-
 def _triggers(
     rule: Rule, path: MetricPath | None, condition: Condition | None
 ) -> Collection[MetricPath]:
@@ -160,7 +154,7 @@ class RuleIndex:
         #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
         #: rules.
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
-        self._statistics = frozenset(statistic.name for statistic in spec.statistics)
+        self._statistics = {statistic.name: statistic for statistic in spec.statistics}
         #: Equal conditions of several rules are compiled once.
         self._conditions: dict[tuple[float | str, Subject], Condition] = {}
         for rule in spec.rules:
@@ -220,7 +214,14 @@ class RuleIndex:
         else:
             yield self._plain[rule.trigger]
             for path in _triggers(rule, state.path, state.condition):
-                yield self._metric[metric_key(path)]
+                yield self._metric[self._metric_key(path)]
+
+    def _metric_key(self, path: MetricPath) -> MetricPath:
+        """The key of a metric in the index: a counter, or a stream without the statistic."""
+        statistic, group, variable = path
+        if statistic == COUNT or statistic in MEMBER_METRICS:
+            return path
+        return MetricPath("", group, self._statistics[statistic].stream(variable))
 
     def own(self, group: str, event: str, news: News) -> Sequence[RuleState]:
         """Rules that an event of the ensemble's own job triggers, in order.

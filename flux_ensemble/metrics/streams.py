@@ -17,6 +17,7 @@ from river import stats
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import (
     COUNTERS,
+    DURATION_OF_FINISHED,
     GAUGES,
     MEMBER_METRICS,
     STREAMS,
@@ -32,6 +33,9 @@ Values = list[list[Any]]
 #: jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
+
+#: Variables that are not a job's own.
+_BUILT_IN = frozenset((*STREAMS, DURATION_OF_FINISHED))
 
 #: Variables that depend on the ages of active jobs.
 _AGES = frozenset(("pending",)).union(GAUGES)
@@ -168,6 +172,12 @@ class Metrics:
 
     def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
         self._statistics = tuple(statistics)
+        self._by_name = {statistic.name: statistic for statistic in statistics}
+        #: The statistics of `duration`, by the variable of the stream that they are of.
+        self._of: dict[str, tuple[Statistic, ...]] = {
+            variable: tuple(statistic for statistic in statistics if statistic.of == of)
+            for variable, of in (("duration", "success"), (DURATION_OF_FINISHED, "finished"))
+        }
         self.counts: dict[str, dict[str, int]] = {}
         #: Those that have a value.
         self._streams: dict[tuple[str, str], Stream] = {}
@@ -189,12 +199,20 @@ class Metrics:
         """Add a finite value to the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:
-            stream = self._streams[group, variable] = Stream(self._statistics)
-            if variable not in STREAMS:
+            statistics = self._of.get(variable, self._statistics)
+            stream = self._streams[group, variable] = Stream(statistics)
+            if variable not in _BUILT_IN:
                 self._variables[group] += 1
         stream.update(value)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
+
+    def observe_duration(self, group: str, seconds: Number, outcome: str | None) -> None:
+        """Add how long a job ran that ended with an outcome."""
+        if outcome == "success":
+            self.observe(group, "duration", seconds)
+        if self._of[DURATION_OF_FINISHED]:
+            self.observe(group, DURATION_OF_FINISHED, seconds)
 
     def keep_values(self) -> None:
         """Keep values from now on, for `take_values`."""
@@ -224,6 +242,8 @@ class Metrics:
             return self.counts[group][variable]
         if statistic in MEMBER_METRICS:
             return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
+        if variable == "duration":
+            variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
         return None if stream is None else stream.get(statistic)
 
@@ -245,13 +265,15 @@ class Metrics:
                 values = list(ages(group, gauge))
                 if values:
                     streams[group, gauge] = empty.extended(values)
-        ordered = [
-            (f"{group}-{variable}", streams[group, variable]) for group, variable in sorted(streams)
-        ]
-        nested: dict[str, Any] = {
-            statistic.name: {name: stream.get(statistic.name) for name, stream in ordered}
-            for statistic in self._statistics
-        }
+        ordered = sorted(key for key in streams if key[1] != DURATION_OF_FINISHED)
+        nested: dict[str, Any] = {}
+        for name, statistic in self._by_name.items():
+            nested[name] = {
+                f"{group}-{variable}": streams.get(
+                    (group, statistic.stream(variable)), empty
+                ).get(name)
+                for group, variable in ordered
+            }
         nested[COUNT] = {group: dict(counts) for group, counts in self.counts.items()}
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
