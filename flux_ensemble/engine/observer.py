@@ -177,12 +177,14 @@ class Observer:
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
             if number is None or key in _RESERVED_VARIABLES:
-                continue
-            if stats.has_room(group, key):
+                stats.ignore(group, key)
+            elif stats.has_room(group, key):
                 stats.observe(group, key, number)
                 changed.append(("", key))
-            elif group not in self.crowded:
-                self._leave_out(group, key)
+            else:
+                stats.ignore(group, key)
+                if group not in self.crowded:
+                    self._leave_out(group, key)
         return None, tuple(changed)
 
     def _leave_out(self, group: str, key: str) -> None:

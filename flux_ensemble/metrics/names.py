@@ -21,6 +21,9 @@ COUNTERS = ("submitted", "finished", *OUTCOMES)
 #: Metrics of the member and of the jobs that wait for it, as in `nodes.free`.
 MEMBER_METRICS = {"nodes": ("size", "up", "free"), "queue": ("pending-nodes",)}
 
+#: Among the metrics, how many values of memos have no statistics; no statistic has this name.
+IGNORED = "memo-ignored"
+
 #: Variables with a stream in every group; memo keys add more.
 STREAMS = ("duration", "pending")
 

@@ -19,6 +19,7 @@ from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
     GAUGES,
+    IGNORED,
     MEMBER_METRICS,
     STREAMS,
     Statistic,
@@ -33,6 +34,11 @@ Values = list[list[Any]]
 #: jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
+
+#: Most memo keys of a group whose ignored values are counted, each by itself; those of further ones,
+#: and of keys longer than `MAX_NAME`, are counted together.
+MAX_IGNORED = 100
+OTHERS = "..."
 
 #: Variables that are not a job's own.
 _BUILT_IN = frozenset((*STREAMS, DURATION_OF_FINISHED))
@@ -163,6 +169,7 @@ class Metrics:
         counts: the counters of each group, `count.GROUP.COUNTER`.
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
+        ignored: by group and key, how many values of memos have no statistics.
 
     >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
     >>> metrics.observe("md", "duration", 12.0)
@@ -185,6 +192,7 @@ class Metrics:
         self._kept: dict[tuple[str, str], list[Number]] | None = None
         self.pending_nodes = 0
         self.nodes: dict[MetricPath, int] = {}
+        self.ignored: dict[str, dict[str, int]] = {}
         for group in groups:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
             self._variables[group] = 0
@@ -213,6 +221,13 @@ class Metrics:
             self.observe(group, "duration", seconds)
         if self._of[DURATION_OF_FINISHED]:
             self.observe(group, DURATION_OF_FINISHED, seconds)
+
+    def ignore(self, group: str, key: str) -> None:
+        """Count a value of a memo that has no statistics."""
+        counts = self.ignored.setdefault(group, {})
+        if key not in counts and (len(counts) >= MAX_IGNORED or len(key) > MAX_NAME):
+            key = OTHERS
+        counts[key] = counts.get(key, 0) + 1
 
     def keep_values(self) -> None:
         """Keep values from now on, for `take_values`."""
@@ -254,8 +269,9 @@ class Metrics:
     def snapshot(self, ages: Ages) -> dict[str, Any]:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
-        Gauges are included for groups with active jobs, and `{"nodes": {...}, "queue": {...}}` once
-        the member has reported.
+        Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
+        member has reported, and `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos
+        have no statistics.
         """
         empty = Stream(self._statistics)
         streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
@@ -278,6 +294,8 @@ class Metrics:
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        if self.ignored:
+            nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested
 
 

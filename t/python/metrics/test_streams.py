@@ -18,7 +18,7 @@ from flux_ensemble.metrics.names import DEFAULT_STATISTICS, Statistic
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.metrics.statistics import check_statistic
-from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES, Metrics
+from flux_ensemble.metrics.streams import MAX_IGNORED, MAX_NAME, MAX_VARIABLES, Metrics
 
 DEFAULT = [Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()]
 
@@ -115,6 +115,33 @@ def test_a_number_that_is_too_large_is_left_out_of_the_statistics():
     variables = [name for name in metrics["max"] if name.startswith("a-")]
     assert variables == ["a-duration", "a-fom", "a-large", "a-pending", "a-running"]
     assert play.recorded("memo-left-out") == []
+    assert metrics["memo-ignored"] == {"a": {"long": 50, "word": 50, "many": 50}}
+
+
+@pytest.mark.parametrize("value", ["0.5", "nan", float("nan"), float("inf"), None, True, [1], {}])
+def test_metrics_say_how_many_values_of_memos_were_ignored(value):
+    play = running()
+    assert "memo-ignored" not in play.engine.metrics(play.t)
+    play.event(1, "memo", fom=value)
+    play.event(1, "memo", fom=1.5, duration=3)
+    play.event(1, "memo", fom=value)
+    metrics = play.engine.metrics(play.t)
+    assert metrics["memo-ignored"] == {"a": {"fom": 2, "duration": 1}}
+    assert metrics["mean"]["a-fom"] == 1.5
+
+
+def test_what_is_ignored_is_counted_for_so_many_keys_and_after_a_recovery_too():
+    play = Play(document(rules=[on_start(count=1)]))
+    play.engine.stats.keep_values()
+    play.begin(1)
+    for number in range(MAX_IGNORED + 50):
+        play.event(1, "memo", **{f"k{number}": "text", "x" * 300: "text"})
+    ignored = play.engine.metrics(play.t)["memo-ignored"]["a"]
+    assert len(ignored) == MAX_IGNORED
+    assert sum(ignored.values()) == 2 * (MAX_IGNORED + 50)
+    values = [play.engine.stats.take_values()]
+    engine = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), values)
+    assert engine.metrics(play.t) == play.engine.metrics(play.t)
 
 
 def test_a_group_has_statistics_of_so_many_memo_keys_and_the_log_says_so_once():
