@@ -12,7 +12,7 @@ test_expect_success 'run jobs of different lengths, one of which publishes numbe
 	    command: sleep {seconds}
 	    params: {seconds: [0.1, 0.3, 0.5]}
 	  - name: memo
-	    command: [sh, -c, "flux job memo \$FLUX_JOB_ID fom={fom}"]
+	    command: [sh, -c, "flux job memo \$FLUX_JOB_ID fom={fom} word=x{fom}"]
 	    params: {fom: [1, 2, 6]}
 	  - name: never
 	    command: /bin/true
@@ -51,6 +51,13 @@ test_expect_success 'the numbers that jobs publish have the same statistics' '
 	is 1 "$(json min.memo-fom <metrics.json)" &&
 	is 6 "$(json max.memo-fom <metrics.json)" &&
 	is 7.0 "$(json variance.memo-fom <metrics.json)"
+'
+
+test_expect_success 'metrics say how many values have no statistics, since they are no numbers' '
+	is 3 "$(json memo-ignored.memo.word <metrics.json)" &&
+	flux ensemble metrics metrics >ignored &&
+	grep IGNORED ignored &&
+	grep "word.* 3$" ignored
 '
 
 test_expect_success 'another statistic of River can be named in the document' '

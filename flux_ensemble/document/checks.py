@@ -13,6 +13,7 @@ from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.names import (
     DEFAULT_STATISTICS,
     MEMBER_METRICS,
+    OF,
     STATISTIC_SIZES,
     Statistic,
 )
@@ -101,7 +102,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
 
     >>> entries = [{"statistic": "quantile", "q": 0.9, "name": "p90"}]
     >>> read_statistics(entries, Problems())[-1]
-    Statistic(name='p90', kind='Quantile', arguments={'q': 0.9})
+    Statistic(name='p90', kind='Quantile', arguments={'q': 0.9}, of='success')
     """
     statistics = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
     if len(entries) > MAX_STATISTICS:
@@ -116,6 +117,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
         arguments = dict(mapping)
         kind = arguments.pop("statistic")
         name = arguments.pop("name", kind)
+        of = arguments.pop("of", OF[0])
         if not matches(IDENTIFIER, name):
             problems.add(
                 at,
@@ -126,7 +128,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
             problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
         if index < MAX_STATISTICS:
             kind = _river_class(kind, arguments, problems, at)
-        statistics.setdefault(name, Statistic(name, kind, arguments))
+        statistics.setdefault(name, Statistic(name, kind, arguments, of))
     return tuple(statistics.values())
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.sweep import SWEEPS
+from flux_ensemble.metrics.names import OF
 
 #: Largest integer of a jobspec; Flux reads them as C ints.
 MAX_INT = 2**31 - 1
@@ -330,7 +331,11 @@ DOCUMENT = {
                     "type": ["string", "object"],
                     "description": "a statistic: its name, or a mapping such as "
                     "{name: p90, statistic: quantile, q: 0.9}",
-                    "properties": {"name": _text(), "statistic": _text()},
+                    "properties": {
+                        "name": _text(),
+                        "statistic": _text(),
+                        "of": _choice("the jobs whose durations it takes in", OF),
+                    },
                     "required": ["statistic"],
                 },
             ),

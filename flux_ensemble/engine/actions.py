@@ -83,8 +83,10 @@ class Actions:
         cause: Cause,
         values: Callable[[Variable], Any],
     ) -> Iterable[Triggered]:
-        rule = state.rule
-        origin = Origin(rule.id, state.next_number(), cause.chain)
+        rule, groups = state.rule, state.groups
+        if cause.group is not None and cause.group not in groups:
+            groups = (*groups, cause.group)
+        origin = Origin(rule.id, state.next_number(), cause.chain, None, groups)
         if filling is not None:
             params = None if cause.job is None else cause.job.params
             try:
@@ -140,13 +142,12 @@ class Actions:
 
     def resume(self) -> Iterator[Triggered]:
         """Perform what was held during a pause."""
-        held = self._table.held
-        while held and self._core.state == "running":
-            yield from self._perform_held(held.popleft())
+        while self._core.state == "running" and (held := self._table.next_held()) is not None:
+            yield from self._perform_held(held)
 
     def _perform_or_hold(self, held: Held) -> Iterable[Triggered]:
         if self._core.state == "paused":
-            self._table.held.append(held)
+            self._table.hold(held)
             return ()
         return self._perform_held(held)
 
@@ -388,7 +389,7 @@ class Actions:
 
     def call_again(self, key: str) -> Iterable[Triggered] | None:
         """Call a custom function again if the timer is for that; else None."""
-        retry = self._table.retries.pop(key, None)
+        retry = self._table.take_retry(key)
         return None if retry is None else self._perform_or_hold(Held(*retry))
 
     # -- outcomes -----------------------------------------------------------------
@@ -462,7 +463,7 @@ class Actions:
                 core.fail(f"rule {state.rule.id!r}: {reason}")
             case "retry" if call is not None and call.attempt < RETRIES and core.acting:
                 key = f"retry:{origin.rule}:{origin.number}"
-                self._table.retries[key] = (origin, replace(call, attempt=call.attempt + 1))
+                self._table.repeat(key, origin, replace(call, attempt=call.attempt + 1))
                 core.emit(StartTimer(key, RETRY_DELAY * 2**call.attempt))
             case _:
                 core.disable(state, reason)

@@ -61,6 +61,7 @@ class Cause:
         rule: the rule whose job or request caused it, or None.
         chain: the rules that led here with no job or time between.
         job: the job whose event it is, or None.
+        group: of the job of the ensemble that caused it, or None.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class Cause:
         rule: str | None = None,
         chain: tuple[str, ...] = (),
         job: TriggeringJob | None = None,
+        group: str | None = None,
     ) -> None:
         self.event = event
         self.rule = rule
         self.chain = chain
         self.job = job
+        self.group = group
 
 
 class Triggered:
@@ -121,6 +124,7 @@ class Core:
         foreign: jobs of others that rules select, by id.
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
+        deferred: rules on `idle` whose jobs are over, and that wait for commands.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -138,6 +142,7 @@ class Core:
         self.foreign: dict[int, Job] = {}
         self.pending_table = PendingTable()
         self.scale_outcomes: deque[ScaleOutcome] = deque()
+        self.deferred: set[RuleState] = set()
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
         #: The commands of the current event.
@@ -315,6 +320,7 @@ class Core:
         for key in self.pending_table.abandon():
             self.emit(StopTimer(key))
         self.scale_outcomes.clear()
+        self.deferred.clear()
         if cancel:
             self.cancel_jobs(list(self.spec.groups), reason)
         else:

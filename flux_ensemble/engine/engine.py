@@ -90,7 +90,7 @@ class Engine(Core):
         if triggered:
             self._evaluation.run(triggered)
         workload = self.workload
-        if workload.drained or self.scale_outcomes:
+        if workload.drained or self.scale_outcomes or self.deferred:
             self._evaluation.follow_up()
         if workload.room > 0 and workload.firings.backlog:
             self._actions.send_jobs()

@@ -69,7 +69,8 @@ class Evaluation:
         if state.path is not None:
             event = {**event, "metric": str(state.path), "value": finite(value)}
         values = variables(lookup, triggered.memo, cause.job)
-        return self._actions.fire(state, Cause(event, cause.rule, chain, cause.job), values)
+        fired = Cause(event, cause.rule, chain, cause.job, cause.group)
+        return self._actions.fire(state, fired, values)
 
     # -- heartbeats -----------------------------------------------------------------
 
@@ -95,8 +96,9 @@ class Evaluation:
         Rules that fire can cause more of both, so everything that happens here is one chain.
         """
         core, outcomes, drained = self._core, self._core.scale_outcomes, self._core.workload.drained
+        deferred = core.deferred
         depth: tuple[str, ...] = ()
-        while drained or outcomes:
+        while True:
             while outcomes:
                 outcome = outcomes.popleft()
                 asked = outcome.origin.rule
@@ -107,13 +109,21 @@ class Evaluation:
                         self.run([Triggered(state, Cause(outcome.event, asked, chain))])
                         if core.firings > firings:
                             depth = (*chain, state.rule.id)
-            states = [state for group in drained for state in core.rules.idle(group)]
+            states = deferred.union(*map(core.rules.idle, drained))
             drained.clear()
+            deferred.clear()
             for state in sorted(states, key=lambda state: state.position):
-                if not core.workload.busy_of(state.rule.group):
-                    event = {"trigger": "idle", "group": state.rule.group, "timestamp": core.t}
-                    self.run([Triggered(state, Cause(event, None, depth))])
-                    depth = (*depth, state.rule.id)
+                group = state.rule.group
+                if core.workload.busy_of(group) or not (state.armed and core.acting):
+                    continue
+                if core.pending_table.busy_of(group):
+                    deferred.add(state)
+                    continue
+                event = {"trigger": "idle", "group": group, "timestamp": core.t}
+                self.run([Triggered(state, Cause(event, None, depth))])
+                depth = (*depth, state.rule.id)
+            if not drained and not outcomes:
+                return
 
     def can_fire(self) -> bool:
         """Whether some rule can still fire although nothing is active."""

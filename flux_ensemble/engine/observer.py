@@ -11,7 +11,7 @@ from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.retrying import Retrying
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News, RuleState
-from flux_ensemble.metrics.names import GAUGES, OUTCOMES, STREAMS
+from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, STREAMS
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
@@ -21,9 +21,10 @@ _NO_NEWS: News = (None, ())
 _VALIDATED: News = (None, ((COUNT, "submitted"),))
 _STARTED: News = (None, (("", "pending"),))
 
-#: What changes when a job ends that never started, and when a job finishes.
+#: What changes when a job ends that never started, when one finishes, and when it succeeds.
 _UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
-_RAN: tuple[Change, ...] = (("", "duration"),)
+_RAN: tuple[Change, ...] = (("", DURATION_OF_FINISHED),)
+_SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
 
 #: What changes when the outcome of a job is known.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
@@ -34,7 +35,7 @@ _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
 _GONE = Phase.GONE
 
 #: Memo keys with these names are ignored: they are variables that every group has.
-_RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES))
+_RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
 
 #: Phase of a foreign job before the first event that is seen of it. After `finish`, its outcome
 #: stays unknown.
@@ -164,8 +165,10 @@ class Observer:
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
             return self._conclude(job, group, event, self._want_no_nodes(job))
-        self._core.stats.observe(group, "duration", max(0.0, event.t - job.t_start))
-        return self._conclude(job, group, event, _RAN)
+        seconds = max(0.0, event.t - job.t_start)
+        self._core.stats.observe_duration(group, seconds, job.outcome)
+        changed = _SUCCEEDED if job.outcome == "success" else _RAN
+        return self._conclude(job, group, event, changed)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []
@@ -173,12 +176,14 @@ class Observer:
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
             if number is None or key in _RESERVED_VARIABLES:
-                continue
-            if stats.has_room(group, key):
+                stats.ignore(group, key)
+            elif stats.has_room(group, key):
                 stats.observe(group, key, number)
                 changed.append(("", key))
-            elif group not in self.crowded:
-                self._leave_out(group, key)
+            else:
+                stats.ignore(group, key)
+                if group not in self.crowded:
+                    self._leave_out(group, key)
         return None, tuple(changed)
 
     def _leave_out(self, group: str, key: str) -> None:
@@ -245,6 +250,8 @@ class Observer:
             "context": event.context,
         }
         view = JobView(self._core, job, event.t)
-        cause = Cause(seen, job.firing.rule if job.firing is not None else None, (), view)
+        cause = Cause(seen, job=view)
+        if job.firing is not None:
+            cause.rule, cause.group = job.firing.rule, job.group
         memo = event.context if event.name == "memo" else None
         return [Triggered(state, cause, None, memo) for state in states]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,22 +27,25 @@ class Origin:
         number: the firing's number.
         chain: rules that led here with no job or time between, the rule included.
         request: the request to answer, or None.
+        groups: the groups that its rule is about, and that of the job that triggered it.
     """
 
     rule: str
     number: int
     chain: tuple[str, ...] = ()
     request: int | None = None
+    groups: tuple[str, ...] = ()
 
     def dump(self) -> list[Any]:
         """The origin as JSON."""
-        return [self.rule, self.number, self.chain, self.request]
+        groups = [self.groups] if self.groups else []
+        return [self.rule, self.number, self.chain, self.request, *groups]
 
     @classmethod
     def load(cls, value: Any) -> Origin:
-        """The origin that `dump` returned."""
-        rule, number, chain, request = value
-        return cls(rule, number, tuple(chain), request)
+        """The origin that `dump` returned, maybe of a version that had no groups."""
+        rule, number, chain, request, *groups = value
+        return cls(rule, number, tuple(chain), request, *map(tuple, groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +118,18 @@ class PendingTable:
 
     Attributes:
         commands: the commands without an outcome, by id.
-        held: what waits for a resume, in order.
-        retries: custom functions to call again, by the key of the timer that says when.
         scales: by member, the outstanding request to change its size, and its time.
         late_scales: by member, the latest request that was given up.
     """
 
     def __init__(self) -> None:
         self.commands: dict[int, Pending] = {}
-        self.held: deque[Held] = deque()
-        self.retries: dict[str, tuple[Origin, Call]] = {}
+        #: What waits for a resume, in order.
+        self._held: deque[Held] = deque()
+        #: Custom functions to call again, by the key of the timer that says when.
+        self._retries: dict[str, tuple[Origin, Call]] = {}
+        #: group -> how many calls and held actions it has brought about.
+        self._of_group: defaultdict[str, int] = defaultdict(int)
         self.scales: dict[str, tuple[float, Pending]] = {}
         self.late_scales: dict[str, Pending] = {}
         self._last_id = 0
@@ -134,7 +139,11 @@ class PendingTable:
     @property
     def busy(self) -> bool:
         """Whether anything is pending, held, or to be repeated."""
-        return bool(self.commands or self.held or self.retries)
+        return bool(self.commands or self._held or self._retries)
+
+    def busy_of(self, group: str | None) -> bool:
+        """Whether something of the ensemble is pending, or a call or held action of the group."""
+        return self.busy if group is None else group in self._of_group
 
     def next_id(self) -> int:
         """The id of a new command."""
@@ -152,10 +161,50 @@ class PendingTable:
     def add(self, pending: Pending) -> None:
         """Add a command that was sent."""
         self.commands[pending.command.id] = pending
+        if pending.call is not None:
+            self._open(pending.origin)
 
     def take(self, id: int) -> Pending | None:
         """Remove a command that has its outcome; None if it is not pending."""
-        return self.commands.pop(id, None)
+        pending = self.commands.pop(id, None)
+        if pending is not None and pending.call is not None:
+            self._close(pending.origin)
+        return pending
+
+    def hold(self, held: Held) -> None:
+        """Keep something for the resume."""
+        self._held.append(held)
+        self._open(held.origin)
+
+    def next_held(self) -> Held | None:
+        """Remove what was held first; None if there is nothing."""
+        if not self._held:
+            return None
+        held = self._held.popleft()
+        self._close(held.origin)
+        return held
+
+    def repeat(self, key: str, origin: Origin, call: Call) -> None:
+        """Keep a call that is made again when the timer `key` fires."""
+        self._retries[key] = origin, call
+        self._open(origin)
+
+    def take_retry(self, key: str) -> tuple[Origin, Call] | None:
+        """Remove a call that is to be made again; None if the timer is not for one."""
+        retry = self._retries.pop(key, None)
+        if retry is not None:
+            self._close(retry[0])
+        return retry
+
+    def _open(self, origin: Origin) -> None:
+        for group in origin.groups:
+            self._of_group[group] += 1
+
+    def _close(self, origin: Origin) -> None:
+        for group in origin.groups:
+            self._of_group[group] -= 1
+            if not self._of_group[group]:
+                del self._of_group[group]
 
     def abandon(self) -> list[str]:
         """Drop held actions, calls of custom functions, and requests to change a size.
@@ -163,9 +212,10 @@ class PendingTable:
         Returns:
             Keys of the timers to stop.
         """
-        self.held.clear()
-        timers = [*self.retries, *(scale_timer(pending) for _, pending in self.scales.values())]
-        self.retries.clear()
+        self._held.clear()
+        timers = [*self._retries, *(scale_timer(pending) for _, pending in self.scales.values())]
+        self._retries.clear()
+        self._of_group.clear()
         for id in [id for id, pending in self.commands.items() if pending.call is not None]:
             del self.commands[id]
         for member in list(self.scales):
@@ -222,10 +272,10 @@ class PendingTable:
                     held.origin.dump(),
                     held.what.dump() if isinstance(held.what, Call) else held.what,
                 ]
-                for held in self.held
+                for held in self._held
             ],
             "retries": [
-                [key, origin.dump(), call.dump()] for key, (origin, call) in self.retries.items()
+                [key, origin.dump(), call.dump()] for key, (origin, call) in self._retries.items()
             ],
         }
 
@@ -248,9 +298,9 @@ class PendingTable:
         for origin, what in value["held"]:
             # A list is what a custom function returned.
             held = what if isinstance(what, list) else Call.load(what)
-            self.held.append(Held(Origin.load(origin), held))
+            self.hold(Held(Origin.load(origin), held))
         for key, origin, call in value["retries"]:
-            self.retries[key] = Origin.load(origin), Call.load(call)
+            self.repeat(key, Origin.load(origin), Call.load(call))
 
     def dump_scales(self) -> dict[str, Any]:
         """The requests to change a member's size as JSON."""

@@ -68,6 +68,8 @@ class RuleState:
     condition: Condition | None
     #: Of each action with expressions, else None.
     fillings: tuple[Filling | None, ...]
+    #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
+    groups: tuple[str, ...]
     enabled: bool = field(init=False)
     #: Runs that are left; None is unlimited.
     left: int | None = field(init=False)
@@ -139,10 +141,13 @@ class RuleState:
                 raise ValueError(f"its rule {self.rule.id!r} ran {self.fired} times")
 
 
-def metric_key(path: MetricPath) -> MetricPath:
-    """The key of a metric in the index: a counter, or a stream without the statistic."""
-    whole = path.statistic == COUNT or path.statistic in MEMBER_METRICS
-    return path if whole else MetricPath("", path.group, path.variable)
+def _triggers(
+    rule: Rule, path: MetricPath | None, condition: Condition | None
+) -> Collection[MetricPath]:
+    """The metrics whose updates trigger a rule."""
+    if rule.trigger != "metric":
+        return ()
+    return (path,) if path else condition.paths if condition else ()
 
 
 class RuleIndex:
@@ -165,7 +170,7 @@ class RuleIndex:
         #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
         #: rules.
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
-        self._statistics = frozenset(statistic.name for statistic in spec.statistics)
+        self._statistics = {statistic.name: statistic for statistic in spec.statistics}
         #: Equal conditions of several rules are compiled once.
         self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
         for rule in spec.rules:
@@ -178,7 +183,12 @@ class RuleIndex:
             path = parse_path(rule.name, self._spec.groups, self._statistics)
         if rule.when is not None:
             condition = self._condition(rule)
-        state = RuleState(rule, len(self.states), path, condition, self._fillings(rule))
+        paths = _triggers(rule, path, condition)
+        groups = {metric.group for metric in paths if metric.statistic not in MEMBER_METRICS}
+        if rule.scope != "queue":
+            groups.update(rule.groups)
+        fillings = self._fillings(rule)
+        state = RuleState(rule, len(self.states), path, condition, fillings, tuple(sorted(groups)))
         self.states[rule.id] = state
         for table in self._tables(state):
             table[state.position] = state
@@ -241,11 +251,15 @@ class RuleIndex:
             yield self._own["idle", rule.group]
         else:
             yield self._plain[rule.trigger]
-            if rule.trigger == "metric":
-                condition = state.condition
-                paths = (state.path,) if state.path else condition.paths if condition else ()
-                for path in paths:
-                    yield self._metric[metric_key(path)]
+            for path in _triggers(rule, state.path, state.condition):
+                yield self._metric[self._metric_key(path)]
+
+    def _metric_key(self, path: MetricPath) -> MetricPath:
+        """The key of a metric in the index: a counter, or a stream without the statistic."""
+        statistic, group, variable = path
+        if statistic == COUNT or statistic in MEMBER_METRICS:
+            return path
+        return MetricPath("", group, self._statistics[statistic].stream(variable))
 
     def own(self, group: str, event: str, news: News) -> Sequence[RuleState]:
         """Rules that an event of the ensemble's own job triggers, in order.

@@ -58,6 +58,10 @@ def dump(engine: Engine) -> dict[str, Any]:
     }
     if engine.observer.crowded:
         state["crowded"] = sorted(engine.observer.crowded)
+    if engine.stats.ignored:
+        state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
+    if engine.deferred:
+        state["deferred"] = sorted(rule.rule.id for rule in engine.deferred)
     return {"format": FORMAT, "digest": _digest(state), "state": state}
 
 
@@ -121,6 +125,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
         engine.stats.counts[group].update(counts)
+    for group, keys in state.get("ignored", {}).items():
+        engine.stats.ignored[group] = dict(keys)
     firings = engine.workload.load(state["workload"])
     for job in engine.workload.jobs.values():
         if job.phase < Phase.RUNNING:
@@ -129,6 +135,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
+    engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
     return engine

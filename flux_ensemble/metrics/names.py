@@ -21,8 +21,17 @@ COUNTERS = ("submitted", "finished", *OUTCOMES)
 #: Metrics of the member and of the jobs that wait for it, as in `nodes.free`.
 MEMBER_METRICS = {"nodes": ("size", "up", "free"), "queue": ("pending-nodes",)}
 
+#: Among the metrics, how many values of memos have no statistics; no statistic has this name.
+IGNORED = "memo-ignored"
+
 #: Variables with a stream in every group; memo keys add more.
 STREAMS = ("duration", "pending")
+
+#: The stream of `duration` for the statistics that are of all finished jobs; paths do not name it.
+DURATION_OF_FINISHED = "duration of finished"
+
+#: Whose durations a statistic can take in.
+OF = ("success", "finished")
 
 #: Variables that exist only while a heartbeat is evaluated.
 GAUGES = ("waiting", "running")
@@ -43,8 +52,23 @@ STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A statistic kept for every stream: `name` in paths, River `kind` and arguments."""
+    """A statistic kept for every stream: `name` in paths, River `kind` and arguments.
+
+    Of the stream `duration`, it takes in the jobs that `of` says, one of `OF`.
+    """
 
     name: str
     kind: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    of: str = "success"
+
+    def stream(self, variable: str) -> str:
+        """The variable of the stream that it is of where a path has `variable`.
+
+        >>> Statistic("mean", "Mean").stream("duration")
+        'duration'
+        >>> Statistic("longest", "Max", of="finished").stream("duration")
+        'duration of finished'
+        """
+        finished = variable == "duration" and self.of == "finished"
+        return DURATION_OF_FINISHED if finished else variable

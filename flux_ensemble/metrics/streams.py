@@ -17,7 +17,9 @@ from river import stats
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import (
     COUNTERS,
+    DURATION_OF_FINISHED,
     GAUGES,
+    IGNORED,
     MEMBER_METRICS,
     STREAMS,
     Statistic,
@@ -32,6 +34,14 @@ Values = list[list[Any]]
 #: jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
+
+#: Most memo keys of a group whose ignored values are counted, each by itself; those of further ones,
+#: and of keys longer than `MAX_NAME`, are counted together.
+MAX_IGNORED = 100
+OTHERS = "..."
+
+#: Variables that are not a job's own.
+_BUILT_IN = frozenset((*STREAMS, DURATION_OF_FINISHED))
 
 #: Variables that depend on the ages of active jobs.
 _AGES = frozenset(("pending",)).union(GAUGES)
@@ -159,6 +169,7 @@ class Metrics:
         counts: the counters of each group, `count.GROUP.COUNTER`.
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
+        ignored: by group and key, how many values of memos have no statistics.
 
     >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
     >>> metrics.observe("md", "duration", 12.0)
@@ -168,6 +179,12 @@ class Metrics:
 
     def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
         self._statistics = tuple(statistics)
+        self._by_name = {statistic.name: statistic for statistic in statistics}
+        #: The statistics of `duration`, by the variable of the stream that they are of.
+        self._of: dict[str, tuple[Statistic, ...]] = {
+            variable: tuple(statistic for statistic in statistics if statistic.of == of)
+            for variable, of in (("duration", "success"), (DURATION_OF_FINISHED, "finished"))
+        }
         self.counts: dict[str, dict[str, int]] = {}
         #: Those that have a value.
         self._streams: dict[tuple[str, str], Stream] = {}
@@ -175,6 +192,7 @@ class Metrics:
         self._kept: dict[tuple[str, str], list[Number]] | None = None
         self.pending_nodes = 0
         self.nodes: dict[MetricPath, int] = {}
+        self.ignored: dict[str, dict[str, int]] = {}
         for group in groups:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
             self._variables[group] = 0
@@ -189,12 +207,27 @@ class Metrics:
         """Add a finite value to the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:
-            stream = self._streams[group, variable] = Stream(self._statistics)
-            if variable not in STREAMS:
+            statistics = self._of.get(variable, self._statistics)
+            stream = self._streams[group, variable] = Stream(statistics)
+            if variable not in _BUILT_IN:
                 self._variables[group] += 1
         stream.update(value)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
+
+    def observe_duration(self, group: str, seconds: Number, outcome: str | None) -> None:
+        """Add how long a job ran that ended with an outcome."""
+        if outcome == "success":
+            self.observe(group, "duration", seconds)
+        if self._of[DURATION_OF_FINISHED]:
+            self.observe(group, DURATION_OF_FINISHED, seconds)
+
+    def ignore(self, group: str, key: str) -> None:
+        """Count a value of a memo that has no statistics."""
+        counts = self.ignored.setdefault(group, {})
+        if key not in counts and (len(counts) >= MAX_IGNORED or len(key) > MAX_NAME):
+            key = OTHERS
+        counts[key] = counts.get(key, 0) + 1
 
     def keep_values(self) -> None:
         """Keep values from now on, for `take_values`."""
@@ -224,6 +257,8 @@ class Metrics:
             return self.counts[group][variable]
         if statistic in MEMBER_METRICS:
             return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
+        if variable == "duration":
+            variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
         return None if stream is None else stream.get(statistic)
 
@@ -234,8 +269,9 @@ class Metrics:
     def snapshot(self, ages: Ages) -> dict[str, Any]:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
-        Gauges are included for groups with active jobs, and `{"nodes": {...}, "queue": {...}}` once
-        the member has reported.
+        Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
+        member has reported, and `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos
+        have no statistics.
         """
         empty = Stream(self._statistics)
         streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
@@ -245,17 +281,21 @@ class Metrics:
                 values = list(ages(group, gauge))
                 if values:
                     streams[group, gauge] = empty.extended(values)
-        ordered = [
-            (f"{group}-{variable}", streams[group, variable]) for group, variable in sorted(streams)
-        ]
-        nested: dict[str, Any] = {
-            statistic.name: {name: stream.get(statistic.name) for name, stream in ordered}
-            for statistic in self._statistics
-        }
+        ordered = sorted(key for key in streams if key[1] != DURATION_OF_FINISHED)
+        nested: dict[str, Any] = {}
+        for name, statistic in self._by_name.items():
+            nested[name] = {
+                f"{group}-{variable}": streams.get((group, statistic.stream(variable)), empty).get(
+                    name
+                )
+                for group, variable in ordered
+            }
         nested[COUNT] = {group: dict(counts) for group, counts in self.counts.items()}
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        if self.ignored:
+            nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested
 
 

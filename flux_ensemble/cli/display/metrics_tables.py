@@ -14,15 +14,21 @@ from flux_ensemble.client.responses import EnsembleStatus
 
 
 def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The table of an ensemble's metrics: a column for each of its statistics."""
+    """The table of an ensemble's metrics: a column for each of its statistics.
+
+    Where values of memos were ignored, there is a column that says how many.
+    """
     statistics = _statistics(metrics)
     columns = " ".join(f"{{{name}:>10}}" for name in statistics)
+    if _ignored(metrics):
+        columns += " {ignored:>7}"
     return Table(
         "metrics",
         {
             "group": "GROUP",
             "variable": "VARIABLE",
             **{name: name.upper() for name in statistics},
+            "ignored": "IGNORED",
         },
         {
             "default": {
@@ -34,7 +40,10 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of `metrics_table`: one for each stream, in the order of the groups."""
+    """The rows of `metrics_table`: one for each stream, in the order of the groups.
+
+    A key of memos whose values were all ignored has a row, too.
+    """
     groups = list(metrics["count"])
     statistics = _statistics(metrics)
     streams: dict[tuple[str, str], dict[str, Any]] = {}
@@ -42,7 +51,10 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
         for path, value in metrics[name].items():
             key = split_stream(path, groups)
             streams.setdefault(key, {})[name] = number(value)
-    blank = dict.fromkeys(statistics, "-")
+    for group, keys in _ignored(metrics).items():
+        for variable, count in keys.items():
+            streams.setdefault((group, variable), {})["ignored"] = str(count)
+    blank = {**dict.fromkeys(statistics, "-"), "ignored": "0"}
     order = {group: position for position, group in enumerate(groups)}
     return [
         {"group": group, "variable": variable, **blank, **values}
@@ -55,9 +67,16 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
 def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     """The statistics in an ensemble's metrics, which has counts and the member's besides."""
     # Here, because the form of documents is nothing to the tables that have no metrics.
-    from flux_ensemble.metrics.names import MEMBER_METRICS
+    from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS
 
-    return [name for name in metrics if name not in ("count", *MEMBER_METRICS)]
+    return [name for name in metrics if name not in ("count", IGNORED, *MEMBER_METRICS)]
+
+
+def _ignored(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
+    """How many values of memos have no statistics, by group and key."""
+    from flux_ensemble.metrics.names import IGNORED
+
+    return metrics.get(IGNORED, {})
 
 
 def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:

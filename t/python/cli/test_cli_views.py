@@ -167,6 +167,17 @@ def test_metrics_have_a_row_for_each_stream_in_the_order_of_the_groups() -> None
     assert set(rows[0]) <= set(metrics_table(METRICS).headings)
 
 
+def test_metrics_say_how_many_values_of_memos_were_ignored_where_some_were() -> None:
+    metrics = {**METRICS, "memo-ignored": {"a": {"energy": 3, "word": 9}}}
+    rows = {(row["group"], row["variable"]): row for row in metrics_rows(metrics)}
+    assert rows["a", "energy"]["ignored"] == "3"
+    assert (rows["a", "word"]["ignored"], rows["a", "word"]["mean"]) == ("9", "-")
+    assert rows["a", "duration"]["ignored"] == "0"
+    assert "{ignored" in metrics_table(metrics).formats["default"]["format"]
+    assert "{ignored" not in metrics_table(METRICS).formats["default"]["format"]
+    assert "memo-ignored" not in metrics_table(metrics).headings
+
+
 def test_the_summary_has_the_groups_that_had_jobs_and_what_they_published() -> None:
     given = {"name": "a", "groups": METRICS["count"]}
     (row,) = summary_rows(given, METRICS)  # type: ignore[arg-type]

@@ -115,8 +115,13 @@ def test_whatever_the_values_every_statistic_has_a_finite_value_or_none(given: l
         ({"statistic": "bayesian_mean", "prior": "x" * 10**6, "prior_weight": 10**6},
          "metrics[0].prior: expected a number or a boolean, not 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
          "xxxxxxxxxxxxxxxxxxxxxxxx..."),
+        ({"statistic": "mean", "on": [1, 2]},
+         "metrics[0].on: expected a number or a boolean, not a list with 2 items"),
         ({"statistic": "mean", "of": [1, 2]},
-         "metrics[0].of: expected a number or a boolean, not a list with 2 items"),
+         "metrics[0].of: expected the jobs whose durations it takes in, not a list with 2 items"),
+        ({"statistic": "mean", "of": "failed"},
+         "metrics[0].of: expected the jobs whose durations it takes in, not 'failed' "
+         "(one of: success, finished)"),
         ({"statistic": "rolling_mode", "window_size": 100_001},
          "metrics[0].window_size: expected an integer >= 1 and <= 100000, not 100001"),
         ({"statistic": "rolling_max", "window_size": True},

@@ -65,7 +65,6 @@ def test_no_rule_on_cancels_or_failures_fires_for_an_interrupted_job(trigger: st
         {"trigger": "job-exception"},
         {"trigger": "metric", "name": "count.a.canceled", "when": 2},
         {"trigger": "metric", "name": "count.a.finished", "when": 2},
-        {"trigger": "metric", "name": "mean.a-duration"},
         {"trigger": "idle"},
         {"trigger": "idle", "name": "a"},
     ],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from play import Play, document, on_start
+from play import Play, document, on_start, submit
 
 from flux_ensemble.engine.intervals import IntervalSet
 from flux_ensemble.engine.snapshot import dump, restore
@@ -17,7 +18,7 @@ from flux_ensemble.metrics.names import DEFAULT_STATISTICS, Statistic
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.metrics.statistics import check_statistic
-from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES, Metrics
+from flux_ensemble.metrics.streams import MAX_IGNORED, MAX_NAME, MAX_VARIABLES, Metrics
 
 DEFAULT = [Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()]
 
@@ -114,6 +115,33 @@ def test_a_number_that_is_too_large_is_left_out_of_the_statistics():
     variables = [name for name in metrics["max"] if name.startswith("a-")]
     assert variables == ["a-duration", "a-fom", "a-large", "a-pending", "a-running"]
     assert play.recorded("memo-left-out") == []
+    assert metrics["memo-ignored"] == {"a": {"long": 50, "word": 50, "many": 50}}
+
+
+@pytest.mark.parametrize("value", ["0.5", "nan", float("nan"), float("inf"), None, True, [1], {}])
+def test_metrics_say_how_many_values_of_memos_were_ignored(value):
+    play = running()
+    assert "memo-ignored" not in play.engine.metrics(play.t)
+    play.event(1, "memo", fom=value)
+    play.event(1, "memo", fom=1.5, duration=3)
+    play.event(1, "memo", fom=value)
+    metrics = play.engine.metrics(play.t)
+    assert metrics["memo-ignored"] == {"a": {"fom": 2, "duration": 1}}
+    assert metrics["mean"]["a-fom"] == 1.5
+
+
+def test_what_is_ignored_is_counted_for_so_many_keys_and_after_a_recovery_too():
+    play = Play(document(rules=[on_start(count=1)]))
+    play.engine.stats.keep_values()
+    play.begin(1)
+    for number in range(MAX_IGNORED + 50):
+        play.event(1, "memo", **{f"k{number}": "text", "x" * 300: "text"})
+    ignored = play.engine.metrics(play.t)["memo-ignored"]["a"]
+    assert len(ignored) == MAX_IGNORED
+    assert sum(ignored.values()) == 2 * (MAX_IGNORED + 50)
+    values = [play.engine.stats.take_values()]
+    engine = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), values)
+    assert engine.metrics(play.t) == play.engine.metrics(play.t)
 
 
 def test_a_group_has_statistics_of_so_many_memo_keys_and_the_log_says_so_once():
@@ -212,3 +240,67 @@ def test_an_interval_set_is_a_set(numbers):
         stop < start
         for (_, stop), (start, _) in zip(intervals.intervals, intervals.intervals[1:], strict=False)
     )
+
+
+def ended(*metrics: Any, rules: tuple[Any, ...] = ()) -> Play:
+    """A job of 1 s that succeeded, one of 2 s that failed, and one of 3 s that was cancelled."""
+    play = Play(document(metrics=list(metrics), rules=[on_start(count=3), *rules], finish="never"))
+    for job in (1, 2, 3):
+        play.begin(job)
+        play.t += job - 0.001
+        if job == 3:
+            play.event(job, "exception", type="cancel", severity=0)
+        play.event(job, "finish", status=int(job > 1))
+        play.event(job, "clean")
+    return play
+
+
+def test_durations_are_of_the_jobs_that_succeeded() -> None:
+    metrics = ended().engine.metrics(0.0)
+    assert metrics["max"]["a-duration"] == pytest.approx(1.0, abs=0.01)
+    assert metrics["count"]["a"]["finished"] == 3
+
+
+def test_a_statistic_can_be_of_all_finished_jobs() -> None:
+    play = ended({"name": "longest", "statistic": "max", "of": "finished"})
+    metrics = play.engine.metrics(0.0)
+    assert metrics["max"]["a-duration"] == pytest.approx(1.0, abs=0.01)
+    assert metrics["longest"]["a-duration"] == pytest.approx(3.0, abs=0.01)
+    assert metrics["longest"]["a-pending"] == metrics["max"]["a-pending"]
+    assert list(metrics["longest"]) == list(metrics["max"])
+
+
+def test_a_rule_on_a_statistic_of_all_finished_jobs_is_evaluated_when_a_job_fails() -> None:
+    rule = {"trigger": "metric", "when": "> 1.5", "action": submit("b")}
+    longest = {"name": "longest", "statistic": "max", "of": "finished"}
+    assert ended(longest, rules=({**rule, "name": "longest.a-duration"},)).submitted("b") == 1
+    assert ended(longest, rules=({**rule, "name": "max.a-duration"},)).submitted("b") == 0
+
+
+def test_a_rule_on_durations_is_not_evaluated_when_a_job_fails() -> None:
+    action = submit("b", repetitions="unlimited")
+    rule = {"trigger": "metric", "name": "max.a-duration", "action": action}
+    assert ended(rules=(rule,)).submitted("b") == 1
+
+
+def test_durations_of_all_finished_jobs_are_those_after_a_recovery_too() -> None:
+    play = Play(
+        document(
+            metrics=[{"name": "longest", "statistic": "max", "of": "finished"}],
+            rules=[on_start()],
+            finish="never",
+        )
+    )
+    play.engine.stats.keep_values()
+    play.run(1)
+    play.run(2, status=1)
+    values = [play.engine.stats.take_values()]
+    engine = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), values)
+    assert engine.metrics(0.0) == play.engine.metrics(0.0)
+
+
+def test_a_memo_cannot_pass_for_a_duration() -> None:
+    play = Play(document(rules=[on_start(count=1)], finish="never"))
+    play.begin(1)
+    play.event(1, "memo", **{"duration of finished": 9.0, "duration": 9.0})
+    assert play.engine.stats.sizes() == [["a", "pending", 1]]

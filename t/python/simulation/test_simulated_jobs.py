@@ -124,11 +124,13 @@ def test_a_job_starts_after_its_startup() -> None:
 
 
 def test_a_job_that_reaches_its_limit_times_out_there() -> None:
-    found = predict(document({"duration": [4, 20]}, count=10, duration=5))
+    longest = {"name": "longest", "statistic": "max", "of": "finished"}
+    given = document({"duration": [4, 20]}, count=10, duration=5)
+    found = predict({**given, "metrics": [longest]})
     success, failed, canceled, timeout = outcomes(found, "a")
     assert success + timeout == 10
     assert timeout > 0 == failed + canceled
-    assert found.metrics["max"]["a-duration"] == 5.0
+    assert found.metrics["longest"]["a-duration"] == 5.0
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(8, (0, 0, 0, 1)), (30, (1, 0, 0, 0))])
