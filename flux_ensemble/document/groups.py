@@ -12,10 +12,12 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.jobspec import Task
 from flux_ensemble.document.model import TAG_KEY, Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
+from flux_ensemble.document.points import Points
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import PARAMETER, matches
-from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import as_text, check_sizes, split_command
+from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.texts import shown
 
@@ -58,6 +60,7 @@ class GroupReader:
         #: Caches of what many entries may share: split commands, and jobspecs in files with
         #: their problems.
         self._words: dict[str, tuple[str, ...]] = {}
+        self._points = Points(self._points_text)
         self._read: dict[str, tuple[list[Task], Problems]] = {}
         #: Values and characters of files, and words and variables that jobspecs give job sets.
         self._values = 0
@@ -174,10 +177,9 @@ class GroupReader:
                     f"expected a parameter's name (letters, digits, '_' and '-', not a digit "
                     f"or '-' first), not {shown(name)}",
                 )
-            try:
-                values[name] = parse_values(value)
-            except ValueError as error:
-                self._problems.add(here, str(error))
+            given = self._values_of(name, value, here)
+            if given is not None:
+                values[name] = given
         if not values:
             for key in ("sweep", "samples"):
                 if key in entry and "params" not in entry:
@@ -185,6 +187,20 @@ class GroupReader:
             return Sweep()
         sweep = Sweep(values, kind, samples, f"{self._seed}:{entry['name']}:{index}")
         return sweep if self._fits(sweep, entry, at) else Sweep()
+
+    def _values_of(self, name: str, value: Any, at: Path) -> Sequence[Any] | None:
+        """The values of a parameter; None if there are problems."""
+        try:
+            if isinstance(value, dict) and value.keys() == {"file"}:
+                return self._points.column(value["file"], name, self._problems, at)
+            return parse_values(value)
+        except ValueError as error:
+            self._problems.add(at, str(error))
+            return None
+
+    def _points_text(self, name: str, problems: Problems) -> str | None:
+        what = "parameter values"
+        return jobspec.read_file(name, self._directory, problems, (), self._files, what)
 
     def _fits(self, sweep: Sweep, entry: dict[str, Any], at: Path) -> bool:
         add = self._problems.add

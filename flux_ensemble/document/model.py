@@ -16,8 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
-from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import check_sizes, sizes
+from flux_ensemble.document.values import parse_values
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.texts import listed, shown
 

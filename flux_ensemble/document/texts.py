@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
+from flux_ensemble.document.values import longest
 from flux_ensemble.texts import shown
 
 #: Longest word of a command, and longest environment variable with its name, in bytes: Linux's
@@ -106,12 +107,7 @@ def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     >>> sizes({"t": range(1, 1001), "mode": ("fast", "exact")})
     {'t': 4, 'mode': 5}
     """
-    return {name: max(map(_size, _longest(values))) for name, values in params.items()}
-
-
-def _longest(values: Sequence[Any]) -> Sequence[Any]:
-    # A range may be long.
-    return (values[0], values[-1]) if isinstance(values, range) else values
+    return {name: longest(values, _size) for name, values in params.items()}
 
 
 def _size(value: Any) -> int:
