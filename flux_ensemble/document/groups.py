@@ -18,6 +18,7 @@ from flux_ensemble.document.schema import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import as_text, check_sizes, split_command
 from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.texts import shown
 
@@ -61,6 +62,7 @@ class GroupReader:
         #: their problems.
         self._words: dict[str, tuple[str, ...]] = {}
         self._points = Points(self._points_text)
+        self._variable_check = VariableCheck()
         self._read: dict[str, tuple[list[Task], Problems]] = {}
         #: Values and characters of files, and words and variables that jobspecs give job sets.
         self._values = 0
@@ -101,6 +103,9 @@ class GroupReader:
 
     def _entry(self, entry: dict[str, Any], at: Path, index: int) -> list[JobSet]:
         """The job sets of an entry: one, or one for each task of a NextGen jobspec."""
+        sweep = self._sweep(entry, at, index)
+        variable = self._variable(entry, sweep, at)
+        entry = {key: value for key, value in entry.items() if key not in variable}
         common: dict[str, Any] = {key: entry[key] for key in _AS_GIVEN if key in entry}
         common["name"] = entry["name"]
         common["environment"] = jobspec.read_environment(
@@ -114,7 +119,7 @@ class GroupReader:
                 (*at, "attributes", "user", TAG_KEY),
                 f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs",
             )
-        common["sweep"] = self._sweep(entry, at, index)
+        common["sweep"], common["variable"] = sweep, variable
         count = entry.get("count", 1)
         duration = None
         if "duration" in entry:
@@ -187,6 +192,29 @@ class GroupReader:
             return Sweep()
         sweep = Sweep(values, kind, samples, f"{self._seed}:{entry['name']}:{index}")
         return sweep if self._fits(sweep, entry, at) else Sweep()
+
+    def _variable(self, entry: dict[str, Any], sweep: Sweep, at: Path) -> dict[str, str]:
+        """The keys whose values are text with a parameter."""
+        variable: dict[str, str] = {}
+        params = sweep.params or {}
+        for key in VARIABLE:
+            text = entry.get(key)
+            if not isinstance(text, str) or (key == "duration" and "{" not in text):
+                continue
+            if "jobspec" in entry and key in _IN_JOBSPEC:
+                continue
+            variable[key] = text
+            # Where the sweep has problems, there is no telling what its parameters are.
+            if self._problems.blames((*at, "params")) or (entry.get("params") and not params):
+                continue
+            try:
+                name = variable_text(key, text, params)
+                self._variable_check.check(key, text, name, params[name])
+            except ValueError as error:
+                self._problems.add((*at, key), str(error))
+        if "nodes" in variable and "tasks" not in entry:
+            variable["tasks"] = variable["nodes"]
+        return variable
 
     def _values_of(self, name: str, value: Any, at: Path) -> Sequence[Any] | None:
         """The values of a parameter; None if there are problems."""

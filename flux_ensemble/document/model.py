@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, KeysView, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -19,6 +19,7 @@ from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import check_sizes, sizes
 from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.texts import listed, shown
 
@@ -113,7 +114,8 @@ class JobSet:
     """One entry of `jobs:`; entries of one name form a group.
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
-    the other fields describe the job. Text fields may hold `{param}` placeholders.
+    the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
+    has the fields that differ from job to job, as text with a placeholder; see `sized`.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -141,6 +143,18 @@ class JobSet:
     retries: int = 0
     jobspec: Mapping[str, Any] | None = None
     sweep: Sweep = field(default_factory=Sweep)
+    variable: Mapping[str, str] = field(default_factory=dict)
+
+    def sized(self, params: Mapping[str, Any]) -> JobSet:
+        """The job set with the sizes that it has with these parameters.
+
+        >>> JobSet("md", 0, variable={"tasks": "{n}"}).sized({"n": 8}).tasks
+        8
+        """
+        if not self.variable:
+            return self
+        sized = replace(self, variable={}, **resolve(self.variable, params))
+        return replace(sized, tasks=max(sized.tasks, sized.nodes))
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """The texts of each job and what they are, placeholders not filled in."""
@@ -213,9 +227,14 @@ class Group:
                 raise ValueError(f"parameter {name!r}: {error}") from None
         changed = sizes(values)
         parts = []
+        check = VariableCheck()
         for jobset in self.sets:
             sweep = jobset.sweep.override(values)
             if sweep is not jobset.sweep:
+                for key, text in jobset.variable.items():
+                    name = variable_text(key, text, sweep.params or {})
+                    if name in values:
+                        check.check(key, text, name, values[name])
                 own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
                 check_sizes(jobset.texts(), own)
             parts.append((jobset, sweep, jobset.count if count is None else count))
@@ -226,7 +245,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
     """The jobs of one submission of a group: a sequence that is computed on demand.
 
     Jobs are numbered from 0, by job set, then by combination of parameters. Item `i` is the
-    job set and the parameter values of job `i`.
+    job set, with the sizes of job `i`, and the parameter values of job `i`.
 
     Args:
         parts: each job set, its sweep, and how many jobs each combination has.
@@ -272,7 +291,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         job = index // self._each
         part = bisect_right(self._ends, job)
         jobset, sweep, count = self._parts[part]
-        return jobset, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        params = sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        return jobset.sized(params), params
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,15 @@ def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
     return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
 
 
+def placeholders(text: str) -> set[str]:
+    """The names in braces in a text that can be those of parameters.
+
+    >>> sorted(placeholders("{a}-{b}.log")), placeholders("{{id}} ${t} {}")
+    (['a', 'b'], set())
+    """
+    return {match["name"] for match in _PLACEHOLDER.finditer(text)} - {None}
+
+
 def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     """The length in bytes of the longest value of each parameter, as text.
 
