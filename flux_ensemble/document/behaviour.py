@@ -24,6 +24,7 @@ from flux_ensemble.document.model import Group
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.values import texts_among
 from flux_ensemble.texts import listed, shown
 
 #: Makes a number of a value in the document.
@@ -149,14 +150,7 @@ class _Reader:
             if name not in params:
                 known = listed(sorted(self._group.params))
                 return f"group {jobset.name!r} has no parameter {name!r} (parameters: {known})"
-            values = params[name]
-            # A range is numbers, and may be long.
-            wrong = (
-                ()
-                if isinstance(values, range)
-                else [value for value in values if type(value) not in (int, float)]
-            )
-            if wrong:
+            if wrong := texts_among(params[name]):
                 return f"the values of parameter {name!r} are to be numbers, not {shown(wrong[0])}"
         return ""
 

@@ -12,11 +12,14 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.jobspec import Task
 from flux_ensemble.document.model import TAG_KEY, Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
+from flux_ensemble.document.points import Points
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.schema import PARAMETER, matches
-from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import as_text, check_sizes, split_command
+from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
@@ -66,6 +69,8 @@ class GroupReader:
         #: Caches of what many entries may share: split commands, and jobspecs in files with
         #: their problems.
         self._words: dict[str, tuple[str, ...]] = {}
+        self._points = Points(self._points_text)
+        self._variable_check = VariableCheck()
         self._read: dict[str, tuple[list[Task], Problems]] = {}
         #: Values and characters of files, and words and variables that jobspecs give job sets.
         self._values = 0
@@ -106,6 +111,9 @@ class GroupReader:
 
     def _entry(self, entry: dict[str, Any], at: Path, index: int) -> list[JobSet]:
         """The job sets of an entry: one, or one for each task of a NextGen jobspec."""
+        sweep = self._sweep(entry, at, index)
+        variable = self._variable(entry, sweep, at)
+        entry = {key: value for key, value in entry.items() if key not in variable}
         common: dict[str, Any] = {key: entry[key] for key in _AS_GIVEN if key in entry}
         common["name"] = entry["name"]
         if "retries" in entry:
@@ -121,7 +129,7 @@ class GroupReader:
                 (*at, "attributes", "user", TAG_KEY),
                 f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs",
             )
-        common["sweep"] = self._sweep(entry, at, index)
+        common["sweep"], common["variable"] = sweep, variable
         count = entry.get("count", 1)
         duration = None
         if "duration" in entry:
@@ -196,10 +204,9 @@ class GroupReader:
                     f"expected a parameter's name (letters, digits, '_' and '-', not a digit "
                     f"or '-' first), not {shown(name)}",
                 )
-            try:
-                values[name] = parse_values(value)
-            except ValueError as error:
-                self._problems.add(here, str(error))
+            given = self._values_of(name, value, here)
+            if given is not None:
+                values[name] = given
         if not values:
             for key in ("sweep", "samples"):
                 if key in entry and "params" not in entry:
@@ -207,6 +214,43 @@ class GroupReader:
             return Sweep()
         sweep = Sweep(values, kind, samples, f"{self._seed}:{entry['name']}:{index}")
         return sweep if self._fits(sweep, entry, at) else Sweep()
+
+    def _variable(self, entry: dict[str, Any], sweep: Sweep, at: Path) -> dict[str, str]:
+        """The keys whose values are text with a parameter."""
+        variable: dict[str, str] = {}
+        params = sweep.params or {}
+        for key in VARIABLE:
+            text = entry.get(key)
+            if not isinstance(text, str) or (key == "duration" and "{" not in text):
+                continue
+            if "jobspec" in entry and key in _IN_JOBSPEC:
+                continue
+            variable[key] = text
+            # Where the sweep has problems, there is no telling what its parameters are.
+            if self._problems.blames((*at, "params")) or (entry.get("params") and not params):
+                continue
+            try:
+                name = variable_text(key, text, params)
+                self._variable_check.check(key, text, name, params[name])
+            except ValueError as error:
+                self._problems.add((*at, key), str(error))
+        if "nodes" in variable and "tasks" not in entry:
+            variable["tasks"] = variable["nodes"]
+        return variable
+
+    def _values_of(self, name: str, value: Any, at: Path) -> Sequence[Any] | None:
+        """The values of a parameter; None if there are problems."""
+        try:
+            if isinstance(value, dict) and value.keys() == {"file"}:
+                return self._points.column(value["file"], name, self._problems, at)
+            return parse_values(value)
+        except ValueError as error:
+            self._problems.add(at, str(error))
+            return None
+
+    def _points_text(self, name: str, problems: Problems) -> str | None:
+        what = "parameter values"
+        return jobspec.read_file(name, self._directory, problems, (), self._files, what)
 
     def _fits(self, sweep: Sweep, entry: dict[str, Any], at: Path) -> bool:
         add = self._problems.add

@@ -232,7 +232,12 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_file(
-    name: str, directory: str, problems: Problems, at: Path, files: dict[str, str]
+    name: str,
+    directory: str,
+    problems: Problems,
+    at: Path,
+    files: dict[str, str],
+    what: str = "a jobspec",
 ) -> str | None:
     """The text of a file; None if it cannot be read.
 
@@ -241,6 +246,7 @@ def read_file(
         problems: collects the problems.
         at: the path in the document of the file's name.
         files: cache of texts by name; this one is added.
+        what: what should be in it, for messages.
 
     >>> read_file("md.yaml", ".", Problems(), ("jobs", 0), {"md.yaml": "version: 1"})
     'version: 1'
@@ -255,7 +261,7 @@ def read_file(
     try:
         # Opening a pipe or a terminal would wait for whoever writes to it.
         if not stat.S_ISREG(path.stat().st_mode):
-            problems.add(at, f"expected a file with a jobspec, and {name!r} is none")
+            problems.add(at, f"expected a file with {what}, and {name!r} is none")
             return None
         with path.open("rb") as file:
             files[name] = file.read(MAX_BYTES + 1).decode()

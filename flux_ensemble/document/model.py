@@ -18,8 +18,10 @@ from typing import Any
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.overrides import SHAPE
 from flux_ensemble.document.retries import Retries
-from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import check_sizes, sizes
+from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.texts import listed, shown
 
@@ -118,7 +120,8 @@ class JobSet:
     """One entry of `jobs:`; entries of one name form a group.
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
-    the other fields describe the job. Text fields may hold `{param}` placeholders.
+    the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
+    has the fields that differ from job to job, as text with a placeholder; see `sized`.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -146,6 +149,18 @@ class JobSet:
     retries: Retries = field(default_factory=Retries)
     jobspec: Mapping[str, Any] | None = None
     sweep: Sweep = field(default_factory=Sweep)
+    variable: Mapping[str, str] = field(default_factory=dict)
+
+    def sized(self, params: Mapping[str, Any]) -> JobSet:
+        """The job set with the sizes that it has with these parameters.
+
+        >>> JobSet("md", 0, variable={"tasks": "{n}"}).sized({"n": 8}).tasks
+        8
+        """
+        if not self.variable:
+            return self
+        sized = replace(self, variable={}, **resolve(self.variable, params))
+        return replace(sized, tasks=max(sized.tasks, sized.nodes))
 
     def overridden(self, overrides: Mapping[str, Any]) -> JobSet:
         """The job set with some of its fields replaced.
@@ -165,7 +180,8 @@ class JobSet:
                 raise ValueError(
                     f"{key!r} cannot be replaced in group {self.name!r}, whose jobspec says it"
                 )
-        changed = replace(self, **overrides)
+        variable = {key: text for key, text in self.variable.items() if key not in overrides}
+        changed = replace(self, variable=variable, **overrides)
         if "nodes" in overrides and "tasks" not in overrides and self.tasks == self.nodes:
             # One task for each node, as where neither is given.
             return replace(changed, tasks=changed.nodes)
@@ -248,9 +264,15 @@ class Group:
                 raise ValueError(f"parameter {name!r}: {error}") from None
         changed = sizes(values)
         parts = []
+        check = VariableCheck()
         for original in self.sets:
             jobset = original.overridden(overrides) if overrides else original
             sweep = jobset.sweep.override(values)
+            if sweep is not jobset.sweep:
+                for key, text in jobset.variable.items():
+                    name = variable_text(key, text, sweep.params or {})
+                    if name in values:
+                        check.check(key, text, name, values[name])
             if overrides or sweep is not jobset.sweep:
                 own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
                 check_sizes(jobset.texts(), own)
@@ -262,7 +284,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
     """The jobs of one submission of a group: a sequence that is computed on demand.
 
     Jobs are numbered from 0, by job set, then by combination of parameters. Item `i` is the
-    job set and the parameter values of job `i`.
+    job set, with the sizes of job `i`, and the parameter values of job `i`.
 
     Args:
         parts: each job set, its sweep, and how many jobs each combination has.
@@ -308,7 +330,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         job = index // self._each
         part = bisect_right(self._ends, job)
         jobset, sweep, count = self._parts[part]
-        return jobset, sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        params = sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        return jobset.sized(params), params
 
 
 @dataclass(frozen=True, slots=True)

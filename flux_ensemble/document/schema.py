@@ -64,6 +64,11 @@ def _integer(minimum: int, maximum: int = MAX_INT) -> Schema:
     }
 
 
+def _variable(schema: Schema) -> Schema:
+    """A number, or text that a parameter is put into."""
+    return {**schema, "type": [schema["type"], "string"]}
+
+
 _BOOLEAN = {"type": "boolean", "description": "true or false"}
 _OBJECT = {"type": "object", "description": "a mapping"}
 _DURATION = {
@@ -204,10 +209,10 @@ JOB = _mapping(
             "description": "a jobspec: a mapping, or the path of a file with one",
         },
         "count": _integer(1),
-        "nodes": _integer(1),
-        "tasks": _integer(1),
-        "cores": _integer(1),
-        "gpus": _integer(0),
+        "nodes": _variable(_integer(1)),
+        "tasks": _variable(_integer(1)),
+        "cores": _variable(_integer(1)),
+        "gpus": _variable(_integer(0)),
         "duration": _DURATION,
         "workdir": _text(),
         "environment": {"type": "object", "description": "a mapping of environment variables"},
@@ -215,7 +220,7 @@ JOB = _mapping(
         "error": _text(),
         "queue": _text(),
         "bank": _text(),
-        "urgency": _URGENCY,
+        "urgency": _variable(_URGENCY),
         "exclusive": _BOOLEAN,
         "attributes": _mapping(
             "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from flux_ensemble.document.texts import sizes
+from flux_ensemble.document.values import Column
 from flux_ensemble.texts import shown
 
 SWEEPS = ("product", "zip", "sample")
@@ -34,7 +35,7 @@ class Sweep:
             without parameters.
         kind: "product" (the last parameter varies fastest), "zip" (values side by side;
             a parameter of one value is repeated), or "sample" (`samples` different
-            combinations of the product).
+            combinations of the product). Columns of one file are side by side in all of them.
         samples: how many combinations to draw.
         seed: the same seed draws the same combinations.
 
@@ -63,10 +64,21 @@ class Sweep:
     def _lengths(self) -> tuple[int, ...]:
         return tuple(len(values) for _, values in self._items)
 
-    @property
+    @cached_property
+    def _axes(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """What a product is of: parameters that change together, and how many values they have."""
+        together: dict[str | tuple[str], list[str]] = {}
+        for name, values in self._items:
+            # No key of a single parameter is the name of a file.
+            key = values.file if isinstance(values, Column) else (name,)
+            together.setdefault(key, []).append(name)
+        lengths = dict(zip(self.names, self._lengths, strict=True))
+        return tuple((lengths[names[0]], tuple(names)) for names in together.values())
+
+    @cached_property
     def combinations(self) -> int:
         """How many combinations the product of all values has."""
-        return math.prod(self._lengths)
+        return math.prod(length for length, _ in self._axes)
 
     @cached_property
     def _chosen(self) -> tuple[int, ...]:
@@ -116,9 +128,10 @@ class Sweep:
         if self.kind == "sample":
             index = self._chosen[index]
         combination = {}
-        for name in reversed(self.names):
-            index, digit = divmod(index, len(params[name]))
-            combination[name] = params[name][digit]
+        for length, names in reversed(self._axes):
+            index, digit = divmod(index, length)
+            for name in names:
+                combination[name] = params[name][digit]
         return {name: combination[name] for name in self.names}
 
     @cached_property
@@ -143,41 +156,3 @@ class Sweep:
         other = replace(self, params={**own, **changed})
         other.check()
         return other
-
-
-def parse_values(entry: Any) -> Sequence[Any]:
-    """The values of one parameter: a list, `{"range": [start, stop, step?]}`, or a scalar.
-
-    Raises:
-        ValueError: no values, a value that is not text, a number or a boolean, or an invalid
-            range.
-
-    >>> parse_values([300, 310]), parse_values({"range": [0, 10, 2]}), parse_values("fast")
-    ((300, 310), range(0, 10, 2), ('fast',))
-    """
-    values: Sequence[Any]
-    if isinstance(entry, Mapping):
-        bounds = entry.get("range")
-        if (
-            set(entry) != {"range"}
-            or not isinstance(bounds, (list, tuple))
-            or len(bounds) not in (2, 3)
-            or not all(type(bound) is int for bound in bounds)
-            or 0 in bounds[2:]
-        ):
-            raise ValueError(
-                f"expected a list of values or {{range: [start, stop, step]}}, not {shown(entry)}"
-            )
-        values = range(*bounds)
-    else:
-        values = tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
-        for value in values:
-            if not isinstance(value, (str, int, float)):
-                raise ValueError(f"expected text, a number or a boolean, not {shown(value)}")
-    if not values:
-        raise ValueError(f"expected at least one value, not {shown(entry)}")
-    try:
-        len(values)
-    except OverflowError:
-        raise ValueError(f"expected fewer values than {shown(entry)} has") from None
-    return values

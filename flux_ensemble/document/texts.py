@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
+from flux_ensemble.document.values import longest
 from flux_ensemble.texts import shown
 
 #: Longest word of a command, and longest environment variable with its name, in bytes: Linux's
@@ -100,18 +101,22 @@ def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
     return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
 
 
+def placeholders(text: str) -> set[str]:
+    """The names in braces in a text that can be those of parameters.
+
+    >>> sorted(placeholders("{a}-{b}.log")), placeholders("{{id}} ${t} {}")
+    (['a', 'b'], set())
+    """
+    return {match["name"] for match in _PLACEHOLDER.finditer(text)} - {None}
+
+
 def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     """The length in bytes of the longest value of each parameter, as text.
 
     >>> sizes({"t": range(1, 1001), "mode": ("fast", "exact")})
     {'t': 4, 'mode': 5}
     """
-    return {name: max(map(_size, _longest(values))) for name, values in params.items()}
-
-
-def _longest(values: Sequence[Any]) -> Sequence[Any]:
-    # A range may be long.
-    return (values[0], values[-1]) if isinstance(values, range) else values
+    return {name: longest(values, _size) for name, values in params.items()}
 
 
 def _size(value: Any) -> int:

@@ -58,10 +58,10 @@ class Observer:
         self._actions = actions
         self._retrying = Retrying(core, actions)
         self.crowded: set[str] = set()
-        #: The nodes of each group's jobs, 0 where those of its job sets differ.
+        #: The nodes of each group's jobs, 0 where they differ.
         self._nodes: dict[str, int] = {}
         for name, group in core.spec.groups.items():
-            sizes = {job_set.nodes for job_set in group.sets}
+            sizes = {0 if job_set.variable else job_set.nodes for job_set in group.sets}
             self._nodes[name] = sizes.pop() if len(sizes) == 1 else 0
         #: Handlers of the events of the ensemble's jobs; the last argument is the outcome before.
         self._takes: dict[str, Callable[[Job, str, JobEvent, str | None], News]] = {

@@ -24,7 +24,7 @@ def describe(group: Group, action: Action) -> list[dict[str, Any]]:
             "name": job_set.name,
             "command": shlex.join(job_set.command),
             "count": size,
-            "nodes": job_set.nodes,
+            "nodes": job_set.variable.get("nodes", job_set.nodes),
         }
         for job_set, size in submission.sizes
     ]

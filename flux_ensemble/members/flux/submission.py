@@ -4,9 +4,10 @@
                                          ▲
                      journal ──► seen ───┘
 
-The jobs of a job set are alike but for the texts that parameters are put into, so the validators
-of job-ingest, which are processes of their own, look at one of them: until one has been accepted,
-each command's first job takes the validated path, and the others wait for what becomes of it.
+The jobs of a job set that have the same size are alike but for the texts that parameters are put
+into, so the validators of job-ingest, which are processes of their own, look at one of them: until
+one has been accepted, each command's first job takes the validated path, and the others wait for
+what becomes of it.
 
 It knows no Flux itself: a queue with `send` and `release` is enough for it (the real one is
 `members.flux.queue.FluxQueue`). Each job carries its tag, and the journal shows each job with
@@ -92,7 +93,7 @@ class Submitter:
         self._sent: dict[Tag, _Sent] = {}
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}
-        self._valid: set[tuple[str, int, str]] = set()
+        self._valid: set[tuple[str | int, ...]] = set()
         self.known: dict[Tag, int] = {}
 
     def seen(self, tag: Tag, job: int) -> None:
@@ -131,7 +132,7 @@ class Submitter:
                 report(None)
                 return
             sent = self._sent[tag] = _Sent(one.urgency)
-            kind = one.name, one.index, variant
+            kind = one.name, one.index, one.nodes, one.tasks, one.cores, one.gpus, variant
             if kind not in self._valid:
                 calls.alone = call
 

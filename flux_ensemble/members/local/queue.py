@@ -15,8 +15,9 @@ from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.members.local.processes import ProcessRunner
 from flux_ensemble.members.local.recovery import Recovered
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue, shapes_of
+from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.members.virtual.scheduler import Scheduler
+from flux_ensemble.members.virtual.shapes import Shapes
 from flux_ensemble.runtime.ports import Handle, Loop
 
 
@@ -55,7 +56,7 @@ class LocalQueue:
         full: Callable[[str], None],
         hold: int | None = None,
     ) -> None:
-        self._shapes = shapes_of(spec)
+        self._shape = Shapes(spec)
         self._loop = loop
         self._pass: Handle | None = None
         self._runner = ProcessRunner(
@@ -79,7 +80,7 @@ class LocalQueue:
         self.member = VirtualMember(
             spec,
             self._queue,
-            shape=lambda job_set: self._shapes[job_set.name, job_set.index],
+            shape=self._shape,
             now=loop.now,
         )
 
@@ -92,7 +93,7 @@ class LocalQueue:
         """Take in the jobs that waited in the queue of a run that was killed."""
         self._queue.last_id = recovered.last_id
         for id, tag, job_set, params in recovered.waiting(engine):
-            self._queue.adopt(id, tag, job_set, params, self._shapes[job_set.name, job_set.index])
+            self._queue.adopt(id, tag, job_set, params, self._shape(job_set))
 
     def halt(self) -> None:
         """Start no job any more."""

@@ -33,8 +33,9 @@ from flux_ensemble.members.simulation.runner import (
 )
 from flux_ensemble.members.simulation.utilization import Usage
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue, shapes_of
+from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.members.virtual.scheduler import Scheduler
+from flux_ensemble.members.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.ports import Tap
 
@@ -149,11 +150,10 @@ class Simulation:
             # No rule joins later: that takes a custom function.
             wants=self._engine.wants_events,
         )
-        shapes = shapes_of(spec)
         member = VirtualMember(
             spec,
             self._queue,
-            shape=lambda job_set: shapes[job_set.name, job_set.index],
+            shape=Shapes(spec),
             now=self._loop.now,
         )
         self._calls: Counter[str] = Counter()

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from flux_ensemble.document import jobspec
 from flux_ensemble.document.model import JOB_EVENTS, JobSet, Spec, Submission
 from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, JobEvent, Tag
 from flux_ensemble.engine.intervals import joined
-from flux_ensemble.members.virtual.cluster import Shape, UnsatisfiableError, shape_of
+from flux_ensemble.members.virtual.cluster import Shape, UnsatisfiableError
 from flux_ensemble.members.virtual.scheduler import Claim, Scheduler
 from flux_ensemble.runtime.ports import Done
 
@@ -320,27 +319,3 @@ class VirtualMember:
 
     def revoke(self) -> None:
         """Submissions are immediate, so none is under way."""
-
-
-def shapes_of(spec: Spec) -> dict[tuple[str, int], Shape]:
-    """The shape of each job set, by its name and index.
-
-    Raises:
-        UnsatisfiableError: a job set asks for a form of resources that a virtual cluster
-            does not have.
-    """
-    shapes: dict[Shape, Shape] = {}
-    found = {}
-    for group in spec.groups.values():
-        for job_set in group.sets:
-            shape = _shape(job_set)
-            # Jobs are looked up by their shape, and the same object is found soonest.
-            found[job_set.name, job_set.index] = shapes.setdefault(shape, shape)
-    return found
-
-
-def _shape(job_set: JobSet) -> Shape:
-    try:
-        return shape_of(jobspec.build(job_set, {}, environment={}, cwd="/", tag={}))
-    except UnsatisfiableError as error:
-        raise UnsatisfiableError(f"job group {job_set.name!r}: {error}") from None

@@ -229,7 +229,8 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, count: -5}", "jobs[0].count: expected an integer >= 1, not -5"),
         ("{name: a, command: x, count: 1.5}", "jobs[0].count: expected an integer >= 1, not 1.5"),
         ("{name: a, command: x, count: true}", "jobs[0].count: expected an integer >= 1, not true"),
-        ("{name: a, command: x, nodes: two}", "jobs[0].nodes: expected an integer >= 1, not 'two'"),
+        ("{name: a, command: x, nodes: two}", "jobs[0].nodes: "
+         "expected a number, or text with a parameter such as '{n}', not 'two'"),
         ("{name: a, command: x, nodes: 3000000000}",
          "jobs[0].nodes: expected an integer >= 1, not 3000000000"),
         ("{name: a, command: x, gpus: -1}", "jobs[0].gpus: expected an integer >= 0, not -1"),
@@ -278,7 +279,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, params: {x: [[1]]}}",
          "jobs[0].params.x: expected text, a number or a boolean, not a list with 1 item"),
         ("{name: a, command: x, params: {x: {range: [0, 10, 0]}}}", "jobs[0].params.x: expected "
-         "a list of values or {range: [start, stop, step]}, not a mapping with 1 key"),
+         "a range such as [start, stop, step], not [0, 10, 0]"),
         ("{name: a, command: x, params: {x: {range: [5, 5]}}}",
          "jobs[0].params.x: expected at least one value, not a mapping with 1 key"),
         ("{name: a, command: x, params: {x: [1], y: [1]}, sweep: grid}", "jobs[0].sweep: expected "

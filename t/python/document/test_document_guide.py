@@ -23,7 +23,7 @@ def test_the_guide_has_examples() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_every_example_of_the_guide_loads(example: str) -> None:
-    load_text(example, name="guide")
+    load_text(example, name="guide", files={"points.csv": "length,angle\n1,2\n"})
 
 
 def test_the_errors_of_the_guide_are_those_of_its_first_example() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Group
-from flux_ensemble.document.sweep import Sweep, parse_values
+from flux_ensemble.document.sweep import Sweep
+from flux_ensemble.document.values import parse_values
 
 
 def group(*entries: dict[str, Any], seed: int = 0) -> Group:

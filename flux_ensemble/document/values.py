@@ -1,0 +1,218 @@
+"""The values of one parameter: a list, one value, numbers in equal steps, or a column of a file.
+
+Numbers in steps are computed when they are needed, so a billion of them take no memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from flux_ensemble.texts import shown
+
+#: Largest exponent of `logspace`, and its negative the smallest.
+MAX_EXPONENT = 300
+
+#: Most characters of a float as text, such as -2.2250738585072014e-308.
+_FLOAT_CHARACTERS = 24
+
+_FORMS = (
+    "a list of values or {range: [start, stop, step]}, {linspace: [first, last, number]}, "
+    "{logspace: [first exponent, last exponent, number]}"
+)
+
+
+@dataclass(frozen=True)
+class Steps(Sequence[float]):
+    """Floats in equal steps. They are the decimal numbers that one would write: 0.3, and not
+    0.1 + 0.1 + 0.1.
+
+    Args:
+        start, step: of the numbers; exact.
+        number: how many there are.
+        exponents: the numbers are exponents of the values, powers of ten.
+
+    >>> list(Steps(Fraction(1, 10), Fraction(1, 10), 3))
+    [0.1, 0.2, 0.3]
+    >>> list(Steps(Fraction(-2), Fraction(1), 3, exponents=True))
+    [0.01, 0.1, 1.0]
+    """
+
+    start: Fraction
+    step: Fraction
+    number: int
+    exponents: bool = False
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: Any) -> Any:
+        if index < 0:
+            index += self.number
+        if not 0 <= index < self.number:
+            raise IndexError(f"there is no value {index}")
+        value = self.start + index * self.step
+        if not self.exponents:
+            return float(value)
+        return float(Fraction(10) ** value) if value.denominator == 1 else 10.0 ** float(value)
+
+
+@dataclass(frozen=True)
+class Column(Sequence[Any]):
+    """A column of a file. Columns of the same file are taken side by side.
+
+    Args:
+        file: the file's name.
+        values: one for each row.
+
+    >>> Column("points.csv", (1, 20, 300)).characters
+    3
+    """
+
+    file: str
+    values: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    @cached_property
+    def characters(self) -> int:
+        """The bytes of the longest value as text. Many job sets may have the column."""
+        return max(len(str(value).encode(errors="replace")) for value in self.values)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The first of the values that is text, if there is one."""
+        return next(((value,) for value in self.values if isinstance(value, str)), ())
+
+
+def texts_among(values: Sequence[Any]) -> Sequence[Any]:
+    """Values that are no numbers, of those that a parameter can have; not always all of them.
+
+    >>> texts_among(range(10**9)), texts_among((1, 2.5, "fast"))
+    ((), ['fast'])
+    """
+    if isinstance(values, (range, Steps)):
+        return ()
+    if isinstance(values, Column):
+        return values.texts
+    return [value for value in values if type(value) not in (int, float)]
+
+
+def longest(values: Sequence[Any], size: Callable[[Any], int]) -> int:
+    """The size of the longest value as text.
+
+    Args:
+        values: of a parameter.
+        size: of one value.
+
+    >>> longest(range(1, 10**9), lambda value: len(str(value)))
+    9
+    """
+    if isinstance(values, Steps):
+        return _FLOAT_CHARACTERS
+    if isinstance(values, Column):
+        return values.characters
+    ends = (values[0], values[-1]) if isinstance(values, range) else values
+    return max(map(size, ends))
+
+
+def parse_values(entry: Any) -> Sequence[Any]:
+    """The values of one parameter: a list, a mapping such as `{"range": [start, stop, step?]}`,
+    or a scalar.
+
+    Raises:
+        ValueError: no values, a value that is not text, a number or a boolean, or an invalid
+            range.
+
+    >>> parse_values([300, 310]), parse_values({"range": [0, 10, 2]}), parse_values("fast")
+    ((300, 310), range(0, 10, 2), ('fast',))
+    >>> list(parse_values({"linspace": [0, 1, 5]})), list(parse_values({"logspace": [-2, 0, 3]}))
+    ([0.0, 0.25, 0.5, 0.75, 1.0], [0.01, 0.1, 1.0])
+    """
+    values: Sequence[Any]
+    if isinstance(entry, Mapping):
+        ((kind, arguments),) = entry.items() if len(entry) == 1 else ((None, None),)
+        if kind not in _KINDS:
+            raise ValueError(f"expected {_FORMS}, not {shown(entry)}")
+        values = _KINDS[kind](arguments)
+    else:
+        values = tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
+        for value in values:
+            if not isinstance(value, (str, int, float)):
+                raise ValueError(f"expected text, a number or a boolean, not {shown(value)}")
+    try:
+        number = len(values)
+    except OverflowError:
+        raise ValueError(f"expected fewer values than {shown(entry)} has") from None
+    if not number:
+        raise ValueError(f"expected at least one value, not {shown(entry)}")
+    return values
+
+
+def _numbers(arguments: Any, *numbers: int) -> bool:
+    """Whether the arguments are a list of so many finite numbers."""
+    return (
+        isinstance(arguments, (list, tuple))
+        and len(arguments) in numbers
+        and all(
+            type(number) is int or (type(number) is float and math.isfinite(number))
+            for number in arguments
+        )
+    )
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal number that was written, and not the float that is nearest to it."""
+    return Fraction(repr(number))
+
+
+def _range(arguments: Any) -> Sequence[Any]:
+    if not _numbers(arguments, 2, 3) or 0 in arguments[2:]:
+        raise ValueError(f"expected a range such as [start, stop, step], not {_written(arguments)}")
+    if all(type(bound) is int for bound in arguments):
+        return range(*arguments)
+    start, stop, step = map(_exact, (*arguments, 1)[:3])
+    return Steps(start, step, max(0, -((start - stop) // step)))
+
+
+def _linspace(arguments: Any) -> Steps:
+    if not _numbers(arguments, 3) or type(arguments[2]) is not int or arguments[2] < 1:
+        raise ValueError(
+            f"expected a list such as [first, last, number], the number an integer >= 1, "
+            f"not {_written(arguments)}"
+        )
+    *ends, number = arguments
+    start, stop = map(_exact, ends)
+    return Steps(start, (stop - start) / max(1, number - 1), number)
+
+
+def _logspace(arguments: Any) -> Steps:
+    steps = _linspace(arguments)
+    for exponent in arguments[:2]:
+        if abs(exponent) > MAX_EXPONENT:
+            raise ValueError(
+                f"expected exponents of ten from -{MAX_EXPONENT} to {MAX_EXPONENT}, "
+                f"not {shown(exponent)}"
+            )
+    return Steps(steps.start, steps.step, steps.number, exponents=True)
+
+
+def _written(arguments: Any) -> str:
+    if isinstance(arguments, (list, tuple)) and 0 < len(arguments) <= 4:
+        return f"[{', '.join(map(shown, arguments))}]"
+    return shown(arguments)
+
+
+_KINDS: Mapping[Any, Callable[[Any], Sequence[Any]]] = {
+    "range": _range,
+    "linspace": _linspace,
+    "logspace": _logspace,
+}

@@ -1,0 +1,204 @@
+"""Parameter values in steps, and from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.values import parse_values
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"linspace": [0.1, 0.5, 5]}, [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ({"linspace": [5, 5, 1]}, [5.0]),
+        ({"linspace": [1, -1, 3]}, [1.0, 0.0, -1.0]),
+        ({"logspace": [-3, 0, 4]}, [0.001, 0.01, 0.1, 1.0]),
+        ({"logspace": [0, 1, 3]}, [1.0, 10**0.5, 10.0]),
+        ({"range": [0.1, 0.5, 0.1]}, [0.1, 0.2, 0.3, 0.4]),
+        ({"range": [0.5, 0, -0.2]}, [0.5, 0.3, 0.1]),
+        ({"range": [0.5, 3]}, [0.5, 1.5, 2.5]),
+        ({"range": [0, 1, 0.25]}, [0.0, 0.25, 0.5, 0.75]),
+    ],
+)
+def test_steps_are_the_decimal_numbers_that_one_would_write(
+    entry: dict[str, Any], expected: list[float]
+) -> None:
+    assert list(parse_values(entry)) == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({"linspace": [0, 1]},
+         "expected a list such as [first, last, number], the number an integer >= 1, not [0, 1]"),
+        ({"linspace": [0, 1, 2.5]},
+         "expected a list such as [first, last, number], the number an integer >= 1, "
+         "not [0, 1, 2.5]"),
+        ({"linspace": [0, 1, 0]},
+         "expected a list such as [first, last, number], the number an integer >= 1, "
+         "not [0, 1, 0]"),
+        ({"linspace": [0, float("inf"), 2]},
+         "expected a list such as [first, last, number], the number an integer >= 1, "
+         "not [0, inf, 2]"),
+        ({"logspace": [0, 400, 2]}, "expected exponents of ten from -300 to 300, not 400"),
+        ({"range": [0.5, 1, 0]}, "expected a range such as [start, stop, step], not [0.5, 1, 0]"),
+        ({"range": [0.5, True]},
+         "expected a range such as [start, stop, step], not [0.5, true]"),
+        ({"range": [1.5, 1]}, "expected at least one value, not a mapping with 1 key"),
+        ({"linspace": [0, 1, 10**30]}, "expected fewer values than a mapping with 1 key has"),
+        ({"file": "points.csv"},
+         "expected a list of values or {range: [start, stop, step]}, "
+         "{linspace: [first, last, number]}, {logspace: [first exponent, last exponent, number]}, "
+         "not a mapping with 1 key"),
+    ],
+)  # fmt: skip
+def test_steps_that_are_none_are_refused(entry: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_values(entry)
+    assert str(caught.value) == sentence
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.integers(2, 50))
+def test_a_linspace_has_both_its_ends(first: float, last: float, number: int) -> None:
+    values = parse_values({"linspace": [first, last, number]})
+    assert len(values) == number
+    assert (values[0], values[-1]) == (first, last)
+
+
+def test_steps_take_no_memory() -> None:
+    values = parse_values({"range": [0.0, 1e9, 0.001]})
+    assert len(values) == 10**12
+    assert values[123_456_789] == 123456.789
+
+
+def test_a_text_with_steps_is_bounded_by_the_longest_float() -> None:
+    word = "x" * (128 * 1024 - 1 - 24)
+    entry = {"name": "a", "command": [word + "{t}"], "params": {"t": {"linspace": [0, 1, 9]}}}
+    load_mapping({"jobs": [entry]}, name="test")
+    entry["command"] = [word + "y{t}"]
+    with pytest.raises(DocumentError, match="at most 131071 bytes"):
+        load_mapping({"jobs": [entry]}, name="test")
+
+
+def load(directory: Path, text: str, **entry: Any) -> list[dict[str, Any]]:
+    """The parameters of each job of a group whose values are in a file with this text."""
+    (directory / "points.csv").write_text(text)
+    job = {"name": "app", "command": "app", **entry}
+    group = load_mapping({"jobs": [job]}, name="test", directory=str(directory)).groups["app"]
+    return [params for _, params in group.submission()]
+
+
+FILE = {"file": "points.csv"}
+
+
+def test_the_columns_of_a_file_go_side_by_side(tmp_path: Path) -> None:
+    text = "\ufeffx,y,unused\n1,0.5,a\n\n2, 1e3 ,b\n"
+    assert load(tmp_path, text, params={"x": FILE, "t": [300, 310], "y": FILE}) == [
+        {"x": 1, "t": 300, "y": 0.5},
+        {"x": 1, "t": 310, "y": 0.5},
+        {"x": 2, "t": 300, "y": 1000.0},
+        {"x": 2, "t": 310, "y": 1000.0},
+    ]
+
+
+def test_a_file_can_be_zipped_with_other_values(tmp_path: Path) -> None:
+    params = {"x": FILE, "y": FILE, "t": [300, 310], "m": "a"}
+    assert load(tmp_path, "x,y\n1,3\n2,4\n", params=params, sweep="zip") == [
+        {"x": 1, "y": 3, "t": 300, "m": "a"},
+        {"x": 2, "y": 4, "t": 310, "m": "a"},
+    ]
+
+
+def test_a_sample_draws_whole_rows(tmp_path: Path) -> None:
+    rows = [(x, 2 * x) for x in range(50)]
+    text = "x,y\n" + "".join(f"{x},{y}\n" for x, y in rows)
+    params = {"x": FILE, "y": FILE, "t": [1, 2]}
+    drawn = load(tmp_path, text, params=params, sweep="sample", samples=40)
+    assert len({(one["x"], one["t"]) for one in drawn}) == 40
+    assert all(one["y"] == 2 * one["x"] for one in drawn)
+
+
+def test_an_override_of_one_column_leaves_the_others(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("x,y\n1,3\n2,4\n")
+    job = {"name": "app", "command": "app", "params": {"x": FILE, "y": FILE}}
+    group = load_mapping({"jobs": [job]}, name="test", directory=str(tmp_path)).groups["app"]
+    assert [params for _, params in group.submission(params={"x": 7})] == [
+        {"x": 7, "y": 3},
+        {"x": 7, "y": 4},
+    ]
+
+
+def test_cells_are_numbers_where_yaml_has_them_so_and_else_text(tmp_path: Path) -> None:
+    text = 'x\n7\n-1.5\n1e-3\n010\nnan\n"a, b"\nyes\n.5\n'
+    assert [one["x"] for one in load(tmp_path, text, params={"x": FILE})] == [
+        7, -1.5, 0.001, "010", "nan", "a, b", "yes", 0.5,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("", ["points.csv:1: expected a header with the names of parameters"]),
+        ("x,y\n", ["points.csv:1: expected at least one row below the header"]),
+        ("x,x\n1,2\n", ["points.csv:1: expected different names in the header, not 'x'"]),
+        ("x,\n1,2\n", ["points.csv:1: expected different names in the header, not ''"]),
+        ("y\n1\n", ["'points.csv' has no column 'x' (columns: y)"]),
+        ("temperature,x_\n1,2\n",
+         ["'points.csv' has no column 'x' (did you mean 'x_'? columns: temperature, x_)"]),
+        ("x,y\n1,2\n\n3\n4,\n",
+         ["points.csv:4: expected 2 values, as the header has, not 1",
+          "points.csv:5: y: expected a value"]),
+        ("x\n1e999\n99999999999999999999\n",
+         ["points.csv:2: x: expected a finite number, not 1e999",
+          "points.csv:3: x: expected an integer of at most 64 bits"]),
+        ('x\n1\n"open\n', ["points.csv:3: unexpected end of data"]),
+        ("x\n\0\n", ["expected text without the character '\\0' in 'points.csv'"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_said_with_its_line(
+    tmp_path: Path, text: str, sentences: list[str]
+) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load(tmp_path, text, params={"x": FILE})
+    found = [(problem.path, problem.message) for problem in caught.value.problems]
+    assert found == [("jobs[0].params.x", sentence) for sentence in sentences]
+
+
+def test_a_file_that_is_missing_or_none_has_a_sentence(tmp_path: Path) -> None:
+    params = {"x": {"file": "none.csv"}, "y": {"file": "."}, "z": {"file": 3}}
+    with pytest.raises(DocumentError) as caught:
+        load(tmp_path, "", params=params)
+    assert [problem.message for problem in caught.value.problems] == [
+        "cannot read 'none.csv': No such file or directory",
+        "expected a file with parameter values, and '.' is none",
+        "expected the name of a file, not 3",
+    ]
+
+
+def test_files_are_bounded(tmp_path: Path) -> None:
+    for text, sentence in (
+        ("x\n" + "1" * MAX_BYTES, f"expected at most {MAX_BYTES} bytes in 'points.csv'"),
+        ("x\n" + "1\n" * MAX_VALUES,
+         f"expected at most {MAX_VALUES} values in files of parameter values"),
+    ):  # fmt: skip
+        with pytest.raises(DocumentError) as caught:
+            load(tmp_path, text, params={"x": FILE})
+        assert caught.value.problems[0].message == sentence
+
+
+def test_the_text_of_a_file_is_kept_with_the_document(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("x\n1\n2\n")
+    document = "jobs: [{name: app, command: app, params: {x: {file: points.csv}}}]"
+    files: dict[str, str] = {}
+    load_text(document, name="test", directory=str(tmp_path), files=files)
+    (tmp_path / "points.csv").unlink()
+    spec = load_text(document, name="test", directory=str(tmp_path), files=files)
+    assert len(spec.groups["app"].submission()) == 2
