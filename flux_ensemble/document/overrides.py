@@ -45,8 +45,19 @@ def _environment(value: Any) -> dict[str, str]:
     return {name: as_text(setting) for name, setting in value.items()}
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value)
+def _attributes(value: Any) -> dict[str, Any]:
+    system = dict(value.get("system", {}))
+    # An expression can give a number where a jobspec has text.
+    if "cwd" in system:
+        system["cwd"] = _text(system["cwd"])
+    if "environment" in system:
+        system["environment"] = _environment(system["environment"])
+    if "dependencies" in system:
+        system["dependencies"] = [
+            {**item, "scheme": as_text(item["scheme"]), "value": as_text(item["value"])}
+            for item in system["dependencies"]
+        ]
+    return {**value, "system": system} if system else dict(value)
 
 
 #: Keys of a submission's overrides -> what reads a value, or raises ValueError.
@@ -61,7 +72,7 @@ OVERRIDES: Mapping[str, Callable[[Any], Any]] = {
     "bank": _text,
     "environment": _environment,
     "workdir": _text,
-    "attributes": _mapping,
+    "attributes": _attributes,
 }
 
 #: Keys of other actions whose values expressions can give -> the same.
