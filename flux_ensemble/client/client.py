@@ -188,6 +188,7 @@ class Client:
         *,
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ) -> JobIds:
         """Submits a group again; returns the job ids once the queue has accepted them.
 
@@ -196,11 +197,15 @@ class Client:
             group: the job group.
             count: jobs for each combination of parameters; default: the document's.
             params: values of parameters; default: the document's.
+            overrides: values for keys of the group such as `nodes` and `duration`, as a submit
+                action has them; default: the document's.
 
         >>> len(client.submit("demo", "echo", count=2))
         2
         """
-        answer = self.call("submit", name=name, group=group, count=count, params=params)
+        answer = self.call(
+            "submit", name=name, group=group, count=count, params=params, overrides=overrides
+        )
         ids: JobIds = answer["ids"]
         return ids
 

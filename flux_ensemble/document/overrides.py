@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.problems import hint
 from flux_ensemble.document.texts import as_text
-from flux_ensemble.texts import shown
+from flux_ensemble.texts import listed, shown
 
 #: Overrides that a jobspec says itself.
 SHAPE = ("nodes", "tasks", "cores", "gpus")
@@ -35,6 +36,7 @@ def _text(value: Any) -> str:
 
 
 def _environment(value: Any) -> dict[str, str]:
+    value = _mapping(value)
     for name, setting in value.items():
         if not name or "=" in name:
             raise ValueError(f"expected the name of an environment variable, not {shown(name)}")
@@ -46,7 +48,29 @@ def _environment(value: Any) -> dict[str, str]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a mapping, not {shown(value)}")
     return dict(value)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Attributes of a jobspec, as far as jobs are built with them; Flux checks the rest."""
+    attributes = _mapping(value)
+    for key in attributes:
+        if key not in ("system", "user"):
+            raise ValueError(f"expected the keys system and user, not {shown(key)}")
+    system = _mapping(attributes.get("system", {}))
+    _mapping(attributes.get("user", {}))
+    for key in ("environment", "job", "shell"):
+        _mapping(system.get(key, {}))
+    options = _mapping(system.get("shell", {})).get("options", {})
+    output = _mapping(options).get("output", {})
+    for name in ("cwd", "queue", "bank"):
+        if not isinstance(system.get(name, ""), str):
+            raise ValueError(f"system.{name}: expected text, not {shown(system[name])}")
+    for stream in _mapping(output).values():
+        _mapping(stream)
+    return attributes
 
 
 #: Keys of a submission's overrides -> what reads a value, or raises ValueError.
@@ -61,8 +85,38 @@ OVERRIDES: Mapping[str, Callable[[Any], Any]] = {
     "bank": _text,
     "environment": _environment,
     "workdir": _text,
-    "attributes": _mapping,
+    "attributes": _attributes,
 }
+
+
+def read_overrides(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read overrides that are not in a document.
+
+    Args:
+        values: by key.
+
+    Raises:
+        ValueError: a key is unknown, or its value does not fit.
+
+    >>> read_overrides({"nodes": 4, "duration": "2h"})
+    {'nodes': 4, 'duration': 7200.0}
+    >>> read_overrides({"nodes": 0})
+    Traceback (most recent call last):
+    ValueError: nodes: expected an integer >= 1, not 0
+    """
+    overrides = {}
+    for key, value in values.items():
+        if key not in OVERRIDES:
+            raise ValueError(
+                f"no value of a group {shown(key)} can be replaced "
+                f"({hint(key, OVERRIDES)}values: {listed(OVERRIDES)})"
+            )
+        try:
+            overrides[key] = OVERRIDES[key](value)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    return overrides
+
 
 #: Keys of other actions whose values expressions can give -> the same.
 VALUES: Mapping[str, Callable[[Any], Any]] = {

@@ -28,11 +28,31 @@ from flux_ensemble.client.responses import State
     metavar="KEY=VALUE",
     help='A parameter\'s value or values, as in "x=7" or "x=[1, 2]"; may be repeated.',
 )
-def submit(name: str, group: str, count: int | None, params: tuple[tuple[str, Any], ...]) -> None:
+@click.option(
+    "--set",
+    "overrides",
+    type=Assignment(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help='A value in place of the group\'s, as in "nodes=4" or "duration=2h"; may be repeated.',
+)
+def submit(
+    name: str,
+    group: str,
+    count: int | None,
+    params: tuple[tuple[str, Any], ...],
+    overrides: tuple[tuple[str, Any], ...],
+) -> None:
     """Submit job group GROUP of ensemble NAME once more and print the job ids."""
     client = Client()
     with naming(client, name, group):
-        ids = client.submit(name, group, count=count, params=dict(params) or None)
+        ids = client.submit(
+            name,
+            group,
+            count=count,
+            params=dict(params) or None,
+            overrides=dict(overrides) or None,
+        )
     for job in ids:
         click.echo(job_id(job))
 

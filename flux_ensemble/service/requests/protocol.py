@@ -95,6 +95,7 @@ TOPICS: Mapping[str, Topic] = {
             "group": _name("the name of a job group", required=True),
             "count": Field(int, "a number of jobs, 1 or more", minimum=1),
             "params": Field(dict, "an object of parameter values"),
+            "overrides": Field(dict, 'an object such as {"nodes": 4}'),
         }
     ),
     "metrics": Topic({"name": _NAME}, reading=True),
