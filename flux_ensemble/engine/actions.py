@@ -408,6 +408,8 @@ class Actions:
             if not firing.waiting and not firing.outstanding:
                 self._outcome(origin, jobs=firing.stop - firing.first)
         elif pending.call is not None:
+            if "state" in event.result:
+                core.function_states[pending.call.action.label or ""] = event.result["state"]
             self._outcome(origin)
             returned = list(event.result.get("returned", ()))
             if returned:

@@ -124,6 +124,7 @@ class Core:
         foreign: jobs of others that rules select, by id.
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
+        function_states: what custom functions keep from call to call, by name.
         deferred: rules on `idle` whose jobs are over, and that wait for commands.
     """
 
@@ -142,6 +143,7 @@ class Core:
         self.foreign: dict[int, Job] = {}
         self.pending_table = PendingTable()
         self.scale_outcomes: deque[ScaleOutcome] = deque()
+        self.function_states: dict[str, Any] = {}
         self.deferred: set[RuleState] = set()
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None

@@ -67,8 +67,9 @@ class CommandDone:
     Args:
         command: the command's id.
         result: `{"ids": [int]}` for SubmitJobs; `{"returned": [{"kind": "action" |
-            "rule", "value": {...}}]}` for CallCustom; `{"nodes": size after, "by": granted}`
-            for Scale; {} otherwise.
+            "rule", "value": {...}}], "state": {...}}` for CallCustom, where `state` is what the
+            function keeps, if that has changed; `{"nodes": size after, "by": granted}` for
+            Scale; {} otherwise.
     """
 
     t: float

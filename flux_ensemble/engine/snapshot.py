@@ -58,6 +58,8 @@ def dump(engine: Engine) -> dict[str, Any]:
     }
     if engine.observer.crowded:
         state["crowded"] = sorted(engine.observer.crowded)
+    if engine.function_states:
+        state["function_states"] = engine.function_states
     if engine.stats.ignored:
         state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
     if engine.deferred:
@@ -135,6 +137,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
+    engine.function_states.update(state.get("function_states", {}))
     engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])

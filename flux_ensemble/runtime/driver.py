@@ -205,7 +205,8 @@ class Driver:
         self._calls.remove(command)
         now = self._loop.now()
         if result.ok:
-            self.post(CommandDone(now, command, {"returned": result.returned}))
+            state = {} if result.state is None else {"state": result.state}
+            self.post(CommandDone(now, command, {"returned": result.returned, **state}))
         else:
             self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
 

@@ -84,6 +84,7 @@ class Assembly:
                 plugins=spec.plugins,
                 **where,
                 uri=self._uri,
+                states=ensemble.engine.function_states,
                 info={"name": spec.name, "directory": spec.directory},
                 log=lambda level, text: self._log(
                     getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),

@@ -304,7 +304,7 @@ class LocalRun:
             self._events.take_down(event)
         self._ensemble.job_event(event)
 
-    def _start_worker(self, _: Ensemble) -> Worker:
+    def _start_worker(self, ensemble: Ensemble) -> Worker:
         spec = self._spec
         return Worker(
             self._loop,
@@ -314,6 +314,7 @@ class LocalRun:
             cwd=self._cwd,
             info={"name": spec.name, "directory": spec.directory},
             log=lambda _, text: self._listener.note(text),
+            states=ensemble.engine.function_states,
         )
 
     def _look(self) -> None:

@@ -352,6 +352,7 @@ class _Returned:
     returned: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     detail: str = ""
+    state: None = None
 
 
 def _listed(groups: Sequence[str]) -> str:

@@ -4,9 +4,9 @@
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
-                       {"call": n, "function", "kwargs"}                   one at a time
+                       {"call": n, "function", "kwargs", "state"}          one at a time
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
-                       {"call": n, "ok": true, "returned": [{"kind", "value"}]}
+                       {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
                        {"call": n, "ok": false, "reason", "detail"}
 
 LIFELINE is the read end of a pipe that the service holds open: when the service is gone,
@@ -22,6 +22,7 @@ import faulthandler
 import fcntl
 import importlib
 import importlib.metadata
+import inspect
 import json
 import linecache
 import os
@@ -44,6 +45,9 @@ ENTRY_POINTS = "flux_ensemble.actions"
 
 #: Largest reply in bytes; the service reads no more.
 MAX_REPLY = 1 << 20
+
+#: Most bytes of what a function keeps from call to call, as JSON.
+MAX_STATE = 64 << 10
 
 #: Longest reason and detail in characters.
 MAX_REASON = 400
@@ -198,11 +202,39 @@ def entries(returned: Any) -> list[dict[str, Any]]:
     return result
 
 
+def _takes_state(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter `state`; those of earlier versions have none."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return "state" in parameters or any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
+
+
+def _state_text(state: Any) -> str:
+    """What a function keeps, as JSON.
+
+    Raises:
+        Problem: it is not JSON, or too large.
+    """
+    try:
+        text = json.dumps(state, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Problem(f"left a state that is not JSON: {error}") from None
+    size = len(text.encode(errors="replace"))
+    if size > MAX_STATE:
+        raise Problem(f"left a state of {size} bytes of JSON, more than {MAX_STATE}")
+    return text
+
+
 class Worker:
     """Answers the service's calls, one at a time, until the service closes the channel."""
 
     def __init__(self, channel: int, lifeline: int) -> None:
         self._pid = os.getpid()
+        self._cwd = os.getcwd()
         self._fd = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(channel)
         self._channel: BinaryIO = os.fdopen(self._fd, "rb", closefd=False)
@@ -257,29 +289,48 @@ class Worker:
         self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
     ) -> dict[str, Any]:
         try:
-            returned = self._call(functions, request, given)
+            answer = self._call(functions, request, given)
         except BaseException as error:
             problem = error if isinstance(error, Problem) else Problem.of(error)
             return {"ok": False, "reason": problem.reason, "detail": problem.detail}
-        return {"ok": True, "returned": returned}
+        return {"ok": True, **answer}
 
     def _call(
         self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        from flux_ensemble.custom import Action, Rule
+    ) -> dict[str, Any]:
+        from flux_ensemble.custom import Action, Metrics, Rule
 
         name = request["function"]
         function = functions.find(name)
         kwargs = {**request["kwargs"], **given}
         kwargs["action"] = Action(kwargs["action"])
         kwargs["rule"] = Rule(kwargs["rule"])
+        kwargs["metrics"] = Metrics(kwargs["metrics"])
+        kwargs["event"] = self._located(kwargs["event"])
+        state = request.get("state", {})
+        before = json.dumps(state, sort_keys=True)
+        if _takes_state(function):
+            kwargs["state"] = state
         try:
             returned = function(**kwargs)
         finally:
             if os.getpid() != self._pid:
                 # A child that the function forked and that came back here.
                 os._exit(0)
-        return entries(returned)
+        after = _state_text(state)
+        answer: dict[str, Any] = {"returned": entries(returned)}
+        if after != before:
+            answer["state"] = json.loads(after)
+        return answer
+
+    def _located(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event with absolute paths; those with templates of Flux stay as they are."""
+        if "workdir" in event:
+            workdir = os.path.join(self._cwd, event["workdir"] or "")
+            event["workdir"] = workdir
+            if event["output"] is not None and not event["output"].startswith("{{"):
+                event["output"] = os.path.join(workdir, event["output"])
+        return event
 
     def _receive(self) -> dict[str, Any]:
         while True:

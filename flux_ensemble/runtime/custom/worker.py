@@ -13,6 +13,7 @@ come from the loop only, never from within `call`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import deque
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Problems, TooMany
-from flux_ensemble.runtime.custom.child import MAX_DETAIL
+from flux_ensemble.runtime.custom.child import MAX_DETAIL, MAX_STATE
 from flux_ensemble.runtime.custom.process import WorkerProcess
 from flux_ensemble.texts import bounded, shown
 
@@ -44,6 +45,7 @@ class WorkerResult:
     Args:
         ok: the function returned something that can be used.
         returned: `{"kind": "action" | "rule", "value": {...}}` for each action and rule.
+        state: what the function keeps from now on; None if that has not changed.
         reason: why not, in one sentence that names the function.
         detail: a traceback from the first frame of the user's code, or the last output.
     """
@@ -52,6 +54,7 @@ class WorkerResult:
     returned: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     detail: str = ""
+    state: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Worker:
         info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
         log: takes a level ("info", "warning") and a line: what functions print.
         uri: of the Flux instance to which functions get a handle; None for no handle.
+        states: what functions have kept so far, by name.
     """
 
     def __init__(
@@ -87,8 +91,10 @@ class Worker:
         info: Mapping[str, str],
         log: Callable[[str, str], None],
         uri: str | None = None,
+        states: Mapping[str, Any] | None = None,
     ) -> None:
         self._loop = loop
+        self._states = dict(states or {})
         self._name = info["name"]
         self._hello = {
             "source": source,
@@ -153,7 +159,12 @@ class Worker:
         elif self._ready:
             self._current = call = self._queue.popleft()
             self._process.send(
-                {"call": call.number, "function": call.function, "kwargs": dict(call.kwargs)}
+                {
+                    "call": call.number,
+                    "function": call.function,
+                    "kwargs": dict(call.kwargs),
+                    "state": self._states.get(call.function, {}),
+                }
             )
             if call.timeout > 0:
                 self._deadline = self._loop.timer(call.timeout, self._timed_out)
@@ -187,7 +198,10 @@ class Worker:
             self._give_up(_said(message, "reason"), _said(message, "detail"))
         elif call is not None and _answers(message, call):
             self._log_output(call.function)
-            self._conclude(call, _result(call, message))
+            result = _result(call, message)
+            if result.state is not None:
+                self._states[call.function] = result.state
+            self._conclude(call, result)
         else:
             self._ended("sent the service something that is no answer")
 
@@ -258,14 +272,16 @@ def _result(call: _Call, message: Mapping[str, Any]) -> WorkerResult:
     """The result in a worker's answer to `call`, which the user's code may have forged."""
     if message.get("ok") is not True:
         return _failure(call, _said(message, "reason"), _said(message, "detail"))
-    returned = message.get("returned")
+    returned, state = message.get("returned"), message.get("state")
     problems = Problems()
     with suppress(TooMany):
         if not check_plain(returned, problems):
             _check_items(returned, problems)
+        if not check_plain(state, problems, ("state",)):
+            _check_state(state, problems)
     if problems:
         return _failure(call, f"returned what cannot be used: {problems.sentences()}", "")
-    return WorkerResult(True, returned)  # type: ignore[arg-type]
+    return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
 
 
 def _check_items(returned: Any, problems: Problems) -> None:
@@ -280,6 +296,14 @@ def _check_items(returned: Any, problems: Problems) -> None:
             problems.add((index, "kind"), f"expected action or rule, not {shown(item['kind'])}")
         elif not isinstance(item["value"], dict):
             problems.add((index, "value"), f"expected a mapping, not {shown(item['value'])}")
+
+
+def _check_state(state: Any, problems: Problems) -> None:
+    """Check that what a function keeps is a mapping of the size that it may have."""
+    if state is not None and not isinstance(state, dict):
+        problems.add(("state",), f"expected a mapping, not {shown(state)}")
+    elif len(json.dumps(state)) > MAX_STATE:
+        problems.add(("state",), f"expected at most {MAX_STATE} bytes of JSON")
 
 
 def _said(message: Mapping[str, Any], key: str) -> str:
