@@ -5,6 +5,7 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
                        {"call": n, "function", "kwargs"}                   one at a time
+                       {"call": n, "check": [function, ...]}               the same
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}]}
                        {"call": n, "ok": false, "reason", "detail"}
@@ -28,7 +29,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, BinaryIO
@@ -128,7 +129,7 @@ class Functions:
                 self._execute(source)
         for name in plugins:
             with reported(f"plugin {name!r}"):
-                self._plugins.append(importlib.import_module(name))
+                self._plugins.append(_imported(name))
 
     def _execute(self, source: str) -> None:
         from flux_ensemble.custom import Action, Rule
@@ -160,14 +161,45 @@ class Functions:
             if point.name == name:
                 with reported("could not be loaded: its entry point"):
                     return point.load()
+        from flux_ensemble.document.problems import hint
+
         known = sorted({*self._names(), *(point.name for point in points)})
-        raise Problem(f"does not exist (functions: {', '.join(known) or 'none'})")
+        raise Problem(
+            f"does not exist ({hint(name, known)}functions: {', '.join(known) or 'none'})"
+        )
+
+    def check(self, names: Iterable[str]) -> None:
+        """Check that there are functions of these names, without calling any.
+
+        Raises:
+            Problem: there are not.
+        """
+        missing: list[str] = []
+        for name in names:
+            try:
+                self.find(name)
+            except Problem as problem:
+                missing.append(f"{name!r} {problem.reason}")
+        if missing:
+            raise Problem(f"cannot be called: {'; '.join(missing)}")
 
     def _names(self) -> Iterator[str]:
         for module in (self._source, *self._plugins):
             for name, value in vars(module).items():
                 if isinstance(value, FunctionType) and not name.startswith("_"):
                     yield name
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise Problem(
+                f"plugin {name!r} is not there ({error}): modules are looked for where "
+                "flux-ensemble is installed, in PYTHONPATH and in the document's directory"
+            ) from None
+        raise
 
 
 def entries(returned: Any) -> list[dict[str, Any]]:
@@ -268,6 +300,9 @@ class Worker:
     ) -> list[dict[str, Any]]:
         from flux_ensemble.custom import Action, Rule
 
+        if "check" in request:
+            functions.check(request["check"])
+            return []
         name = request["function"]
         function = functions.find(name)
         kwargs = {**request["kwargs"], **given}
