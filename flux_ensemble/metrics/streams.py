@@ -35,8 +35,8 @@ Values = list[list[Any]]
 MAX_VARIABLES = 1000
 MAX_NAME = 256
 
-#: Most memo keys of a group whose ignored values are counted, each by itself; those of further ones,
-#: and of keys longer than `MAX_NAME`, are counted together.
+#: Most memo keys of a group whose ignored values are counted, each by itself; those of further
+#: ones, and of keys longer than `MAX_NAME`, are counted together.
 MAX_IGNORED = 100
 OTHERS = "..."
 

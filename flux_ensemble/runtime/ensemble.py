@@ -48,6 +48,7 @@ class Ensemble:
         recorder: takes down a recording, if given.
         replayed: what its log came to, if it goes on after a crash.
         marker: notes each event while its engine handles it, if given.
+        worker: its worker process, if that has been started.
 
     Attributes:
         facts: what happened to it outside of its engine.
@@ -68,6 +69,7 @@ class Ensemble:
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
         marker: Marker | None = None,
+        worker: Caller | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
@@ -86,7 +88,15 @@ class Ensemble:
             recorder.failed = self._lose_recording
         self._ahead = ahead(self)
         self._driver = Driver(
-            self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead, marker
+            self.engine,
+            member,
+            loop,
+            lambda: custom(self),
+            self,
+            recorder,
+            self._ahead,
+            marker,
+            worker,
         )
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:

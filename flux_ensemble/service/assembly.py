@@ -22,6 +22,7 @@ from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Caller, Scaler
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.service.functions import Prepared
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.store.kvs import KvsStore
 
@@ -64,6 +65,7 @@ class Assembly:
         *,
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
+        prepared: Prepared | None = None,
     ) -> Ensemble:
         """Make an ensemble.
 
@@ -73,24 +75,13 @@ class Assembly:
             store: where its log is.
             recorder: takes down a recording, if given.
             replayed: what its log came to, if there is one.
+            prepared: its worker process, if that has been started.
         """
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
         where = {"environment": load["environment"], "cwd": load["cwd"]}
 
         def start_worker(ensemble: Ensemble) -> Caller:
-            return Worker(
-                loop,
-                source=spec.custom,
-                plugins=spec.plugins,
-                **where,
-                uri=self._uri,
-                states=ensemble.engine.function_states,
-                info={"name": spec.name, "directory": spec.directory},
-                log=lambda level, text: self._log(
-                    getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),
-                    f"{spec.name}: {text}",
-                ),
-            )
+            return self._worker(spec, load, loop, ensemble.engine.function_states)
 
         def put_down(ensemble: Ensemble) -> WriteAheadLog:
             ensemble.engine.stats.keep_values()
@@ -119,9 +110,43 @@ class Assembly:
             recorder=recorder,
             replayed=replayed,
             marker=self._marks.of(spec.name, load["run"]),
+            worker=None if prepared is None else prepared.worker,
         )
+        if prepared is not None:
+            prepared.ensemble = ensemble
         self.pace()
         return ensemble
+
+    def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> Worker:
+        """Make the worker process of an ensemble that is to be made.
+
+        Args:
+            spec: its document.
+            load: what it is loaded with.
+            prepared: is told what goes wrong in it.
+        """
+        return self._worker(spec, load, FluxLoop(self._handle, guard(prepared.broken)))
+
+    def _worker(
+        self,
+        spec: Spec,
+        load: Mapping[str, Any],
+        loop: FluxLoop,
+        states: Mapping[str, Any] | None = None,
+    ) -> Worker:
+        return Worker(
+            loop,
+            source=spec.custom,
+            plugins=spec.plugins,
+            environment=load["environment"],
+            cwd=load["cwd"],
+            uri=self._uri,
+            states=states,
+            info={"name": spec.name, "directory": spec.directory},
+            log=lambda level, text: self._log(
+                getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO), f"{spec.name}: {text}"
+            ),
+        )
 
     def pace(self) -> None:
         """Suit the logs to how many ensembles are live."""

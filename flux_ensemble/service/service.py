@@ -293,6 +293,7 @@ class Service:
         self._dispatcher.close(reason)
         self._streams.close(errno.ESHUTDOWN, reason)
         self._lifetimes.stop()
+        self._loading.close(reason)
         for ensemble in self._ensembles:
             # What goes wrong with one is no reason to leave out those after it.
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
@@ -304,6 +305,7 @@ class Service:
 
     def _suspend(self) -> None:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
+        self._loading.close("the Flux instance is shutting down")
         self._journal.stop()
         self._members.close()
         for ensemble in self._ensembles:

@@ -31,7 +31,7 @@ from flux_ensemble.cli.session.signals import signal_pipe
 from flux_ensemble.client import user_context
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.run import LocalRun, RunError
+from flux_ensemble.members.local.run import FunctionsError, LocalRun, RunError
 from flux_ensemble.members.local.state_dir import StateLog, default_root
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder
@@ -95,6 +95,7 @@ def run_locally(
             run = LocalRun(
                 stack, spec, cluster, loop, log, printer, **user_context(), recorder=recorder
             )
+            printer.watch(run)
             stack.enter_context(_signals(loop, printer.on_signal))
         except UnsatisfiableError as error:
             raise Failure(str(error), USAGE) from None
@@ -107,7 +108,9 @@ def run_locally(
                 run.recover(text)
             else:
                 run.begin(text)
-            return recorded(printer.follow(run, timeout), recorder)
+            return recorded(printer.follow(timeout), recorder)
+        except FunctionsError as error:
+            raise Failure(str(error), USAGE) from None
         except (RunError, StateError) as error:
             raise Failure(str(error)) from None
 
@@ -128,14 +131,17 @@ class Printer:
         self._loop = loop
         self._name = name
         self._forced: int | None = None
-        #: Given to `follow`; nothing is called back from the loop before that.
+        #: Nothing is called back from the loop before this is given.
         self._run: LocalRun
 
-    def follow(self, run: LocalRun, timeout: float) -> int:
+    def watch(self, run: LocalRun) -> None:
+        """Takes the run that it is to print."""
+        self._run = run
+
+    def follow(self, timeout: float) -> int:
         """Follows a run that has begun to its end.
 
         Args:
-            run: the run.
             timeout: end after so many seconds; 0 is no limit.
 
         Returns:
@@ -144,7 +150,7 @@ class Printer:
         Raises:
             RunError: its files cannot be written any more.
         """
-        self._run = run
+        run = self._run
         limit = self._loop.timer(timeout, self._on_timeout) if timeout else None
         run.drive(self._view.interval)
         if limit is not None:

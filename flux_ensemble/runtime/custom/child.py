@@ -5,6 +5,7 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
                        {"call": n, "function", "kwargs", "state"}          one at a time
+                       {"call": n, "check": [function, ...]}               the same
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
                        {"call": n, "ok": false, "reason", "detail"}
@@ -22,14 +23,13 @@ import faulthandler
 import fcntl
 import importlib
 import importlib.metadata
-import inspect
 import json
 import linecache
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, BinaryIO
@@ -45,9 +45,6 @@ ENTRY_POINTS = "flux_ensemble.actions"
 
 #: Largest reply in bytes; the service reads no more.
 MAX_REPLY = 1 << 20
-
-#: Most bytes of what a function keeps from call to call, as JSON.
-MAX_STATE = 64 << 10
 
 #: Longest reason and detail in characters.
 MAX_REASON = 400
@@ -132,7 +129,7 @@ class Functions:
                 self._execute(source)
         for name in plugins:
             with reported(f"plugin {name!r}"):
-                self._plugins.append(importlib.import_module(name))
+                self._plugins.append(_imported(name))
 
     def _execute(self, source: str) -> None:
         from flux_ensemble.custom import Action, Rule
@@ -164,14 +161,45 @@ class Functions:
             if point.name == name:
                 with reported("could not be loaded: its entry point"):
                     return point.load()
+        from flux_ensemble.document.problems import hint
+
         known = sorted({*self._names(), *(point.name for point in points)})
-        raise Problem(f"does not exist (functions: {', '.join(known) or 'none'})")
+        raise Problem(
+            f"does not exist ({hint(name, known)}functions: {', '.join(known) or 'none'})"
+        )
+
+    def check(self, names: Iterable[str]) -> None:
+        """Check that there are functions of these names, without calling any.
+
+        Raises:
+            Problem: there are not.
+        """
+        missing: list[str] = []
+        for name in names:
+            try:
+                self.find(name)
+            except Problem as problem:
+                missing.append(f"{name!r} {problem.reason}")
+        if missing:
+            raise Problem(f"cannot be called: {'; '.join(missing)}")
 
     def _names(self) -> Iterator[str]:
         for module in (self._source, *self._plugins):
             for name, value in vars(module).items():
                 if isinstance(value, FunctionType) and not name.startswith("_"):
                     yield name
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise Problem(
+                f"plugin {name!r} is not there ({error}): modules are looked for where "
+                "flux-ensemble is installed, in PYTHONPATH and in the document's directory"
+            ) from None
+        raise
 
 
 def entries(returned: Any) -> list[dict[str, Any]]:
@@ -200,33 +228,6 @@ def entries(returned: Any) -> list[dict[str, Any]]:
             raise Problem(f"returned {kind} {clip(repr(item), 60)}, not JSON: {error}") from None
         result.append({"kind": kind, "value": item})
     return result
-
-
-def _takes_state(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter `state`; those of earlier versions have none."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    return "state" in parameters or any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
-
-
-def _state_text(state: Any) -> str:
-    """What a function keeps, as JSON.
-
-    Raises:
-        Problem: it is not JSON, or too large.
-    """
-    try:
-        text = json.dumps(state, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Problem(f"left a state that is not JSON: {error}") from None
-    size = len(text.encode(errors="replace"))
-    if size > MAX_STATE:
-        raise Problem(f"left a state of {size} bytes of JSON, more than {MAX_STATE}")
-    return text
 
 
 class Worker:
@@ -299,7 +300,11 @@ class Worker:
         self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
     ) -> dict[str, Any]:
         from flux_ensemble.custom import Action, Metrics, Rule
+        from flux_ensemble.runtime.custom.state import state_text, takes_state
 
+        if "check" in request:
+            functions.check(request["check"])
+            return {"returned": []}
         name = request["function"]
         function = functions.find(name)
         kwargs = {**request["kwargs"], **given}
@@ -309,7 +314,7 @@ class Worker:
         kwargs["event"] = self._located(kwargs["event"])
         state = request.get("state", {})
         before = json.dumps(state, sort_keys=True)
-        if _takes_state(function):
+        if takes_state(function):
             kwargs["state"] = state
         try:
             returned = function(**kwargs)
@@ -317,7 +322,10 @@ class Worker:
             if os.getpid() != self._pid:
                 # A child that the function forked and that came back here.
                 os._exit(0)
-        after = _state_text(state)
+        try:
+            after = state_text(state)
+        except ValueError as error:
+            raise Problem(f"left a state {error}") from None
         answer: dict[str, Any] = {"returned": entries(returned)}
         if after != before:
             answer["state"] = json.loads(after)

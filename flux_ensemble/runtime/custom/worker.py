@@ -17,15 +17,16 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Problems, TooMany
-from flux_ensemble.runtime.custom.child import MAX_DETAIL, MAX_STATE
+from flux_ensemble.runtime.custom.child import MAX_DETAIL
 from flux_ensemble.runtime.custom.process import WorkerProcess
+from flux_ensemble.runtime.custom.state import MAX_STATE
 from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ class WorkerResult:
 @dataclass(frozen=True, slots=True)
 class _Call:
     number: int
-    function: str
-    kwargs: Mapping[str, Any]
+    #: None for a check.
+    function: str | None
+    request: Mapping[str, Any]
     timeout: float
     done: Callable[[WorkerResult], None]
 
@@ -131,8 +133,26 @@ class Worker:
             timeout: seconds from when the process gets the call; 0 is no limit.
             done: gets the result, once, unless the worker is closed before.
         """
+        request = {"function": function, "kwargs": dict(kwargs)}
+        self._add(function, request, timeout, done)
+
+    def check(self, functions: Collection[str], done: Callable[[WorkerResult], None]) -> None:
+        """Load the source and the plugins, and look whether there are functions of these names.
+
+        Args:
+            done: gets the result, once, unless the worker is closed before.
+        """
+        self._add(None, {"check": list(functions)}, START_SECONDS, done)
+
+    def _add(
+        self,
+        function: str | None,
+        request: Mapping[str, Any],
+        timeout: float,
+        done: Callable[[WorkerResult], None],
+    ) -> None:
         self._calls += 1
-        self._queue.append(_Call(self._calls, function, kwargs, timeout, done))
+        self._queue.append(_Call(self._calls, function, request, timeout, done))
         self._wake()
 
     def close(self) -> None:
@@ -158,14 +178,10 @@ class Worker:
             self._start()
         elif self._ready:
             self._current = call = self._queue.popleft()
-            self._process.send(
-                {
-                    "call": call.number,
-                    "function": call.function,
-                    "kwargs": dict(call.kwargs),
-                    "state": self._states.get(call.function, {}),
-                }
-            )
+            message = {"call": call.number, **call.request}
+            if call.function is not None:
+                message["state"] = self._states.get(call.function, {})
+            self._process.send(message)
             if call.timeout > 0:
                 self._deadline = self._loop.timer(call.timeout, self._timed_out)
 
@@ -197,9 +213,9 @@ class Worker:
         elif not self._ready and message.get("ready") is False:
             self._give_up(_said(message, "reason"), _said(message, "detail"))
         elif call is not None and _answers(message, call):
-            self._log_output(call.function)
+            self._log_output(call.function or "custom")
             result = _result(call, message)
-            if result.state is not None:
+            if call.function is not None and result.state is not None:
                 self._states[call.function] = result.state
             self._conclude(call, result)
         else:
@@ -224,7 +240,7 @@ class Worker:
         if call is None and not self._ready:
             call = self._queue.popleft()
             what = f"could not be loaded: {what}"
-        output = self._log_output("custom" if call is None else call.function)
+        output = self._log_output((call and call.function) or "custom")
         self._drop_process()
         if call is None:
             self._log("warning", f"custom: the worker process {what} between two calls")
@@ -314,5 +330,6 @@ def _said(message: Mapping[str, Any], key: str) -> str:
 
 def _failure(call: _Call, what: str, detail: str) -> WorkerResult:
     # The user's code can write to the channel, too.
-    reason = f"custom function {shown(call.function)} {what}"
+    subject = "functions" if call.function is None else f"function {shown(call.function)}"
+    reason = f"custom {subject} {what}"
     return WorkerResult(False, [], bounded(reason), bounded(detail))

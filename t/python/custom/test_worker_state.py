@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from worker_bench import KWARGS, Make, benches
 
-from flux_ensemble.runtime.custom.child import MAX_STATE
+from flux_ensemble.runtime.custom.state import MAX_STATE
 
 COUNT = "def f(state, **kwargs): state['calls'] = state.get('calls', 0) + 1\n"
 
