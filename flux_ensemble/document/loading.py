@@ -23,6 +23,7 @@ from flux_ensemble.document.checks import (
 )
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.groups import GroupReader
+from flux_ensemble.document.lint import Warnings, lint
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
@@ -49,6 +50,7 @@ def load_text(
     directory: str = ".",
     elastic: bool = True,
     files: dict[str, str] | None = None,
+    warnings: Warnings | None = None,
 ) -> Spec:
     """Read and check a document.
 
@@ -60,6 +62,7 @@ def load_text(
         elastic: whether rules may grow and shrink the member.
         files: cache of the files that the document names: name -> text. Missing ones are
             read and added.
+        warnings: gets what there is to say of a document without errors.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -72,7 +75,10 @@ def load_text(
     flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
     document, problems = read_yaml(text, file)
-    return _load(document, problems, name, file, directory, elastic, files)
+    spec = _load(document, problems, name, file, directory, elastic, files)
+    if warnings is not None:
+        lint(spec, document, file, warnings)
+    return spec
 
 
 def load_mapping(
@@ -83,6 +89,7 @@ def load_mapping(
     directory: str = ".",
     elastic: bool = True,
     files: dict[str, str] | None = None,
+    warnings: Warnings | None = None,
 ) -> Spec:
     """Check a document that is already parsed, for example from JSON.
 
@@ -94,6 +101,7 @@ def load_mapping(
         elastic: whether rules may grow and shrink the member.
         files: cache of the files that the document names: name -> text. Missing ones are
             read and added.
+        warnings: gets what there is to say of a document without errors.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -103,7 +111,10 @@ def load_mapping(
     ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000))
     """
     document = Document(mapping)
-    return _load(document, Problems(), name, file, directory, elastic, files)
+    spec = _load(document, Problems(), name, file, directory, elastic, files)
+    if warnings is not None:
+        lint(spec, document, file, warnings)
+    return spec
 
 
 def _load(

@@ -184,6 +184,19 @@ def compile_condition(
     return Condition(text, expression=expression)
 
 
+def split_comparison(when: float | str) -> tuple[str, float] | None:
+    """The operator and the number of a `when` that compares the rule's metric; None if it does not.
+
+    >>> split_comparison("<= 5"), split_comparison(3), split_comparison("count.a.success > 5")
+    (('<=', 5.0), ('==', 3.0), None)
+    """
+    match = _COMPARISON.fullmatch(str(when).strip())
+    if match is None:
+        return None
+    operator = match["operator"]
+    return "==" if operator in (None, "=") else operator, float(match["number"])
+
+
 class Names:
     """Resolves the names in an expression; the arguments are as for `compile_condition`."""
 

@@ -97,11 +97,18 @@ class Assembly:
             self._kept[ensemble] = store, wal
             return wal
 
+        def warn(text: str) -> None:
+            self._error(f"{spec.name}: {text}")
+            # Not from here: this is within the ensemble's driver.
+            loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
+
         ensemble = Ensemble(
             spec,
             run=load["run"],
             cwd=load["cwd"],
-            member=FluxMember(self._queue, spec, run=load["run"], **where, scaler=self._scaler),
+            member=FluxMember(
+                self._queue, spec, run=load["run"], **where, scaler=self._scaler, warn=warn
+            ),
             loop=loop,
             custom=start_worker,
             log_error=self._error,

@@ -69,6 +69,8 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the Flux instance is shutting down", "warn"),)
         case "memo-left-out":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case "error":
+            yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
         case "violation":
             what = f"job {context['index']} of {_firing(context)} was in the queue twice"
             yield (Span(f"   {what}; one is cancelled", "bad"),)

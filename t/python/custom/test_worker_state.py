@@ -35,7 +35,8 @@ def test_it_goes_on_from_what_was_kept_before(bench: Make) -> None:
 
 
 def test_a_state_that_did_not_change_is_not_reported(bench: Make) -> None:
-    assert bench("def f(state, **kwargs): state.get('x')", states={"f": {"x": 1}}).call().state is None
+    worker = bench("def f(state, **kwargs): state.get('x')", states={"f": {"x": 1}})
+    assert worker.call().state is None
 
 
 def test_a_function_without_a_parameter_for_it_is_called_as_before(bench: Make) -> None:
