@@ -124,7 +124,7 @@ def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | 
 def _rules(spec: Spec) -> Iterator[_Finding]:
     yield from _unsimulated(spec)
     open_ended = spec.finish == "never" or any(
-        action.name == "custom" for rule in spec.rules for action in _actions(rule)
+        action.name == "custom" for rule in spec.rules for action in rule.actions
     )
     if open_ended:
         return
@@ -137,8 +137,12 @@ def _rules(spec: Spec) -> Iterator[_Finding]:
         return
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
-        if rule.scope == "ensemble" and rule.group is not None and not asked[rule.group]:
-            yield _Finding(at, _unsubmitted(rule.group))
+        if (
+            rule.scope == "ensemble"
+            and rule.groups
+            and not any(asked[name] for name in rule.groups)
+        ):
+            yield _Finding(at, _unsubmitted(rule.groups[0]))
         for comparison in _comparisons(rule):
             path = _path(comparison.name, spec)
             if path is not None and path.statistic == COUNT:
@@ -172,21 +176,18 @@ def _asked(spec: Spec) -> dict[str, float]:
     """The most jobs of each group that the rules can submit, every try counted."""
     asked: dict[str, float] = dict.fromkeys(spec.groups, 0.0)
     for rule in spec.rules:
-        for action in _actions(rule):
+        for action in rule.actions:
             if action.name == "submit" and action.label is not None:
-                asked[action.label] += _most(spec, action)
+                asked[action.label] += _most(spec, action, rule.action.repetitions)
     return asked
 
 
-def _most(spec: Spec, action: Action) -> float:
+def _most(spec: Spec, action: Action, repetitions: int | None) -> float:
     group = spec.groups[action.label or ""]
-    if action.repetitions is None or any(job_set.retries for job_set in group.sets):
+    again = any(job_set.retries.times for job_set in group.sets)
+    if again or repetitions is None or action.expressions is not None:
         return math.inf
-    return float(action.repetitions * len(group.submission(action.count, action.params)))
-
-
-def _actions(rule: Rule) -> Sequence[Action]:
-    return (rule.action,)
+    return float(repetitions * len(group.submission(action.count, action.params)))
 
 
 def _comparisons(rule: Rule) -> Iterator[Comparison]:

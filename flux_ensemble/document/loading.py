@@ -108,7 +108,7 @@ def load_mapping(
 
     >>> spec = load_mapping({"name": "demo", "jobs": [{"name": "hello", "command": "true"}]})
     >>> spec.name, list(spec.groups), spec.limits
-    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000))
+    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000, records=1000000))
     """
     document = Document(mapping)
     spec = _load(document, Problems(), name, file, directory, elastic, files)
@@ -192,6 +192,7 @@ def _read(
         scaling=read_scaling(value.get("scaling", {}), problems),
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
+        records=value.get("records", True),
         heartbeat=heartbeat,
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,

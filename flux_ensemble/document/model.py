@@ -416,10 +416,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of one ensemble: jobs in the queue at once, and jobs in all."""
+    """Caps of one ensemble: jobs in the queue at once, jobs in all, and jobs in its record."""
 
     active_jobs: int = 10_000
     jobs: int = 100_000
+    records: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +445,8 @@ class Spec:
     """A checked ensemble document.
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
-    "strict" has Flux start no job before the queue's record of it is on disk.
+    "strict" has Flux start no job before the queue's record of it is on disk. `records` is whether
+    there is a record of the jobs that have ended.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it.
     """
@@ -457,6 +459,7 @@ class Spec:
     scaling: Scaling = Scaling()
     finish: str = "idle"
     durability: str = "fast"
+    records: bool = True
     heartbeat: float = 0.0
     debug: bool = False
     custom: str | None = None

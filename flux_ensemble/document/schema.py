@@ -345,8 +345,8 @@ DOCUMENT = {
                 },
             ),
             "limits": _mapping(
-                "a mapping with the keys active-jobs and jobs",
-                {"active-jobs": _integer(1), "jobs": _integer(1)},
+                "a mapping with the keys active-jobs, jobs and records",
+                {"active-jobs": _integer(1), "jobs": _integer(1), "records": _integer(1)},
             ),
             "scaling": _mapping(
                 "a mapping with the keys min-size, max-size, deadline and refusals",
@@ -359,6 +359,7 @@ DOCUMENT = {
             ),
             "finish": _choice("a way to finish", ("idle", "never")),
             "durability": _choice("a durability", ("fast", "strict")),
+            "records": _BOOLEAN,
             "seed": {"type": "integer", "description": "an integer"},
             "simulate": {
                 "type": "object",

@@ -26,6 +26,7 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
+from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rules import RuleIndex, RuleState
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.conditions import Lookup
@@ -121,6 +122,7 @@ class Core:
         stats: counts and streams.
         rules: the rules, and which of them an event can trigger.
         workload: the ensemble's jobs.
+        records: those of them that are gone.
         foreign: jobs of others that rules select, by id.
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
@@ -140,6 +142,7 @@ class Core:
         self.stats = Metrics(spec.groups, spec.statistics)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
+        self.records = Records(spec.limits.records if spec.records else 0)
         self.foreign: dict[int, Job] = {}
         self.pending_table = PendingTable()
         self.scale_outcomes: deque[ScaleOutcome] = deque()

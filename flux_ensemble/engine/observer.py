@@ -201,6 +201,9 @@ class Observer:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
         self._core.workload.leave(job)
+        # One without an outcome was never accepted.
+        if job.outcome is not None and not self._core.records.add(job):
+            self._core.record("records-full", limit=self._core.spec.limits.records)
         return news
 
     def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:

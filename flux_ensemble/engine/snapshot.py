@@ -9,7 +9,7 @@ A snapshot leaves out what follows from the document or the rest of the state: c
 their index, and the counts of jobs. It also leaves out the values of streams. Those come from
 `Metrics.take_values` and are fed again, so statistics equal those of a replay from scratch and
 do not depend on River's internals. The snapshot has the number of values of each stream, to
-notice missing ones.
+notice missing ones. Nor does it have the jobs that are gone: `Records.take` gives them.
 
 A snapshot is `{"format": 1, "digest": ..., "state": {...}}`. The digest is over the state as
 canonical JSON, so a valid snapshot is one that was dumped, and its parts need no further
@@ -55,6 +55,7 @@ def dump(engine: Engine) -> dict[str, Any]:
         "scaling": engine.scaling.dump(),
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
+        "records": engine.records.dump(),
     }
     if engine.observer.crowded:
         state["crowded"] = sorted(engine.observer.crowded)
@@ -139,6 +140,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.observer.crowded.update(state.get("crowded", ()))
     engine.function_states.update(state.get("function_states", {}))
     engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
+    engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
     return engine

@@ -20,10 +20,11 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
-from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.answers import Answer, Answers
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.ahead import Ahead
+from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member
@@ -52,6 +53,7 @@ class Ensemble:
 
     Attributes:
         facts: what happened to it outside of its engine.
+        records: its jobs that are gone.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class Ensemble:
         self.member = member
         self.engine = Engine(spec) if replayed is None else replayed.engine
         self.facts = Facts() if replayed is None else replayed.facts
+        self.records = Records() if replayed is None else replayed.records
+        self.records.follow(self.engine.records)
         self.log = Log() if replayed is None else Log(replayed.entries, replayed.total)
         self._loop = loop
         self._log_error = log_error
@@ -179,9 +183,9 @@ class Ensemble:
         """What a wal's snapshot holds of it."""
         return {"engine": dump(self.engine), "facts": self.facts.to_json()}
 
-    def take_values(self) -> Values:
-        """What its streams took in since the last call."""
-        return self.engine.stats.take_values()
+    def take_beside(self) -> str:
+        """What its streams took in since the last call, and the jobs that are gone since."""
+        return beside(self.engine.stats.take_values(), self.records.take())
 
     # -- what goes in -------------------------------------------------------------
 

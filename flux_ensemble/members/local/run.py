@@ -30,6 +30,7 @@ from typing import Any, Protocol
 from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.directory import StateError
@@ -130,6 +131,7 @@ class LocalRun:
         self._snapshot_due = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
+        self._describer = Describer(spec, cwd, str)
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         self._queue = LocalQueue(
@@ -363,9 +365,22 @@ class LocalRun:
             self._waiting = True
             self._listener.note(f"waiting for {self._queue.active} active jobs")
 
+    def _record(self) -> None:
+        """Write the jobs that are gone to their file."""
+        jobs = []
+        for gone in self._ensemble.engine.records.take():
+            job = self._describer.describe(gone, self._loop.now())
+            kept = str(self._log.output.path / f"{gone.id}.out")
+            jobs.append({**job, "output": job["output"] or kept, "error": job["error"] or kept})
+        try:
+            self._log.append_jobs(jobs)
+        except OSError as error:
+            self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
+
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` says why that failed."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
+        self._record()
         try:
             self._metrics = self._ensemble.engine.metrics(self._loop.now())
         except ENDINGS:

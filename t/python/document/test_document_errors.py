@@ -79,7 +79,8 @@ limit: {}
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, custom, plugins, metrics, limits, scaling, finish, durability, seed, simulate)",
+        "rules, custom, plugins, metrics, limits, scaling, finish, durability, records, seed, "
+        "simulate)",
     ]
 
 
@@ -144,7 +145,7 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
         (
             f"{GROUPS}limits: {{active_jobs: 3}}",
             "d.yaml:2: limits.active_jobs: unknown key 'active_jobs' "
-            "(did you mean 'active-jobs'? keys: active-jobs, jobs)",
+            "(did you mean 'active-jobs'? keys: active-jobs, jobs, records)",
         ),
         (
             f"{GROUPS}limits: {{jobs: 0}}",
