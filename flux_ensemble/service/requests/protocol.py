@@ -98,6 +98,7 @@ TOPICS: Mapping[str, Topic] = {
         }
     ),
     "metrics": Topic({"name": _NAME}, reading=True),
+    "why": Topic({"name": _NAME, "rule": _name("the id of a rule")}, reading=True),
     "log": Topic(
         {
             "name": _NAME,
