@@ -103,6 +103,27 @@ class Assignment(click.ParamType):
             self.fail(f"the value of {key!r} is not YAML: {text!r}", param, ctx)
 
 
+class Mapped(click.ParamType):
+    """A mapping in YAML, as it would be in a document."""
+
+    name = "mapping"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        import yaml
+
+        if isinstance(value, dict):
+            return value
+        try:
+            mapping = yaml.safe_load(value)
+        except yaml.YAMLError:
+            mapping = None
+        if not isinstance(mapping, dict):
+            self.fail(f"expected a mapping such as '{{name: submit, label: x}}', not {value!r}")
+        return mapping
+
+
 def run_reactor(handle: Any) -> None:
     """Runs the reactor of a Flux handle until it is stopped.
 

@@ -43,6 +43,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "list": "List the ensembles, ended ones included.",
         "status": "Show the service, the queue and the ensembles, or one of them.",
         "metrics": "Show the statistics of every job group.",
+        "why": "Show why rules fire or do not, and what they wait for.",
     },
     "logs": {
         "log": "Print what an ensemble did, and why.",
@@ -54,6 +55,9 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "resume": "Let a paused ensemble go on.",
         "terminate": "End an ensemble.",
         "cancel": "Cancel an ensemble, or the jobs of one group.",
+        "enable": "Turn a rule on.",
+        "disable": "Turn a rule off.",
+        "action": "Perform an action now.",
         "unload": "Forget an ensemble that has ended.",
     },
     "document": {"validate": "Check a document, without Flux."},

@@ -31,7 +31,15 @@ from flux_ensemble.client.errors import (
 )
 from flux_ensemble.client.log import EnsembleLog
 from flux_ensemble.client.payloads import is_text, payload_problem
-from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
+from flux_ensemble.client.responses import (
+    Ended,
+    Entry,
+    Loaded,
+    State,
+    Status,
+    Summary,
+    Why,
+)
 
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
@@ -180,6 +188,15 @@ class Client:
         """
         metrics: dict[str, dict[str, Any]] = self.call("metrics", name=name)
         return metrics
+
+    def why(self, name: str, rule: str | None = None) -> Why:
+        """Why the rules of an ensemble, or one of them, fire or do not.
+
+        >>> client.why("demo")["rules"]
+        []
+        """
+        answer: Why = self.call("why", name=name, rule=rule)
+        return answer
 
     def submit(
         self,

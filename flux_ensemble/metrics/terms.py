@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from flux_ensemble.metrics.conditions import split_comparison
@@ -47,7 +48,8 @@ class Term(NamedTuple):
     comparison: Comparison | None
 
 
-def terms_of(when: float | str, name: str | None = None) -> list[Term]:
+@lru_cache(maxsize=2048)
+def terms_of(when: float | str, name: str | None = None) -> tuple[Term, ...]:
     """The terms of a `when` that compiles; one where nothing is joined by `and`.
 
     Args:
@@ -63,19 +65,19 @@ def terms_of(when: float | str, name: str | None = None) -> list[Term]:
     if compared is not None:
         operator, number = compared
         term = Comparison(name or "", operator, number)
-        return [Term(f"{name} {operator} {number:g}", (term.name,), term)]
+        return (Term(f"{name} {operator} {number:g}", (term.name,), term),)
     text = str(when).strip()
     tree = ast.parse(text, mode="eval").body
     both = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
     parts = tree.values if isinstance(tree, ast.BoolOp) and both else [tree]
-    return [
+    return tuple(
         Term(
             ast.get_source_segment(text, part) or ast.unparse(part),
             tuple(dict.fromkeys(_names(part))),
             _comparison(part),
         )
         for part in parts
-    ]
+    )
 
 
 def _comparison(node: ast.expr) -> Comparison | None:

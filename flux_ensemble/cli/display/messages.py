@@ -249,14 +249,18 @@ def _plain(value: Any) -> str:
 
 def closing(status: EnsembleStatus) -> Line:
     """The last line of `run` and `watch`: how the ensemble ended, and after how long."""
+    from flux_ensemble.cli.display import troubles
     from flux_ensemble.cli.display.plain_tables import fsd
 
     state, reason = status["state"], status["reason"]
     t_end = status["t_end"]
     t_start = status["t_start"]
     after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
+    wrong = troubles.sentence(status)
     return (
         Span(f"{status['name']}: "),
         Span(state, STATE_STYLES.get(state, "")),
-        Span(after + (f": {reason}" if reason else "")),
+        Span(after),
+        Span(f", but {wrong}" if wrong else "", "bad"),
+        Span(f": {reason}" if reason else ""),
     )

@@ -99,6 +99,7 @@ TOPICS: Mapping[str, Topic] = {
         }
     ),
     "metrics": Topic({"name": _NAME}, reading=True),
+    "why": Topic({"name": _NAME, "rule": _name("the id of a rule")}, reading=True),
     "log": Topic(
         {
             "name": _NAME,
