@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.filling import TRIGGER, Filling, has_braces
+from flux_ensemble.document.filling import TRIGGER, Filling
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.model import SCALE_ACTIONS, Action, Group, Spec
-from flux_ensemble.document.overrides import OVERRIDES, VALUES
+from flux_ensemble.document.overrides import OVERRIDES, SHAPE, VALUES
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.texts import listed
 
@@ -44,6 +45,9 @@ _AS_GIVEN = ("label", "params", "backoff", "cancel", "jobs", "state")
 #: Most job sets whose parameters the actions of a document override. The job sets of a group
 #: count once for each action.
 MAX_OVERRIDES = 100_000
+
+#: Most expressions in the texts of all actions together.
+MAX_EXPRESSIONS = 25_000
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,8 @@ class ActionReader:
         self._names: Names | None = None
         #: How many job sets have parameters overridden.
         self._overrides = 0
+        #: How many expressions actions have.
+        self._expressions = 0
 
     def action(self, entry: Mapping[str, Any], at: Path) -> Action | None:
         """Read an action; None if it has problems."""
@@ -190,6 +196,7 @@ class ActionReader:
             of_trigger = key == "params" and value == TRIGGER
             if of_trigger or (self._names is not None and has_braces(value)):
                 expressions[key] = value
+                self._count(value, (*at, key))
                 self._expression(key, value, (*at, key))
             elif key != "params":
                 try:
@@ -197,6 +204,13 @@ class ActionReader:
                 except ValueError as error:
                     self._problems.add((*at, key), str(error))
         return values, expressions
+
+    def _count(self, value: Any, at: Path) -> None:
+        self._expressions += most_expressions(value)
+        if self._expressions > MAX_EXPRESSIONS:
+            self._problems.give_up(
+                at, f"expected at most {MAX_EXPRESSIONS} expressions in all actions"
+            )
 
     def _expression(self, key: str, value: Any, at: Path) -> None:
         """Check the expressions in the value of a key."""
@@ -263,6 +277,8 @@ class ActionReader:
                     (*at, "params"),
                     f"rules give parameters to more than {MAX_OVERRIDES} job sets in all",
                 )
+        # Whether it can have another shape does not depend on which.
+        overrides = {**{key: 1 for key in SHAPE if key in entry}, **overrides}
         try:
             group.submission(count if type(count) is int else None, params, overrides)
         except ValueError as error:

@@ -89,16 +89,3 @@ class Filling:
             return {name: params[name] for name in self._group.params if name in params}
         filled: dict[str, Any] = Template.filled(value, lookup)
         return filled
-
-
-def has_braces(value: Any) -> bool:
-    """Whether a value is, or holds, text with braces.
-
-    >>> has_braces({"t": ["{job.params.t}"]}), has_braces({"t": [300, "plain"]})
-    (True, False)
-    """
-    if isinstance(value, str):
-        return "{" in value or "}" in value
-    if isinstance(value, Mapping):
-        return any(map(has_braces, value.values()))
-    return isinstance(value, (list, tuple)) and any(map(has_braces, value))

@@ -10,13 +10,14 @@ from flux_ensemble.document import jobspec, nextgen
 from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.jobspec import Task
-from flux_ensemble.document.model import TAG_KEY, Group, JobSet
+from flux_ensemble.document.model import TAG_KEY, TAG_TAKEN, Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.schema import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep
+from flux_ensemble.document.templates import most_expressions
 from flux_ensemble.document.texts import as_text, check_sizes, split_command
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
@@ -33,6 +34,9 @@ _AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attribut
 
 
 _FILES = "files with jobspecs"
+
+#: Most expressions of all `retries` together.
+MAX_EXPRESSIONS = 25_000
 
 
 class GroupReader:
@@ -75,6 +79,8 @@ class GroupReader:
         #: Values and characters of files, and words and variables that jobspecs give job sets.
         self._values = 0
         self._characters = 0
+        #: Expressions in `retries`.
+        self._expressions = 0
         self._document = document
         self._problems = problems
         self._directory = directory
@@ -125,10 +131,7 @@ class GroupReader:
             self._document.text,
         )
         if TAG_KEY in entry.get("attributes", {}).get("user", {}):
-            self._problems.add(
-                (*at, "attributes", "user", TAG_KEY),
-                f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs",
-            )
+            self._problems.add((*at, "attributes", "user", TAG_KEY), TAG_TAKEN)
         common["sweep"], common["variable"] = sweep, variable
         count = entry.get("count", 1)
         duration = None
@@ -160,8 +163,12 @@ class GroupReader:
         names = Names(
             self._names, self._statistics, None, scope_of("job-fail", entry.get("params", {}))
         )
+        self._expressions += len(retries.conditions) + most_expressions(retries.overrides)
+        if self._expressions > MAX_EXPRESSIONS:
+            self._problems.give_up(at, f"expected at most {MAX_EXPRESSIONS} expressions in retries")
         try:
-            Policy(retries, names)
+            fixed = Policy(retries, names).fixed
+            JobSet(entry["name"], 0, jobspec=entry.get("jobspec") and {}).overridden(fixed)
         except ValueError as error:
             self._problems.add(at, str(error))
         return retries

@@ -27,6 +27,7 @@ from flux_ensemble.texts import listed, shown
 
 #: Key of `attributes.user` in a jobspec under which a job carries its tag.
 TAG_KEY = "ensemble"
+TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs"
 
 #: Rule ids that are reserved for the engine.
 REQUEST_RULE = "request"
@@ -169,7 +170,7 @@ class JobSet:
             overrides: values that `overrides.OVERRIDES` has read.
 
         Raises:
-            ValueError: it is from a jobspec, and they change its shape.
+            ValueError: it is from a jobspec, and they change its shape; or they have the tag.
 
         >>> md = JobSet("md", 0, ("run",)).overridden({"nodes": 4, "duration": 60.0})
         >>> md.nodes, md.tasks, md.duration
@@ -180,6 +181,8 @@ class JobSet:
                 raise ValueError(
                     f"{key!r} cannot be replaced in group {self.name!r}, whose jobspec says it"
                 )
+        if TAG_KEY in overrides.get("attributes", {}).get("user", {}):
+            raise ValueError(TAG_TAKEN)
         variable = {key: text for key, text in self.variable.items() if key not in overrides}
         changed = replace(self, variable=variable, **overrides)
         if "nodes" in overrides and "tasks" not in overrides and self.tasks == self.nodes:

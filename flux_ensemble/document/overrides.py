@@ -61,16 +61,25 @@ def _attributes(value: Any) -> dict[str, Any]:
             raise ValueError(f"expected the keys system and user, not {shown(key)}")
     system = _mapping(attributes.get("system", {}))
     _mapping(attributes.get("user", {}))
-    for key in ("environment", "job", "shell"):
+    for key in ("job", "shell"):
         _mapping(system.get(key, {}))
-    options = _mapping(system.get("shell", {})).get("options", {})
-    output = _mapping(options).get("output", {})
-    for name in ("cwd", "queue", "bank"):
-        if not isinstance(system.get(name, ""), str):
-            raise ValueError(f"system.{name}: expected text, not {shown(system[name])}")
-    for stream in _mapping(output).values():
+    options = _mapping(_mapping(system.get("shell", {})).get("options", {}))
+    for stream in _mapping(options.get("output", {})).values():
         _mapping(stream)
-    return attributes
+    # An expression can give a number where a jobspec has text.
+    for name in ("cwd", "queue", "bank"):
+        if name in system:
+            system[name] = _text(system[name])
+    if "environment" in system:
+        system["environment"] = _environment(system["environment"])
+    if "dependencies" in system:
+        system["dependencies"] = [_dependency(item) for item in system["dependencies"]]
+    return {**attributes, "system": system} if system else attributes
+
+
+def _dependency(value: Any) -> dict[str, Any]:
+    dependency = _mapping(value)
+    return {**dependency, **{key: _text(dependency.get(key)) for key in ("scheme", "value")}}
 
 
 #: Keys of a submission's overrides -> what reads a value, or raises ValueError.

@@ -41,6 +41,22 @@ def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
     return walk.wrong
 
 
+def text_problem(text: str) -> str | None:
+    r"""What is wrong with a text that Flux is to get, as a sentence; None if nothing is.
+
+    >>> text_problem("plain"), text_problem("\ud800")
+    (None, 'expected UTF-8 text, not a lone surrogate')
+    """
+    if "\0" in text:
+        return "expected text without the character '\\0'"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "expected UTF-8 text, not a lone surrogate"
+    return None
+
+
 class _TooLarge(Exception):
     """The value is too large or too deep to check."""
 
@@ -95,10 +111,6 @@ class _Walk:
         self._characters -= len(text)
         if self._characters < 0:
             raise _TooLarge(f"expected at most {MAX_CHARACTERS} characters of text")
-        if "\0" in text:
-            self._refuse(path, "expected text without the character '\\0'")
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                self._refuse(path, "expected UTF-8 text, not a lone surrogate")
+        problem = text_problem(text)
+        if problem is not None:
+            self._refuse(path, problem)

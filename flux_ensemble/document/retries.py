@@ -9,10 +9,13 @@ from typing import Any
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.overrides import OVERRIDES
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.document.templates import Template, compiled
+from flux_ensemble.document.templates import Template, compiled, has_braces
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import Expression
 from flux_ensemble.metrics.names import OUTCOMES
+
+#: Most seconds that a factor makes of the time until a job runs again: a year.
+MAX_DELAY = 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class Retries:
     def delay(self, attempt: int) -> float:
         """Seconds from the end of attempt `attempt`, counted from 0, until the next one."""
         try:
-            return self.after * self.factor**attempt
+            return min(self.after * self.factor**attempt, max(self.after, MAX_DELAY))
         except OverflowError:
-            return self.after
+            return max(self.after, MAX_DELAY)
 
 
 class Policy:
@@ -53,8 +56,11 @@ class Policy:
         retries: of a job set.
         names: resolves the names in the expressions.
 
+    Attributes:
+        fixed: what is other than before whatever job it is, without expressions.
+
     Raises:
-        ValueError: an expression is invalid; the message begins with its key.
+        ValueError: an expression or a value is invalid; the message begins with its key.
 
     >>> from flux_ensemble.metrics.job_fields import scope_of
     >>> names = Names([], [], None, scope_of("job-fail", []))
@@ -63,7 +69,7 @@ class Policy:
     True
     """
 
-    __slots__ = ("_conditions", "_values", "retries")
+    __slots__ = ("_conditions", "_values", "fixed", "retries")
 
     def __init__(self, retries: Retries, names: Names) -> None:
         self.retries = retries
@@ -73,10 +79,14 @@ class Policy:
                 self._conditions.append(compiled(text, names))
             except ValueError as error:
                 raise ValueError(f"on: {error}") from None
+        self.fixed: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
         for key, value in (retries.overrides or {}).items():
             try:
-                self._values[key] = Template.within(value, names)
+                if has_braces(value):
+                    self._values[key] = Template.within(value, names)
+                else:
+                    self.fixed[key] = OVERRIDES[key](value)
             except ValueError as error:
                 raise ValueError(f"with.{key}: {error}") from None
 
@@ -100,7 +110,7 @@ class Policy:
         Raises:
             ValueError: an expression has no value, or one that does not fit.
         """
-        overrides = {}
+        overrides = dict(self.fixed)
         for key, value in self._values.items():
             try:
                 overrides[key] = OVERRIDES[key](Template.filled(value, lookup))

@@ -143,7 +143,8 @@ class _RuleReader(ActionReader):
         triggers = self._triggers(entry, at)
         trigger = triggers[0] if triggers else ""
         groups = self._selected(entry, trigger, at)
-        scope = job_scope(triggers, groups, self._context.groups)
+        # Where the trigger is wrong, what it would know of a job is not wrong too.
+        scope = job_scope(triggers or ["job-finish"], groups, self._context.groups)
         self._names = Names(
             self._context.names, self._context.statistics, SUBJECTS.get(trigger), scope
         )

@@ -6,13 +6,21 @@ A text that is one expression alone gives its value with its type; otherwise val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from flux_ensemble.document.plain import text_problem
 from flux_ensemble.document.texts import as_text
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
-from flux_ensemble.texts import shown
+from flux_ensemble.texts import shortened, shown
+
+#: Most expressions in one text.
+MAX_EXPRESSIONS = 100
+
+#: A part of a text without expressions.
+_PLAIN = re.compile(r"(?:[^{}]++|\{\{|\}\})++")
 
 
 class Template:
@@ -38,10 +46,14 @@ class Template:
             lookup: returns the value of a variable.
 
         Raises:
-            ValueError: an expression has no value.
+            ValueError: an expression has no value, or one with characters that a job cannot have.
         """
         values = [part if isinstance(part, str) else _value(*part, lookup) for part in self._parts]
-        return values[0] if len(values) == 1 else "".join(map(as_text, values))
+        value = values[0] if len(values) == 1 else "".join(map(as_text, values))
+        problem = text_problem(value) if isinstance(value, str) else None
+        if problem is not None:
+            raise ValueError(problem)
+        return value
 
     @classmethod
     def within(cls, value: Any, names: Names) -> Any:
@@ -92,9 +104,9 @@ def _value(text: str, expression: Expression[Variable], lookup: Callable[[Variab
     try:
         value = expression.value(lookup)
     except ValueError as error:
-        raise ValueError(f"{{{text}}} has no value: {error}") from None
+        raise ValueError(f"{shortened(f'{{{text}}}')} has no value: {error}") from None
     if value is None:
-        raise ValueError(f"{{{text}}} has no value")
+        raise ValueError(f"{shortened(f'{{{text}}}')} has no value")
     return value
 
 
@@ -120,28 +132,28 @@ def compile_template(text: str, names: Names) -> Template | None:
     if "{" not in text and "}" not in text:
         return None
     parts: list[str | tuple[str, Expression[Variable]]] = []
-    plain = ""
-    at = 0
+    plain: list[str] = []
+    expressions = at = 0
     while at < len(text):
-        character = text[at]
-        if character not in "{}":
-            plain += character
-            at += 1
-        elif text[at : at + 2] in ("{{", "}}"):
-            plain += character
-            at += 2
-        elif character == "}":
+        match = _PLAIN.match(text, at)
+        if match is not None:
+            plain.append(match[0].replace("{{", "{").replace("}}", "}"))
+            at = match.end()
+            continue
+        if text[at] == "}":
             raise ValueError(f"a '}}' is not opened in {shown(text)} (write '}}}}' for a brace)")
-        else:
-            end = _end(text, at + 1)
-            if plain:
-                parts.append(plain)
-                plain = ""
-            inside = text[at + 1 : end].strip()
-            parts.append((inside, compiled(inside, names)))
-            at = end + 1
+        expressions += 1
+        if expressions > MAX_EXPRESSIONS:
+            raise ValueError(f"expected at most {MAX_EXPRESSIONS} expressions in a text")
+        end = _end(text, at + 1)
+        if plain:
+            parts.append("".join(plain))
+            plain.clear()
+        inside = text[at + 1 : end].strip()
+        parts.append((inside, compiled(inside, names)))
+        at = end + 1
     if plain or not parts:
-        parts.append(plain)
+        parts.append("".join(plain))
     return Template(tuple(parts))
 
 
@@ -159,6 +171,32 @@ def _end(text: str, at: int) -> int:
         elif character == "{":
             break
     raise ValueError(f"a '{{' is not closed in {shown(text)} (write '{{{{' for a brace)")
+
+
+def has_braces(value: Any) -> bool:
+    """Whether a value is, or holds, text with braces.
+
+    >>> has_braces({"t": ["{job.params.t}"]}), has_braces({"t": [300, "plain"]})
+    (True, False)
+    """
+    if isinstance(value, str):
+        return "{" in value or "}" in value
+    if isinstance(value, Mapping):
+        return any(map(has_braces, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_braces, value))
+
+
+def most_expressions(value: Any) -> int:
+    """How many expressions the texts of a value hold at most.
+
+    >>> most_expressions({"t": ["{job.params.t}", "run-{job.id}-{job.index}"]})
+    3
+    """
+    if isinstance(value, str):
+        return value.count("{")
+    if isinstance(value, Mapping):
+        value = value.values()
+    return sum(map(most_expressions, value)) if isinstance(value, Iterable) else 0
 
 
 def compiled(text: str, names: Names) -> Expression[Variable]:

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.actions import parse_action
-from flux_ensemble.document.filling import Filling
-from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action, Rule
+from flux_ensemble.document.model import GAVE_UP_TRIGGER, REQUEST_RULE, RETRY_RULE, Action, Rule
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
     CallCustom,
@@ -24,7 +23,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
@@ -37,9 +36,6 @@ from flux_ensemble.metrics.job_fields import JobField
 #: seconds, which doubles each time.
 RETRIES = 3
 RETRY_DELAY = 1.0
-
-#: Prefix of the timers until jobs are sent again; a number of a firing of RETRY_RULE follows.
-_AGAIN = "again:"
 
 
 class Actions:
@@ -62,40 +58,37 @@ class Actions:
             cause: why.
             values: of the variables in its expressions.
         """
-        if not state.rule.more_actions:
-            return self._fire(state, state.rule.action, state.fillings[0], cause, values)
-        return self._fire_all(state, cause, values)
+        actions = list(state.rule.actions)
+        # Before any of them is performed: where one cannot be, none is.
+        for position, filling in enumerate(state.fillings):
+            if filling is not None:
+                params = None if cause.job is None else cause.job.params
+                try:
+                    actions[position] = filling.fill(actions[position], values, params)
+                except ValueError as error:
+                    self._unfilled(state, actions[position], cause, error)
+                    return ()
+        if len(actions) == 1:
+            return self._fire(state, actions[0], cause)
+        return self._fire_all(state, actions, cause)
+
+    def _unfilled(self, state: RuleState, action: Action, cause: Cause, error: ValueError) -> None:
+        """An expression of an action has no value, or one that does not fit."""
+        origin = _origin(state, cause)
+        self._record_firing(origin, action, state.rule.title, cause.event)
+        self._failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
 
     def _fire_all(
-        self, state: RuleState, cause: Cause, values: Callable[[Variable], Any]
+        self, state: RuleState, actions: Iterable[Action], cause: Cause
     ) -> Iterator[Triggered]:
         """Run several actions; what one triggers is evaluated before the next is looked at."""
-        for action, filling in zip(state.rule.actions, state.fillings, strict=True):
+        for action in actions:
             if not self._core.acting:
                 return
-            yield from self._fire(state, action, filling, cause, values)
+            yield from self._fire(state, action, cause)
 
-    def _fire(
-        self,
-        state: RuleState,
-        action: Action,
-        filling: Filling | None,
-        cause: Cause,
-        values: Callable[[Variable], Any],
-    ) -> Iterable[Triggered]:
-        rule, groups = state.rule, state.groups
-        if cause.group is not None and cause.group not in groups:
-            groups = (*groups, cause.group)
-        origin = Origin(rule.id, state.next_number(), cause.chain, None, groups)
-        if filling is not None:
-            params = None if cause.job is None else cause.job.params
-            try:
-                action = filling.fill(action, values, params)
-            except ValueError as error:
-                self._record_firing(origin, action, rule.title, cause.event)
-                self._failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
-                return ()
-        told = None
+    def _fire(self, state: RuleState, action: Action, cause: Cause) -> Iterable[Triggered]:
+        rule, origin, told = state.rule, _origin(state, cause), None
         if action.name == "custom":
             told = {**cause.event, "trigger": _trigger(rule, cause)}
             if cause.job is not None:
@@ -239,13 +232,13 @@ class Actions:
         firing.delayed = delay > 0
         core.workload.add(firing)
         if firing.delayed:
-            core.emit(StartTimer(f"{_AGAIN}{firing.number}", delay))
+            core.emit(StartTimer(firing.timer, delay))
 
     def delay_over(self, key: str) -> bool:
         """Send the job that a timer is for; False if the timer is for something else."""
-        if not key.startswith(_AGAIN):
+        if not key.startswith(DELAY):
             return False
-        self._core.workload.firings.delay_over(RETRY_RULE, int(key.removeprefix(_AGAIN)))
+        self._core.workload.firings.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
         return True
 
     def retry(
@@ -481,14 +474,27 @@ def _free_id(rules: Collection[str]) -> str:
     return f"rule-{number}"
 
 
+def _origin(state: RuleState, cause: Cause) -> Origin:
+    """A new firing of a rule."""
+    groups = state.groups
+    if cause.group is not None and cause.group not in groups:
+        groups = (*groups, cause.group)
+    return Origin(state.rule.id, state.next_number(), cause.chain, None, groups)
+
+
 def _trigger(rule: Rule, cause: Cause) -> str:
     """Which of a rule's triggers it is."""
     trigger = str(cause.event["trigger"])
     if trigger in rule.triggers:
         return trigger
-    if not rule.more_triggers or cause.job is None:
-        return rule.trigger
-    return TRIGGER_OF[cause.job(JobField("outcome"))]
+    if rule.more_triggers and cause.job is not None:
+        of_outcome = TRIGGER_OF.get(cause.job(JobField("outcome")))
+        for trigger in rule.triggers:
+            if trigger == of_outcome:
+                return trigger
+        if GAVE_UP_TRIGGER in rule.triggers:
+            return GAVE_UP_TRIGGER
+    return rule.trigger
 
 
 def _because(origin: Origin) -> str:

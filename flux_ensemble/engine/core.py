@@ -10,7 +10,7 @@ part evaluates rules. It returns those that are to be evaluated, as `Triggered`,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from flux_ensemble.document.model import REQUEST_RULE, JobSet, Rule, Spec, Submission
@@ -252,12 +252,20 @@ class Core:
         Returns:
             How many active jobs are being cancelled.
         """
+        groups = frozenset(groups)
+        self._stop_delays(groups)
         jobs, _ = self.workload.withdraw(groups)
         if jobs:
             number = self.pending_table.next_number
             origin = origin or Origin(REQUEST_RULE, number(REQUEST_RULE))
             self.cancel(tuple(job.id for job in jobs), reason, origin)
         return len(jobs)
+
+    def _stop_delays(self, groups: Collection[str]) -> None:
+        """Stop the timers that jobs of groups wait for."""
+        for firing in self.workload.firings:
+            if firing.delayed and firing.group in groups:
+                self.emit(StopTimer(firing.timer))
 
     def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
         """Cancel jobs by their ids."""
@@ -329,6 +337,7 @@ class Core:
         if cancel:
             self.cancel_jobs(list(self.spec.groups), reason)
         else:
+            self._stop_delays(self.spec.groups)
             self.workload.drop_waiting()
             self.finish()
 

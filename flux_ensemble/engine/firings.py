@@ -15,6 +15,9 @@ from typing import Any
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.intervals import IntervalSet
 
+#: Prefix of the timers until delayed jobs may be sent; the number of their firing follows.
+DELAY = "again:"
+
 #: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
 _COLUMNS = ("rule", "number", "group", "first", "next", "stop")
 _UNUSUAL = {
@@ -73,6 +76,11 @@ class Firing:
     def waiting(self) -> int:
         """Jobs that have not been sent."""
         return self.stop - self.next
+
+    @property
+    def timer(self) -> str:
+        """Key of the timer that it waits for, if it is delayed."""
+        return f"{DELAY}{self.number}"
 
     def over(self) -> bool:
         """Whether each of its jobs has come and gone."""

@@ -54,15 +54,15 @@ class JobView:
             "params": dict(self.params),
             "memo": dict(job.memo),
             "returncode": job.returncode,
-            "index": job.index,
-            "attempt": 0,
+            "index": None,
+            "attempt": None,
             "output": None,
             "workdir": None,
         }
         if job.firing is not None:
             job_set, params = self._core.job_of(job)
             fill = filler(params)
-            told["attempt"] = job.firing.attempt
+            told["index"], told["attempt"] = job.index, job.firing.attempt
             for name, path in (("output", job_set.output), ("workdir", job_set.workdir)):
                 told[name] = None if path is None else fill(path)
         return told
@@ -80,7 +80,7 @@ def _pending(job: Job, t: float) -> float | None:
 
 _OF_JOB: Mapping[str, Callable[[Job, float], Any]] = {
     "id": lambda job, t: job.id,
-    "index": lambda job, t: job.index,
+    "index": lambda job, t: None if job.firing is None else job.index,
     "attempt": lambda job, t: None if job.firing is None else job.firing.attempt,
     "runtime": _runtime,
     "pending": _pending,

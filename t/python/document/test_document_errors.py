@@ -235,7 +235,8 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, nodes: 3000000000}",
          "jobs[0].nodes: expected an integer >= 1, not 3000000000"),
         ("{name: a, command: x, gpus: -1}", "jobs[0].gpus: expected an integer >= 0, not -1"),
-        ("{name: a, command: x, retries: -1}", "jobs[0].retries: expected an integer >= 0, not -1"),
+        ("{name: a, command: x, retries: -1}", "jobs[0].retries: expected an integer >= 0, or a "
+         "mapping such as {times: 3, on: [failed, timeout]}, not -1"),
         ("{name: a, command: x, urgency: 32}",
          "jobs[0].urgency: expected an integer >= 0 and <= 31, not 32"),
         ("{name: a, command: x, exclusive: 1}", "jobs[0].exclusive: expected true or false, not 1"),
@@ -446,7 +447,7 @@ def test_an_unknown_trigger_is_told_with_what_was_meant_and_all_there_are() -> N
         "d.yaml:3: rules[0].trigger: expected a trigger, not 'job-finnish' "
         "(did you mean 'job-finish'? one of: start, metric, heartbeat, timer, idle, scale-done, "
     )
-    assert sentence.endswith(", job-timeout, job-run, job-sched, job-cleanup)")
+    assert sentence.endswith(", job-timeout, job-gave-up, job-run, job-sched, job-cleanup)")
 
 
 def test_rule_ids_are_different() -> None:

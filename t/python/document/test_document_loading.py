@@ -23,6 +23,7 @@ from flux_ensemble.document.model import (
     Scaling,
     Spec,
 )
+from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.metrics.names import Statistic
 
@@ -96,7 +97,7 @@ jobs:
         urgency=20,
         exclusive=True,
         attributes={"system": {"x": 1}},
-        retries=2,
+        retries=Retries(2),
     )
 
 
@@ -381,7 +382,9 @@ def test_an_action_of_a_function_is_read_as_one_of_the_document() -> None:
         (
             {"name": "submit", "label": "amg", "cuont": 3},
             "cuont: unknown key 'cuont' (did you mean 'count'? keys: name, label, value, count, "
-            "params, repetitions, backoff, cooldown, cancel, urgency, duration, timeout); "
+            "params, nodes, tasks, cores, gpus, duration, urgency, queue, bank, environment, "
+            "workdir, attributes, jobs, state, reason, repetitions, backoff, cooldown, cancel, "
+            "timeout); "
             "label: no job group named 'amg' (groups: echo, sleep)",
         ),
         (

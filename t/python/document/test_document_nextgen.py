@@ -135,7 +135,8 @@ def test_what_the_group_says_goes_over_the_jobspec() -> None:
         retries=2,
         queue="q",
     )
-    assert (jobset.duration, jobset.workdir, jobset.retries, jobset.queue) == (3.0, "/mine", 2, "q")
+    assert (jobset.duration, jobset.workdir, jobset.queue) == (3.0, "/mine", "q")
+    assert jobset.retries.times == 2
     assert jobset.environment == {"A": "1", "B": "3"}
 
 

@@ -72,6 +72,10 @@ TRIGGERS = st.sampled_from(
         {"trigger": "scale-done"},
         {"trigger": "scale-denied"},
         {"trigger": "scale-denied", "name": "r1"},
+        {"trigger": "job-gave-up"},
+        {"trigger": ["job-fail", "job-timeout"], "group": ["a", "b"]},
+        {"trigger": "job-finish", "group": "b", "when": "job.returncode == 1 or job.params.p > 1"},
+        {"trigger": "job-start", "when": "job.attempt > 0 and count.a.submitted > 0"},
     ]
 )
 #: Most choices let the ensemble go on, so that histories get somewhere.
@@ -94,6 +98,32 @@ ACTIONS = st.sampled_from(
         {"name": "cancel"},
         {"name": "terminate"},
         {"name": "terminate", "cancel": True},
+    ]
+)
+#: Of rules that a job triggers. Some have no value, or one that does not fit.
+JOB_ACTIONS = st.sampled_from(
+    [
+        submit("b", params="trigger"),
+        submit("b", params={"p": "{job.index + 1}"}, nodes="{job.nnodes + 1}"),
+        submit("b", params={"p": ["x{job.id}", "{job.attempt}"]}, environment={"A": "{{}}"}),
+        submit("a", count="{job.attempt}", duration="{job.duration * 2}"),
+        submit("a", params={}, queue="{count.b.success / count.b.failed}"),
+        {"name": "cancel", "jobs": "trigger"},
+        {"name": "update", "jobs": "trigger", "duration": "{job.duration + 60}"},
+        {"name": "update", "label": "b", "urgency": "{job.urgency * 2}"},
+        {"name": "grow", "value": "{job.nnodes}"},
+        {"name": "custom", "label": "f"},
+    ]
+)
+RETRIES = st.sampled_from(
+    [
+        0,
+        1,
+        2,
+        {"times": 2, "on": ["failed", "timeout"], "with": {"duration": "{job.duration * 2}"}},
+        {"times": 2, "after": 5, "factor": 1e300, "with": {"nodes": "{job.nnodes + 1}"}},
+        {"times": 1, "on": ["canceled", "job.returncode == 1"], "after": 1},
+        {"times": 3, "with": {"cores": "{1 / job.attempt}"}},
     ]
 )
 REPETITIONS = st.sampled_from([1, 2, 5, "unlimited"])
@@ -128,6 +158,15 @@ RETURNS = st.lists(
             {"kind": "action", "value": {"name": "shrink"}},
             {"kind": "rule", "value": {"trigger": "start", "action": submit("a")}},
             {"kind": "rule", "value": {"trigger": "job-success", "action": submit("b")}},
+            {
+                "kind": "rule",
+                "value": {
+                    "trigger": ["job-fail", "job-success"],
+                    "group": ["b", "a"],
+                    "when": "job.id > 1",
+                    "actions": [submit("b", params="trigger"), submit("a", nodes="{job.nnodes}")],
+                },
+            },
         ]
     ),
     max_size=2,
@@ -138,12 +177,22 @@ RETURNS = st.lists(
 def documents(draw):
     rules = [{"id": "r0", "trigger": "start", "action": submit("a")}]
     for number in range(draw(st.integers(1, 5))):
-        action = {**draw(ACTIONS), "repetitions": draw(REPETITIONS)}
+        trigger = draw(TRIGGERS)
+        of_job = "job-" in str(trigger["trigger"])
+        choices = st.one_of(ACTIONS, JOB_ACTIONS) if of_job else ACTIONS
+        action = {**draw(choices), "repetitions": draw(REPETITIONS)}
         if draw(st.booleans()):
             action["backoff"] = draw(st.integers(0, 2))
+        more = draw(st.sampled_from([0, 0, 0, 1, 2]))
+        actions = [action, *(draw(choices) for _ in range(more))]
         on_error = draw(st.sampled_from(["disable", "retry", "fail"]))
         rules.append(
-            {**draw(TRIGGERS), "id": f"r{number + 1}", "action": action, "on-error": on_error}
+            {
+                **trigger,
+                "id": f"r{number + 1}",
+                **({"actions": actions} if more else {"action": action}),
+                "on-error": on_error,
+            }
         )
     return {
         "name": "any",
@@ -152,7 +201,13 @@ def documents(draw):
         "jobs": [
             {"name": "a", "command": "true", "count": draw(st.integers(1, 4))},
             {"name": "a", "command": "true", "nodes": draw(st.integers(1, 2))},
-            {"name": "b", "command": "true", "retries": draw(st.integers(0, 2))},
+            {
+                "name": "b",
+                "command": "true {p}",
+                "params": {"p": 1},
+                "duration": 60,
+                "retries": draw(RETRIES),
+            },
         ],
         "rules": rules,
         "limits": {

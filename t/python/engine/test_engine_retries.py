@@ -1,0 +1,301 @@
+"""Jobs that run again: when, how much later, with what, and what happens when they give up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from play import (
+    Finish,
+    Play,
+    StartTimer,
+    StopTimer,
+    SubmitJobs,
+    document,
+    on_start,
+    submit,
+)
+from test_engine_snapshot import Cuts
+
+from flux_ensemble.engine.events import Interrupted
+
+YEAR = 365 * 86400.0
+
+
+def played(retries: Any, *rules: dict[str, Any], **given: Any) -> Play:
+    """Group sim has two jobs that may run again."""
+    sim = {
+        "name": "sim",
+        "command": "simulate {x}",
+        "params": {"x": [1, 2]},
+        "duration": "10m",
+        "retries": retries,
+    }
+    jobs = [sim, {"name": "after", "command": "analyse"}]
+    return Play(document(jobs=jobs, rules=[on_start("sim"), *rules], **given))
+
+
+def again(play: Play) -> list[SubmitJobs]:
+    """What was sent of the group sim after the start."""
+    return [command for command in play.of(SubmitJobs) if command.group == "sim"][1:]
+
+
+def fail(play: Play, job: int, kind: str = "") -> None:
+    play.begin(job)
+    if kind:
+        play.event(job, "exception", type=kind, severity=0)
+    play.end(job, 3 << 8)
+
+
+@pytest.mark.parametrize(
+    ("on", "kind", "runs"),
+    [
+        ("failed", "", True),
+        ("failed", "timeout", False),
+        ("timeout", "timeout", True),
+        (["failed", "timeout"], "timeout", True),
+        (["failed", "timeout"], "cancel", False),
+        ("canceled", "cancel", True),
+        ("job.returncode == 3", "", True),
+        ("job.returncode == 4", "", False),
+        (["timeout", "job.params.x == 2"], "", True),
+        (["timeout", "job.params.x == 1"], "", False),
+        ("count.sim.failed < 1", "", False),
+        ("job.exception.type == 'oom'", "oom", True),
+        ("job.memo.none / 0 > 1", "", False),
+    ],
+)
+def test_what_a_job_runs_again_after(on: Any, kind: str, runs: bool) -> None:
+    play = played({"times": 1, "on": on})
+    fail(play, 2, kind)
+    assert len(again(play)) == int(runs)
+
+
+def test_a_job_that_succeeded_does_not_run_again() -> None:
+    play = played({"times": 1, "on": "1 == 1"})
+    play.run(1)
+    assert not again(play)
+
+
+def test_a_job_keeps_its_place_and_counts_its_attempts() -> None:
+    rule = {
+        "trigger": "job-start",
+        "when": "job.attempt > 0",
+        "action": submit("after", repetitions="unlimited", workdir="/{job.index}/{job.attempt}"),
+    }
+    play = played({"times": 2}, rule)
+    for job in (2, 3, 5):
+        fail(play, job)
+    assert [(one.first, one.count) for one in again(play)] == [(1, 1), (1, 1)]
+    sent = [one.overrides for one in play.of(SubmitJobs) if one.group == "after"]
+    assert sent == [{"workdir": "/1/1"}, {"workdir": "/1/2"}]
+
+
+def test_what_is_other_than_before_adds_up() -> None:
+    play = played({"times": 3, "with": {"duration": "{job.duration * 2}", "cores": 2}})
+    for job in (2, 3, 4, 5):
+        fail(play, job)
+    assert [one.overrides for one in again(play)] == [
+        {"duration": 1200.0, "cores": 2},
+        {"duration": 2400.0, "cores": 2},
+        {"duration": 4800.0, "cores": 2},
+    ]
+
+
+def test_jobs_of_other_sizes_go_over_what_a_rule_says() -> None:
+    play = Play(
+        document(
+            jobs=[{"name": "a", "command": "true", "retries": {"times": 1, "with": {"nodes": 3}}}],
+            rules=[on_start("a", nodes=2, urgency=7)],
+        )
+    )
+    play.run(1, 256)
+    assert [one.overrides for one in play.of(SubmitJobs)] == [
+        {"nodes": 2, "urgency": 7},
+        {"nodes": 3, "urgency": 7},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("factor", "delays"),
+    [(1, [30, 30, 30]), (2, [30, 60, 120]), (1e6, [30, 3e7, YEAR]), (1e300, [30, YEAR, YEAR])],
+)
+def test_the_delay_grows_by_its_factor_up_to_a_year(factor: float, delays: list[float]) -> None:
+    play = played({"times": 3, "after": "30s", "factor": factor})
+    for number, job in enumerate((2, 3, 4)):
+        fail(play, job)
+        assert len(again(play)) == number
+        assert play.status()["groups"]["sim"]["waiting"] >= 1
+        play.timer(f"again:{number}")
+        assert len(again(play)) == number + 1
+    assert [one.after for one in play.of(StartTimer)] == delays
+
+
+def test_a_delay_beyond_a_year_stays_as_it_is_written() -> None:
+    play = played({"times": 3, "after": "500d", "factor": 2})
+    for number, job in enumerate((2, 3)):
+        fail(play, job)
+        play.timer(f"again:{number}")
+    assert [one.after for one in play.of(StartTimer)] == [500 * 86400.0] * 2
+
+
+def test_a_job_gives_up_once_and_rules_see_it() -> None:
+    rule = {
+        "trigger": "job-gave-up",
+        "group": "sim",
+        "when": "job.attempt == 1",
+        "action": submit("after", params={}, repetitions="unlimited"),
+    }
+    play = played({"times": 1, "on": ["failed"]}, rule)
+    fail(play, 1, "timeout")
+    fail(play, 2)
+    assert not play.submitted("after")
+    fail(play, 3)
+    assert play.submitted("after") == 1
+
+
+def test_rules_on_failures_fire_at_every_attempt() -> None:
+    rule = {"trigger": "job-fail", "action": submit("after", repetitions="unlimited")}
+    play = played(2, rule)
+    for job in (2, 3, 5):
+        fail(play, job)
+    assert play.submitted("after") == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"cores": "{job.memo.cores}"}, "cores: {job.memo.cores} has no value"),
+        ({"nodes": "{1 / 2}"}, "nodes: expected an integer >= 1, not 0.5"),
+        ({"queue": "{job.memo.odd}"}, "queue: expected text without the character '\\0'"),
+        (
+            {"workdir": "{job.memo.word}" * 100},
+            "expected a path in 'workdir' of at most 131071 bytes, not 200000",
+        ),
+    ],
+)
+def test_a_job_gives_up_where_it_cannot_be_other_than_before(
+    value: dict[str, Any], reason: str
+) -> None:
+    rule = {"trigger": "job-gave-up", "action": submit("after")}
+    play = played({"times": 5, "with": value}, rule)
+    play.begin(2)
+    play.event(2, "memo", odd="\0", word="x" * 2000)
+    play.end(2, 256)
+    assert not again(play)
+    assert [entry["reason"] for entry in play.recorded("gave-up")] == [f"retries: with: {reason}"]
+    assert play.submitted("after") == 1
+
+
+def test_a_job_that_the_shutdown_ended_runs_again_whatever_it_is_to_run_after() -> None:
+    play = played({"times": 1, "on": "timeout"})
+    play.begin(1)
+    play.post(Interrupted(play.tick(), (1,)))
+    play.event(1, "exception", type="cancel", severity=0)
+    play.end(1, 15)
+    assert len(again(play)) == 1
+
+
+def test_a_job_that_the_ensemble_cancels_does_not_run_again() -> None:
+    rule = {"trigger": "job-start", "action": {"name": "cancel", "jobs": "trigger"}}
+    play = played({"times": 1, "on": ["failed", "canceled"]}, rule)
+    fail(play, 1, "cancel")
+    assert not again(play)
+
+
+# -- while a job waits ------------------------------------------------------------------
+
+
+def waiting(*rules: dict[str, Any]) -> tuple[Play, Cuts]:
+    """Job 1 has failed and waits for its next try; job 2 is over."""
+    play = played({"times": 1, "after": "30s"}, *rules)
+    cuts = Cuts(play.engine)
+    play.handle = cuts.handle
+    play.run(2)
+    fail(play, 1)
+    assert play.of(StartTimer)[-1] == StartTimer("again:0", 30.0, 0.0)
+    return play, cuts
+
+
+def test_a_job_that_waits_keeps_its_group_and_the_ensemble_busy() -> None:
+    play, cuts = waiting({"trigger": "idle", "action": submit("after")})
+    assert play.engine.state == "running"
+    assert not play.submitted("after")
+    play.timer("again:0")
+    play.run(3)
+    assert play.submitted("after") == 1
+    cuts.check()
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "state"),
+    [
+        ("cancel", {}, "canceled"),
+        ("cancel", {"group": "sim"}, "completed"),
+        ("terminate", {}, "completed"),
+        ("terminate", {"cancel": True}, "completed"),
+    ],
+)
+def test_a_job_that_waits_is_dropped_with_its_timer(
+    op: str, args: dict[str, Any], state: str
+) -> None:
+    play, cuts = waiting()
+    play.request(op, **args)
+    assert play.of(StopTimer) == [StopTimer("again:0")]
+    assert [one.state for one in play.of(Finish)] == [state]
+    assert play.timer("again:0") == []
+    assert not again(play)
+    cuts.check()
+
+
+def test_a_job_of_another_group_goes_on_waiting() -> None:
+    play, _ = waiting()
+    play.request("cancel", group="after")
+    assert not play.of(StopTimer)
+    play.timer("again:0")
+    assert len(again(play)) == 1
+
+
+@pytest.mark.parametrize("first", ["timer", "resume"])
+def test_a_pause_holds_the_job_and_not_its_timer(first: str) -> None:
+    play, cuts = waiting()
+    play.request("pause")
+    if first == "timer":
+        play.timer("again:0")
+        assert not again(play)
+        play.request("resume")
+    else:
+        play.request("resume")
+        assert not again(play)
+        play.timer("again:0")
+    assert len(again(play)) == 1
+    play.timer("again:0")
+    assert len(again(play)) == 1
+    cuts.check()
+
+
+def test_what_ends_the_ensemble_as_failed_drops_the_job() -> None:
+    rule = {"trigger": "timer", "after": 5, "action": {"name": "terminate", "state": "failed"}}
+    play, cuts = waiting({**rule, "id": "t"})
+    play.timer("rule:t")
+    assert [one.state for one in play.of(Finish)] == ["failed"]
+    assert StopTimer("again:0") in play.of(StopTimer)
+    cuts.check()
+
+
+def test_more_jobs_than_the_ensemble_may_have_end_it() -> None:
+    play = played({"times": 5}, limits={"jobs": 3})
+    for job in (1, 2):
+        fail(play, job)
+    (finish,) = play.of(Finish)
+    assert finish.state == "failed"
+    assert finish.reason.startswith("a retry would submit group 'sim': 4 jobs in all")
+
+
+def test_the_log_has_every_try() -> None:
+    play, _ = waiting()
+    (entry,) = play.recorded("retry")
+    wanted = {"rule": "rule-0", "firing": 0, "index": 0, "attempt": 1, "retry": 0}
+    assert entry == wanted
+    json.dumps(entry)
