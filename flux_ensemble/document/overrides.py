@@ -73,7 +73,10 @@ def _attributes(value: Any) -> dict[str, Any]:
     if "environment" in system:
         system["environment"] = _environment(system["environment"])
     if "dependencies" in system:
-        system["dependencies"] = [_dependency(item) for item in system["dependencies"]]
+        dependencies = system["dependencies"]
+        if not isinstance(dependencies, list):
+            raise ValueError(f"expected a list of dependencies, not {shown(dependencies)}")
+        system["dependencies"] = list(map(_dependency, dependencies))
     return {**attributes, "system": system} if system else attributes
 
 
