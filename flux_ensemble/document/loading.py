@@ -17,6 +17,7 @@ from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.checks import (
     check_source,
+    read_bests,
     read_heartbeat,
     read_scaling,
     read_statistics,
@@ -159,6 +160,7 @@ def _read(
     seed = value.get("seed", 0)
     names = _names(document.value)
     kept = frozenset(statistic.name for statistic in statistics)
+    bests = read_bests(value.get("metrics", []), names, kept, problems)
     reader = GroupReader(
         document,
         problems,
@@ -181,6 +183,9 @@ def _read(
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),
         functions=Functions(custom, plugins),
         elastic=elastic,
+        bests={
+            best.name: (best, groups[best.group].params) for best in bests if best.group in groups
+        },
     )
     limits = value.get("limits", {})
     return Spec(
@@ -199,6 +204,7 @@ def _read(
         plugins=plugins,
         seed=seed,
         directory=directory,
+        bests=bests,
         simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
     )
 

@@ -9,7 +9,7 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -22,6 +22,7 @@ from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import check_sizes, sizes
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
+from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.texts import listed, shown
 
@@ -469,4 +470,10 @@ class Spec:
     plugins: tuple[str, ...] = ()
     seed: int = 0
     directory: str = "."
+    bests: tuple[Best, ...] = ()
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
+
+    @property
+    def bested(self) -> dict[str, tuple[Best, Collection[str]]]:
+        """The best jobs that are kept, by name, with the parameters that they can have."""
+        return {best.name: (best, self.groups[best.group].params) for best in self.bests}

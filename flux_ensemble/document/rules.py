@@ -145,8 +145,9 @@ class _RuleReader(ActionReader):
         groups = self._selected(entry, trigger, at)
         # Where the trigger is wrong, what it would know of a job is not wrong too.
         scope = job_scope(triggers or ["job-finish"], groups, self._context.groups)
+        context = self._context
         self._names = Names(
-            self._context.names, self._context.statistics, SUBJECTS.get(trigger), scope
+            context.names, context.statistics, SUBJECTS.get(trigger), scope, context.bests
         )
         actions = self._actions(entry, at)
         if not triggers:
@@ -289,6 +290,7 @@ class _RuleReader(ActionReader):
                 statistics=self._context.statistics,
                 subject=subject,
                 job=scope,
+                bests=self._context.bests,
             )
         return self._conditions[key]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.sweep import SWEEPS
+from flux_ensemble.metrics.best import MODES
 from flux_ensemble.metrics.names import OF
 
 #: Largest integer of a jobspec; Flux reads them as C ints.
@@ -335,13 +336,22 @@ DOCUMENT = {
                 {
                     "type": ["string", "object"],
                     "description": "a statistic: its name, or a mapping such as "
-                    "{name: p90, statistic: quantile, q: 0.9}",
+                    "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}",
                     "properties": {
                         "name": _text(),
                         "statistic": _text(),
                         "of": _choice("the jobs whose durations it takes in", OF),
+                        "best": _mapping(
+                            "a mapping such as {name: top, of: GROUP-KEY, mode: max}",
+                            {
+                                "name": _text(pattern=IDENTIFIER),
+                                "of": _text(),
+                                "mode": _choice("a mode", MODES),
+                            },
+                            "name",
+                            "of",
+                        ),
                     },
-                    "required": ["statistic"],
                 },
             ),
             "limits": _mapping(

@@ -51,4 +51,5 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         statistics,
         SUBJECTS.get(rule.trigger),
         job_scope(rule.triggers, rule.groups, spec.groups),
+        spec.bested,
     )

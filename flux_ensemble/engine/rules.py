@@ -26,7 +26,7 @@ from flux_ensemble.engine.compact import not_default
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath, parse_path
+from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, MetricPath, parse_path
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -39,8 +39,8 @@ _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 #: outcome -> the trigger that names it.
 TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
-#: A metric that changed. Of a group: a counter ("count", counter) or a stream ("", variable); of
-#: the member: ("queue", "pending-nodes").
+#: A metric that changed. Of a group: a counter ("count", counter), a stream ("", variable) or a
+#: best job ("best", name); of the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
 
 #: The change by which a job is known that was to run again and has been tried often enough.
@@ -223,6 +223,7 @@ class RuleIndex:
                 statistics=self._statistics,
                 subject=subject,
                 job=scope,
+                bests=self._spec.bested,
             )
         return self._conditions[key]
 
@@ -257,6 +258,8 @@ class RuleIndex:
     def _metric_key(self, path: MetricPath) -> MetricPath:
         """The key of a metric in the index: a counter, or a stream without the statistic."""
         statistic, group, variable = path
+        if statistic == BEST:
+            return MetricPath(BEST, group, variable.partition(".")[0])
         if statistic == COUNT or statistic in MEMBER_METRICS:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))

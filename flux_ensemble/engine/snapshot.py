@@ -59,6 +59,8 @@ def dump(engine: Engine) -> dict[str, Any]:
     }
     if engine.observer.crowded:
         state["crowded"] = sorted(engine.observer.crowded)
+    if bests := engine.stats.bests.dump():
+        state["bests"] = bests
     if engine.function_states:
         state["function_states"] = engine.function_states
     if engine.stats.ignored:
@@ -138,6 +140,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
+    engine.stats.bests.load(state.get("bests", {}))
     engine.function_states.update(state.get("function_states", {}))
     engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
     engine.records.load(state.get("records", (0, 0)))
