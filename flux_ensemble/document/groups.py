@@ -108,6 +108,7 @@ class GroupReader:
         entry = {key: value for key, value in entry.items() if key not in variable}
         common: dict[str, Any] = {key: entry[key] for key in _AS_GIVEN if key in entry}
         common["name"] = entry["name"]
+        common["max_active"] = entry.get("max-active")
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),
             self._problems,

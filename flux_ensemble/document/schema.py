@@ -189,6 +189,7 @@ JOB = _mapping(
         "sweep": _choice("a kind of sweep", SWEEPS),
         "samples": _integer(1, 1_000_000),
         "retries": _integer(0),
+        "max-active": _integer(1),
     },
     "name",
 )

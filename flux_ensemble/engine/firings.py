@@ -7,7 +7,6 @@ Numbers are not reused, so the tag of a firing that is not open was seen before.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,14 +76,10 @@ class Firing:
 
 
 class Firings:
-    """The open firings.
-
-    `backlog` holds the firings with jobs to send, in order.
-    """
+    """The open firings."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], Firing] = {}
-        self.backlog: deque[Firing] = deque()
 
     def __iter__(self) -> Iterator[Firing]:
         return iter(self._open.values())
@@ -94,7 +89,6 @@ class Firings:
         key = firing.rule, firing.number
         assert key not in self._open
         self._open[key] = firing
-        self.backlog.append(firing)
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """The firing that sent job `index` and has not seen it; None if there is none."""
@@ -108,18 +102,6 @@ class Firings:
         if firing.over():
             self._open.pop((firing.rule, firing.number), None)
 
-    def drop_waiting(self, firing: Firing) -> int:
-        """Drop the jobs that have not been sent.
-
-        Returns:
-            How many there were.
-        """
-        dropped = firing.waiting
-        if dropped:
-            firing.stop = firing.next
-            self.backlog.remove(firing)
-        return dropped
-
     # -- snapshots --------------------------------------------------------------------
 
     def positions(self) -> dict[Firing, int]:
@@ -128,14 +110,13 @@ class Firings:
 
     def dump(self) -> dict[str, Any]:
         """The open firings as JSON, in columns."""
-        firings, positions = list(self), self.positions()
+        firings = list(self)
         return {
             "firings": {
                 **columns(firings, _COLUMNS),
                 "seen": [firing.seen.intervals for firing in firings],
                 "more": unusual(firings, _UNUSUAL),
             },
-            "backlog": [positions[firing] for firing in self.backlog],
         }
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
@@ -157,5 +138,4 @@ class Firings:
         for firing in firings:
             firing.unseen = firing.next - firing.first - len(firing.seen) - firing.lost
             self._open[firing.rule, firing.number] = firing
-        self.backlog.extend(firings[position] for position in value["backlog"])
         return firings
