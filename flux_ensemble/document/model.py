@@ -150,6 +150,7 @@ class JobSet:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     retries: Retries = field(default_factory=Retries)
     jobspec: Mapping[str, Any] | None = None
+    max_active: int | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
 

@@ -244,6 +244,7 @@ JOB = _mapping(
             "type": ["integer", "object"],
             "minimum": 0,
         },
+        "max-active": _integer(1),
     },
     "name",
 )

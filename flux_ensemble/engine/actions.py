@@ -238,7 +238,7 @@ class Actions:
         """Send the job that a timer is for; False if the timer is for something else."""
         if not key.startswith(DELAY):
             return False
-        self._core.workload.firings.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
+        self._core.workload.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
         return True
 
     def retry(

@@ -96,6 +96,14 @@ class Requests:
                 f"{size} more jobs would make {active} active, "
                 f"and limits.active-jobs is {spec.limits.active_jobs}",
             )
+        bound = workload.backlog.bounds.get(action.label or "")
+        busy = workload.busy_of(action.label) + size
+        if bound is not None and busy > bound:
+            raise RequestError(
+                errno.EAGAIN,
+                f"{size} more jobs would make {busy} active in group {action.label!r}, "
+                f"and its max-active is {bound}",
+            )
         if total > spec.limits.jobs:
             raise RequestError(
                 errno.EAGAIN,

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble.document.model import Group
+from flux_ensemble.engine.backlog import Backlog
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.jobs import Job, Phase, dump_jobs, load_jobs
@@ -21,12 +23,13 @@ class Workload:
     """Jobs that wait, are in flight, or are active, with their counts by group.
 
     Args:
-        groups: names of the groups.
+        groups: the job groups, by name.
         limit: how many jobs may be in flight or active at once.
     """
 
-    def __init__(self, groups: Collection[str], limit: int) -> None:
+    def __init__(self, groups: Mapping[str, Group], limit: int) -> None:
         self._limit = limit
+        self.backlog = Backlog(groups)
         #: How many more jobs may be sent; negative if more appeared than were expected.
         self.room = limit
         self.firings = Firings()
@@ -47,6 +50,10 @@ class Workload:
             return self.busy
         return self._waiting[group] + self._in_flight[group] + len(self._active[group])
 
+    def room_of(self, group: str) -> int:
+        """How many more jobs of a group with a `max-active` may be sent."""
+        return self.backlog.bounds[group] - self._in_flight[group] - len(self._active[group])
+
     def waiting(self, group: str) -> int:
         """Jobs of the group that have not appeared in the queue yet."""
         return self._waiting[group] + self._in_flight[group]
@@ -58,24 +65,36 @@ class Workload:
     def add(self, firing: Firing) -> None:
         """Add the jobs of a firing."""
         self.firings.open(firing)
+        if not firing.delayed:
+            self.backlog.append(firing)
         self._waiting[firing.group] += firing.waiting
         self.busy += firing.waiting
         self.total += firing.waiting
 
+    def delay_over(self, rule: str, number: int) -> None:
+        """The jobs of a firing need not wait any longer, if there still are some."""
+        firing = self.firings.delay_over(rule, number)
+        if firing is not None and firing.waiting:
+            self.backlog.append(firing)
+
     def next_batch(self) -> tuple[Firing, int, int] | None:
-        """The next jobs to send, as many as the limit allows; None if there are none.
+        """The next jobs to send, as many as the limits allow; None if there are none.
 
         Returns:
             Their firing, the index of the first, and how many there are.
         """
-        backlog, room = self.firings.backlog, self.room
+        backlog, room = self.backlog, self.room
         if room <= 0 or not backlog:
             return None
-        firing = backlog[0]
+        firing = backlog.next(self.room_of)
+        if firing is None:
+            return None
+        if firing.group in backlog.bounds:
+            room = min(room, self.room_of(firing.group))
         first = firing.next
         count = firing.stop - first
         if count <= room:
-            backlog.popleft()
+            backlog.remove(firing)
         else:
             count = room
         firing.next += count
@@ -157,8 +176,11 @@ class Workload:
         return sum(self._drop(firing) for firing in list(self.firings))
 
     def _drop(self, firing: Firing) -> int:
-        dropped = self.firings.drop_waiting(firing)
+        dropped = firing.waiting
         if dropped:
+            firing.stop = firing.next
+            if not firing.delayed:
+                self.backlog.remove(firing)
             self._waiting[firing.group] -= dropped
             self._release(firing.group, dropped)
             self.firings.close_if_over(firing)
@@ -187,6 +209,7 @@ class Workload:
             "total": self.total,
             "drained": sorted(self.drained, key=lambda group: group or ""),
             **self.firings.dump(),
+            "backlog": [positions[firing] for firing in self.backlog],
             "jobs": {
                 **dump_jobs(jobs),
                 "firing": [positions[job.firing] for job in jobs if job.firing is not None],
@@ -199,6 +222,8 @@ class Workload:
         self.total = value["total"]
         self.drained.update(value["drained"])
         firings, jobs = self.firings.load(value), value["jobs"]
+        for position in value["backlog"]:
+            self.backlog.append(firings[position])
         owners = [
             (firings[position].group, firings[position], index)
             for position, index in zip(jobs["firing"], jobs["index"], strict=True)
@@ -235,7 +260,7 @@ class Workload:
         assert (
             waiting
             == sum(self._waiting.values())
-            == sum(firing.waiting for firing in (*self.firings.backlog, *delayed))
+            == sum(firing.waiting for firing in (*self.backlog, *delayed))
         )
         assert unseen == sum(self._in_flight.values())
         assert live == len(self.jobs) == sum(map(len, self._active.values()))

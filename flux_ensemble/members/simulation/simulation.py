@@ -223,7 +223,8 @@ class Simulation:
 
     def settled(self) -> None:
         """An event has been handled."""
-        if not self._capped and self._engine.workload.firings.backlog:
+        workload = self._engine.workload
+        if not self._capped and workload.backlog and workload.room <= 0:
             self._capped = True
 
     def broken(self, error: BaseException) -> None:
