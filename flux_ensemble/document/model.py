@@ -9,7 +9,7 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -262,6 +262,16 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         """Each job set and its number of jobs."""
         return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
+    def tally(self, names: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:
+        """The values that some parameters have together, and how many jobs have them.
+
+        Args:
+            names: of parameters that each job set has.
+        """
+        for _, sweep, count in self._parts:
+            for values, combinations in sweep.tally(names):
+                yield values, combinations * count * self._each
+
     def __len__(self) -> int:
         return self._length
 
@@ -300,7 +310,8 @@ class Rule:
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
     the id of the rule that asked, or None for every request; for `job-*` and `idle`
     triggers `group` is the group selected, or None for every job. `when` is the
-    document's own number or text; the engine compiles it.
+    document's own number or text; the engine compiles it. `by` are the parameters of an `idle`
+    rule that fires for each combination of their values.
     """
 
     id: str
@@ -314,6 +325,7 @@ class Rule:
     after: float | None = None
     every: float | None = None
     enabled: bool = True
+    by: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -321,7 +333,8 @@ class Rule:
         if self.trigger == "metric":
             return self.name or str(self.when)
         about = self.group or self.name
-        return self.trigger if about is None else f"{self.trigger} {about}"
+        title = self.trigger if about is None else f"{self.trigger} {about}"
+        return f"{title} by {', '.join(self.by)}" if self.by else title
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ _RULE_KEYS = {
     "scope": ("job-",),
     "after": ("timer",),
     "every": ("timer",),
+    "by": ("idle",),
 }
 
 _HEARTBEAT_OFF = "the heartbeat is off; set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"
@@ -154,6 +155,8 @@ class _RuleReader(ActionReader):
             self._rule_id(name, (*at, "name"))
         elif trigger != "metric":
             name, group = None, self._selected(entry, trigger, at)
+        if "by" in entry and trigger == "idle":
+            self._by(entry["by"], group, (*at, "by"))
         after, every = self._timer(entry, trigger, at)
         when = entry.get("when")
         self._condition(trigger, name, when, at)
@@ -173,6 +176,7 @@ class _RuleReader(ActionReader):
             after=after,
             every=every,
             enabled=entry.get("enabled", True),
+            by=tuple(dict.fromkeys(entry.get("by", ()))),
         )
 
     def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> str | None:
@@ -185,6 +189,22 @@ class _RuleReader(ActionReader):
         if group is not None and of_jobs and entry.get("scope") != "queue":
             self._group(group, (*at, key))
         return group
+
+    def _by(self, names: list[str | None], group: str | None, at: Path) -> None:
+        """Check that each job of the group has the parameters of an `idle` rule."""
+        if group is None:
+            self._problems.add(at, "'by' needs 'group', the group whose parameters these are")
+            return
+        # One with problems has its own.
+        known = self._context.groups.get(group)
+        for index, name in enumerate(names):
+            for jobset in known.sets if known is not None and name is not None else ():
+                if name not in jobset.sweep.names:
+                    self._problems.add(
+                        (*at, index),
+                        f"group {group!r} has no parameter {shown(name)} in jobs[{jobset.index}] "
+                        f"(parameters: {listed(sorted(jobset.sweep.names))})",
+                    )
 
     def _timer(
         self, entry: Mapping[str, Any], trigger: str, at: Path

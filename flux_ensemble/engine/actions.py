@@ -13,6 +13,7 @@ from typing import Any
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
 from flux_ensemble.document.rules import parse_rule
+from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import (
     CallCustom,
     Reply,
@@ -51,6 +52,8 @@ class Actions:
         groups = state.groups
         if cause.group is not None and cause.group not in groups:
             groups = (*groups, cause.group)
+        if cause.combinations:
+            groups = (*groups, *cause.combinations)
         origin = Origin(state.rule.id, state.next_number(), cause.chain, None, groups)
         return self.run(origin, state.rule.action, state.rule.title, cause.event)
 
@@ -163,7 +166,12 @@ class Actions:
             attempt,
             origin.request,
         )
-        core.workload.add(firing)
+        if not core.workload.add(firing):
+            core.fail(
+                f"{_because(origin)} would submit group {group!r}: more than {MAX_COMBINATIONS} "
+                "combinations of values would have jobs for a rule with 'by'; give it fewer "
+                "parameters"
+            )
 
     def retry(self, firing: Firing, index: int) -> None:
         """Ask for a failed job again."""

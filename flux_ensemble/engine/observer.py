@@ -103,7 +103,9 @@ class Observer:
             if take is not None:
                 news = take(job, group, event, known)
         states = core.rules.own(group, name, news)
-        return _triggered(job, event, states) if states and core.acting else ()
+        if not states or not core.acting:
+            return ()
+        return _triggered(job, event, states, core.workload.combinations(job))
 
     def _admit(self, event: JobEvent) -> Job | None:
         """The job of the ensemble that appears in the queue with this event, or None."""
@@ -237,7 +239,9 @@ class Observer:
         return None if interrupted else outcome, changed
 
 
-def _triggered(job: Job, event: JobEvent, states: Sequence[RuleState]) -> Sequence[Triggered]:
+def _triggered(
+    job: Job, event: JobEvent, states: Sequence[RuleState], combinations: tuple[str, ...] = ()
+) -> Sequence[Triggered]:
     """The rules that a job event triggers."""
     if not states:
         return ()
@@ -250,6 +254,6 @@ def _triggered(job: Job, event: JobEvent, states: Sequence[RuleState]) -> Sequen
     }
     cause = Cause(seen)
     if job.firing is not None:
-        cause.rule, cause.group = job.firing.rule, job.group
+        cause.rule, cause.group, cause.combinations = job.firing.rule, job.group, combinations
     memo = event.context if event.name == "memo" else None
     return [Triggered(state, cause, None, memo) for state in states]

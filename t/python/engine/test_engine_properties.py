@@ -66,6 +66,7 @@ TRIGGERS = st.sampled_from(
         {"trigger": "heartbeat"},
         {"trigger": "idle"},
         {"trigger": "idle", "name": "b"},
+        {"trigger": "idle", "name": "b", "by": ["t"]},
         {"trigger": "timer", "every": 5},
         {"trigger": "metric", "name": "nodes.free", "when": "> 1"},
         {"trigger": "metric", "when": "queue['pending-nodes'] > nodes.free"},
@@ -128,6 +129,10 @@ RETURNS = st.lists(
             {"kind": "action", "value": {"name": "shrink"}},
             {"kind": "rule", "value": {"trigger": "start", "action": submit("a")}},
             {"kind": "rule", "value": {"trigger": "job-success", "action": submit("b")}},
+            {
+                "kind": "rule",
+                "value": {"trigger": "idle", "group": "b", "by": ["t"], "action": submit("b")},
+            },
         ]
     ),
     max_size=2,
@@ -152,7 +157,12 @@ def documents(draw):
         "jobs": [
             {"name": "a", "command": "true", "count": draw(st.integers(1, 4))},
             {"name": "a", "command": "true", "nodes": draw(st.integers(1, 2))},
-            {"name": "b", "command": "true", "retries": draw(st.integers(0, 2))},
+            {
+                "name": "b",
+                "command": "true",
+                "retries": draw(st.integers(0, 2)),
+                "params": {"t": draw(st.sampled_from([[1], [1, 2]]))},
+            },
         ],
         "rules": rules,
         "limits": {
