@@ -326,6 +326,16 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         """Each job set and its number of jobs."""
         return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
+    def tally(self, names: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:
+        """The values that some parameters have together, and how many jobs have them.
+
+        Args:
+            names: of parameters that each job set has.
+        """
+        for _, sweep, count in self._parts:
+            for values, combinations in sweep.tally(names):
+                yield values, combinations * count * self._each
+
     def __len__(self) -> int:
         return self._length
 
@@ -375,8 +385,9 @@ class Rule:
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
     the id of the rule that asked, or None for every request; for `job-*` and `idle`
     triggers `group` is the group selected, or None for every job. `when` is the
-    document's own number or text; the engine compiles it. `more_*` are the other items
-    where the document has lists of triggers, groups or actions.
+    document's own number or text; the engine compiles it. `by` are the parameters of an `idle`
+    rule that fires for each combination of their values. `more_*` are the other items where the
+    document has lists of triggers, groups or actions.
     """
 
     id: str
@@ -390,6 +401,7 @@ class Rule:
     after: float | None = None
     every: float | None = None
     enabled: bool = True
+    by: tuple[str, ...] = ()
     more_triggers: tuple[str, ...] = ()
     more_groups: tuple[str, ...] = ()
     more_actions: tuple[Action, ...] = ()
@@ -416,7 +428,8 @@ class Rule:
             return self.name or str(self.when)
         triggers = ", ".join(self.triggers)
         about = ", ".join(self.groups) or self.name
-        return triggers if about is None else f"{triggers} {about}"
+        title = triggers if about is None else f"{triggers} {about}"
+        return f"{title} by {', '.join(self.by)}" if self.by else title
 
 
 @dataclass(frozen=True, slots=True)

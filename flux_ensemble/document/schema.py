@@ -189,6 +189,7 @@ RULE = _mapping(
         "on-error": _choice("a way to handle errors", ("disable", "fail", "retry")),
         "after": _DURATION,
         "every": _DURATION,
+        "by": {**_list("a list of parameters", _text("the name of a parameter")), "minItems": 1},
         "enabled": _BOOLEAN,
         "action": ACTION,
         "actions": {**_list("a list of actions", ACTION), "minItems": 1},

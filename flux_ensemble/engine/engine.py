@@ -159,7 +159,7 @@ class Engine(Core):
             ]
             assert counts["submitted"] - counts["finished"] == len(running)
         for state in self.rules.states.values():
-            repetitions = state.rule.action.repetitions
+            repetitions = None if state.rule.by else state.rule.action.repetitions
             assert repetitions is None or state.fired + (state.left or 0) == repetitions
         if self.ended:
             assert self.t_end is not None

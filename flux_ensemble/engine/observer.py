@@ -245,7 +245,7 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        if self._retrying.ended(job, event.t, interrupted=interrupted):
+        if self._retrying.ended(job, event.t, event.name, interrupted=interrupted):
             changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 
@@ -264,9 +264,10 @@ class Observer:
             "timestamp": event.t,
             "context": event.context,
         }
-        view = JobView(self._core, job, event.t)
+        view = JobView(self._core, job, event.t, event.name)
         cause = Cause(seen, job=view)
         if job.firing is not None:
             cause.rule, cause.group = job.firing.rule, job.group
+            cause.combinations = self._core.workload.combinations(job)
         memo = event.context if event.name == "memo" else None
         return [Triggered(state, cause, None, memo) for state in states]

@@ -66,7 +66,7 @@ def dump(engine: Engine) -> dict[str, Any]:
     if engine.stats.ignored:
         state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
     if engine.deferred:
-        state["deferred"] = sorted(rule.rule.id for rule in engine.deferred)
+        state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
 
 
@@ -126,6 +126,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine = Engine(spec)
     engine.load(state)
     engine.rules.load(state)
+    engine.watch_combinations()
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
@@ -142,7 +143,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.observer.crowded.update(state.get("crowded", ()))
     engine.stats.bests.load(state.get("bests", {}))
     engine.function_states.update(state.get("function_states", {}))
-    engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
+    for id, idle in state.get("deferred", ()):
+        engine.deferred[engine.rules.states[id], idle] = None
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
