@@ -83,6 +83,51 @@ test_expect_success 'a filter is applied in the service' '
 	grep "a job has no field .colour." err
 '
 
+test_expect_success 'the command prints a table, as flux-jobs does' '
+	flux ensemble jobs study --group sim >out && cat out &&
+	grep "JOBID *GROUP *STATUS *NNODES *RUNTIME *RC *PARAMS" out &&
+	grep "sim *success *1 .*s *0 t=0" out &&
+	grep "sim *failed *1 .*s *3 t=3" out &&
+	flux ensemble jobs study -n -o "{id} {returncode} {ranks}" | sort >ours &&
+	flux jobs -a -n -o "{id.f58} {returncode} {ranks}" | sort >theirs &&
+	test_cmp theirs ours
+'
+
+test_expect_success 'its formats know parameters, keys of memos and exceptions' '
+	flux ensemble jobs study -n -o "{group} {params.t} {memo.fom} {exception.type}" \
+		--outcome timeout >out &&
+	is "long   timeout" "$(cat out)" &&
+	is "3 3" "$(flux ensemble jobs study -n -o "{params.t} {memo.fom}" --filter "params.t > 0")" &&
+	flux ensemble jobs study -o long >long && grep "long .* timeout " long &&
+	flux ensemble jobs study --json >out && json jobs.3.id <out &&
+	test_must_fail flux ensemble jobs study -o "{colour}" 2>err &&
+	grep "colour" err
+'
+
+test_expect_success 'what there is not is a sentence' '
+	test_expect_code 2 flux ensemble jobs study --filter "job.colour == 1" 2>err &&
+	grep "a job has no field .colour. (fields: id, name, " err &&
+	test_expect_code 1 flux ensemble jobs study --group simm 2>err &&
+	grep "no job group named .simm. (groups: killed, long, sim); did you mean .sim." err &&
+	test_expect_code 1 flux ensemble jobs stuy 2>err &&
+	grep "did you mean .study." err
+'
+
+test_expect_success 'a local run leaves its jobs in a file' '
+	flux ensemble run --member local --state-dir state study.yaml;
+	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |
+		sort >out &&
+	cat >expected <<-EOD &&
+	killed 0 failed 137
+	long 0 timeout 143
+	sim 0 success 0
+	sim 1 failed 3
+	EOD
+	test_cmp expected out &&
+	flux ensemble jobs --state-dir state study --outcome success -n -o "{params.t}" >out &&
+	is 0 "$(cat out)"
+'
+
 test_expect_success 'a service that takes over has the same' '
 	flux module remove ensemble &&
 	load_module &&
