@@ -45,6 +45,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "metrics": "Show the statistics of every job group.",
         "why": "Show why rules fire or do not, and what they wait for.",
     },
+    "jobs": {"jobs": "Show the jobs of an ensemble, and how each of them ended."},
     "logs": {
         "log": "Print what an ensemble did, and why.",
         "wait": "Wait until ensembles have ended.",

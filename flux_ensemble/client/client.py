@@ -29,6 +29,7 @@ from flux_ensemble.client.errors import (
     EnsembleError,
     failure,
 )
+from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
 from flux_ensemble.client.payloads import is_text, payload_problem
 from flux_ensemble.client.responses import (
@@ -197,6 +198,28 @@ class Client:
         """
         answer: Why = self.call("why", name=name, rule=rule)
         return answer
+
+    def jobs(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        group: str | None = None,
+        outcome: str | None = None,
+    ) -> Jobs:
+        """The jobs of an ensemble, active ones last; `to_pandas()` makes a table of them.
+
+        Args:
+            name: the ensemble.
+            filter: an expression over the fields of a job, such as "job.returncode != 0".
+            group: only jobs of this group.
+            outcome: only jobs that ended so: success, failed, canceled or timeout.
+
+        >>> [(job["id"], job["returncode"]) for job in client.jobs("demo", outcome="failed")]
+        []
+        """
+        asked = {"name": name, "filter": filter, "group": group, "outcome": outcome}
+        return Jobs(self.send, asked)
 
     def submit(
         self,

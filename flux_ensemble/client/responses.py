@@ -143,3 +143,34 @@ class Entry(TypedDict):
     timestamp: float
     name: str
     context: dict[str, Any]
+
+
+class Job(TypedDict):
+    """One job of `jobs` (docs/rpc.md, `ensemble.jobs`); what is not known is None.
+
+    Times are epoch seconds; `exception` has the keys `type` and `note`. Guests see some keys only.
+    """
+
+    id: int
+    name: str
+    state: str
+    group: str
+    rule: str
+    firing: int
+    index: int
+    attempt: int
+    params: dict[str, Any]
+    nnodes: int | None
+    ranks: str | None
+    t_submit: float
+    t_alloc: float | None
+    t_run: float | None
+    t_end: float | None
+    runtime: float | None
+    outcome: str | None
+    returncode: int | None
+    exception: dict[str, str | None]
+    memo: dict[str, Any]
+    memo_left_out: int
+    output: str | None
+    error: str | None

@@ -47,6 +47,11 @@ def _nodes(ranks: str) -> int:
     return sum(1 for _ in ids(ranks))
 
 
+def _time(t: float | None) -> float | None:
+    """A time as records have it: to the microsecond, as Flux does."""
+    return None if t is None else round(t * 1e6) / 1e6
+
+
 class Describer:
     """Describes the jobs of an ensemble.
 
@@ -70,9 +75,9 @@ class Describer:
         assert firing is not None
         job_set, params = self._submission(firing)[job.index]
         output, error = self._paths(job, job_set, params)
-        runtime = None
-        if job.t_start is not None:
-            runtime = round(max(0.0, (now if job.t_end is None else job.t_end) - job.t_start), 6)
+        t_start, t_end, runtime = _time(job.t_start), _time(job.t_end), None
+        if t_start is not None:
+            runtime = round(max(0.0, (now if t_end is None else t_end) - t_start), 6)
         return {
             "id": job.id,
             "name": job_set.name,
@@ -85,10 +90,10 @@ class Describer:
             "params": params,
             "nnodes": None if job.ranks is None else _nodes(job.ranks),
             "ranks": job.ranks,
-            "t_submit": job.t_submit,
-            "t_alloc": job.t_alloc,
-            "t_run": job.t_start,
-            "t_end": job.t_end,
+            "t_submit": _time(job.t_submit),
+            "t_alloc": _time(job.t_alloc),
+            "t_run": t_start,
+            "t_end": t_end,
             "runtime": runtime,
             "outcome": job.outcome,
             "returncode": returncode(job),

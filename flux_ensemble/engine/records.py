@@ -8,8 +8,8 @@ by replay; those before it are kept by whoever took them, as the values of strea
 from its firing and its index.
 
 In JSON, jobs are in columns, and what few have is in `more`: see `engine.compact`. The `times` of a
-job are those of its submission, after the whole second `base`, and how much later it was given its
-resources, started and ended. An id is the difference to the one before.
+job are when it was submitted, after the job before, and how much later it was given its resources,
+started and ended, in microseconds, as Flux has them. An id is the difference to the one before.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _UNUSUAL: Mapping[str, Any] = {
     "memo": {},
     "memo_left_out": 0,
 }
+
+#: Times are in these units of a second.
+_MICRO = 1_000_000
 
 
 class Records:
@@ -98,26 +101,26 @@ def encode(jobs: Sequence[Job]) -> dict[str, Any]:
     """Jobs that are gone, of which there is at least one, as JSON."""
     firings = dict.fromkeys(job.firing for job in jobs if job.firing is not None)
     positions = {firing: position for position, firing in enumerate(firings)}
-    base = int(jobs[0].t_submit)
     steps: list[int] = []
-    times: list[list[float | None]] = []
-    last = 0
+    times: list[list[int | None]] = []
+    last = base = 0
     for job in jobs:
         steps.append(job.id - last)
         last = job.id
         begin, t_alloc, t_start, t_end = job.t_submit, job.t_alloc, job.t_start, job.t_end
+        submitted = round(begin * _MICRO)
         times.append(
             [
-                round(begin - base, 6),
-                None if t_alloc is None else round(t_alloc - begin, 6),
-                None if t_start is None else round(t_start - begin, 6),
-                None if t_end is None else round(t_end - begin, 6),
+                submitted - base,
+                None if t_alloc is None else round(t_alloc * _MICRO) - submitted,
+                None if t_start is None else round(t_start * _MICRO) - submitted,
+                None if t_end is None else round(t_end * _MICRO) - submitted,
             ]
         )
+        base = submitted
     more = list(firings)
     return {
         "firings": {**columns(more, _FIRING_COLUMNS), "more": unusual(more, _FIRING_UNUSUAL)},
-        "base": base,
         "firing": [positions[job.firing] for job in jobs if job.firing is not None],
         "id": steps,
         "times": times,
@@ -138,21 +141,21 @@ def decode(value: Mapping[str, Any]) -> list[Job]:
         firings.append(Firing(rule, number, group, 0, 0))
     _set(firings, table["more"])
     jobs: list[Job] = []
-    id, base = 0, value["base"]
+    id = submitted = 0
     names = ("firing", "id", "times", *_COLUMNS)
-    for position, step, (begin, t_alloc, t_start, t_end), index, ranks in zip(
+    for position, step, (later, t_alloc, t_start, t_end), index, ranks in zip(
         *(value[name] for name in names), strict=True
     ):
         id += step
+        submitted += later
         firing = firings[position]
-        t = base + begin
-        job = Job(id, firing.group, firing, index, round(t, 6))
+        job = Job(id, firing.group, firing, index, submitted / _MICRO)
         if t_alloc is not None:
-            job.t_alloc = round(t + t_alloc, 6)
+            job.t_alloc = (submitted + t_alloc) / _MICRO
         if t_start is not None:
-            job.t_start = round(t + t_start, 6)
+            job.t_start = (submitted + t_start) / _MICRO
         if t_end is not None:
-            job.t_end = round(t + t_end, 6)
+            job.t_end = (submitted + t_end) / _MICRO
         job.phase, job.outcome, job.status, job.ranks = Phase.GONE, "success", 0, ranks
         jobs.append(job)
     _set(jobs, value["more"])
