@@ -60,6 +60,46 @@ test_expect_success 'parameter-sweep: each job has its own combination' '
 	test_cmp expected actual
 '
 
+test_expect_success 'pipeline' '
+	run_example pipeline simulate=3/0/0/0 analyse=3/0/0/0 report=1/0/0/0
+'
+
+test_expect_success 'pipeline: each analysis has the parameter of its own simulation' '
+	for id in $(flux jobs -a --no-header --format={id} --name=analyse); do
+		flux job attach $id || return 1
+	done | sort >actual &&
+	printf "analyse %s of simulation %s\n" 1 0 2 1 3 2 >expected &&
+	test_cmp expected actual
+'
+
+test_expect_success 'more-time' '
+	run_example more-time relax=1/0/0/1 tell=1/0/0/0 complain=0/0/0/0
+'
+
+test_expect_success 'more-time: the second limit is twice the first' '
+	flux jobs -a --no-header --format={duration} --name=relax | sort >actual &&
+	printf "%s\n" 4.0 8.0 >expected &&
+	test_cmp expected actual
+'
+
+test_expect_success 'more-nodes' '
+	run_example more-nodes iterate=3/0/0/0
+'
+
+test_expect_success 'more-nodes: the slow job is followed by one on two nodes' '
+	flux jobs -a --no-header --format={nnodes} --name=iterate | sort >actual &&
+	printf "%s\n" 1 1 2 >expected &&
+	test_cmp expected actual
+'
+
+test_expect_success 'fail-fast exits with 1 and its reason, and cancels the other jobs' '
+	test_expect_code 1 flux ensemble run --timeout 60 "$PROJECT/examples/fail-fast.yaml" \
+		>out 2>err &&
+	cat out err &&
+	grep "3 cases have failed, the last one with exit code 3" out err &&
+	counts_are fail-fast case=0/3/2/0
+'
+
 test_expect_success 'job-memo' '
 	run_example job-memo simulate=3/0/0/0 refine=1/0/0/0 analyse=1/0/0/0
 '

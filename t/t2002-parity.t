@@ -30,7 +30,7 @@ parity() {
 }
 
 for example in hello-world repetitions-and-backoff terminate heartbeat parameter-sweep \
-	cancel-on-condition; do
+	cancel-on-condition pipeline more-time more-nodes; do
 	test_expect_success "$example: the same firings and counts" "parity $example"
 done
 
@@ -65,6 +65,23 @@ test_expect_success 'custom-action: the same firings on Flux and on the local qu
 			>$member.firings || return 1
 	done &&
 	test_cmp flux.firings local.firings
+'
+
+test_expect_success 'fail-fast: the same end, firings and counts on Flux and on the local queue' '
+	example=$PROJECT/examples/fail-fast.yaml &&
+	test_expect_code 1 flux ensemble run --record flux.jsonl "$example" >flux.out 2>flux.err &&
+	test_expect_code 1 flux ensemble run --member local --state-dir state --cores 4 \
+		--record local.jsonl "$example" >local.out 2>local.err &&
+	for member in flux local; do
+		grep -h "3 cases have failed, the last one with exit code 3" \
+			$member.out $member.err &&
+		counts_in $member.out >$member.counts &&
+		test -s $member.counts &&
+		"$SHARNESS_BUILD_DIRECTORY/python" "$PROJECT/t/lib/firings.py" $member.jsonl \
+			>$member.firings || return 1
+	done &&
+	test_cmp flux.firings local.firings &&
+	test_cmp flux.counts local.counts
 '
 
 test_done

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+from play import CallCustom, Play
 
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
 from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "document.md").read_text()
-EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = (DOCS / "document.md").read_text()
+CUSTOM = (DOCS / "custom.md").read_text()
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = YAML.findall(GUIDE)
+FUNCTIONS = [text for text in YAML.findall(CUSTOM) if "jobs:" in text]
 WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE))))
 
 
@@ -24,6 +30,21 @@ def test_the_guide_has_examples() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_every_example_of_the_guide_loads(example: str) -> None:
     load_text(example, name="guide", files={"points.csv": "length,angle\n1,2\n"})
+
+
+@pytest.mark.parametrize("example", FUNCTIONS, ids=range(len(FUNCTIONS)))
+def test_every_example_with_a_custom_function_loads(example: str) -> None:
+    load_text(example, name="custom")
+
+
+def test_the_event_of_the_guide_has_what_a_function_is_told() -> None:
+    rule = {"trigger": "job-fail", "action": {"name": "custom", "label": "f"}}
+    jobs = [{"name": "simulate", "command": "simulate"}]
+    start = {"trigger": "start", "action": {"name": "submit", "label": "simulate"}}
+    play = Play({"name": "a", "jobs": jobs, "rules": [start, rule], "custom": "def f(**k): ..."})
+    play.run(1, 768)
+    (event,) = re.findall(r"^```python\n(\{\n.*?)^```", CUSTOM, re.MULTILINE | re.DOTALL)
+    assert ast.literal_eval(event).keys() == play.of(CallCustom)[0].kwargs["event"].keys()
 
 
 def test_the_errors_of_the_guide_are_those_of_its_first_example() -> None:
