@@ -15,6 +15,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.member import FluxMember
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
@@ -89,6 +90,7 @@ class Assembly:
                     getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),
                     f"{spec.name}: {text}",
                 ),
+                printed=Printed(ensemble.note).take,
             )
 
         def put_down(ensemble: Ensemble) -> WriteAheadLog:

@@ -37,6 +37,7 @@ from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -304,7 +305,7 @@ class LocalRun:
             self._events.take_down(event)
         self._ensemble.job_event(event)
 
-    def _start_worker(self, _: Ensemble) -> Worker:
+    def _start_worker(self, ensemble: Ensemble) -> Worker:
         spec = self._spec
         return Worker(
             self._loop,
@@ -314,6 +315,7 @@ class LocalRun:
             cwd=self._cwd,
             info={"name": spec.name, "directory": spec.directory},
             log=lambda _, text: self._listener.note(text),
+            printed=Printed(ensemble.note).take,
         )
 
     def _look(self) -> None:

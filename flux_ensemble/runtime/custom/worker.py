@@ -73,6 +73,7 @@ class Worker:
         environment, cwd: of whoever loaded the document.
         info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
         log: takes a level ("info", "warning") and a line: what functions print.
+        printed: takes a function and all that a call of it printed.
         uri: of the Flux instance to which functions get a handle; None for no handle.
     """
 
@@ -86,8 +87,10 @@ class Worker:
         cwd: str,
         info: Mapping[str, str],
         log: Callable[[str, str], None],
+        printed: Callable[[str, str], None] = lambda function, text: None,
         uri: str | None = None,
     ) -> None:
+        self._printed = printed
         self._loop = loop
         self._name = info["name"]
         self._hello = {
@@ -235,6 +238,7 @@ class Worker:
             self._log("warning", f"{title}: {left_out} bytes of output left out before this")
         for line in lines:
             self._log("info", f"{title}: {line}")
+        self._printed(title, text)
         return text[-MAX_DETAIL:]
 
     def _stop_waiting(self) -> None:
