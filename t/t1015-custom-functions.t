@@ -37,6 +37,26 @@ test_expect_success 'it has the environment and the directory of whoever loaded 
 	is "red place $PWD/here/documents" "$(cat here/found)"
 '
 
+test_expect_success 'what it prints is in the log of the ensemble' '
+	cat >prints.yaml <<-EOD &&
+	jobs:
+	  - {name: echo, command: echo hello}
+	rules:
+	  - {trigger: start, action: {name: custom, label: look}}
+	custom: |
+	  def look(**kwargs):
+	      print("looked around")
+	      print("and saw nothing")
+	EOD
+	flux ensemble run prints.yaml &&
+	flux ensemble log prints >log &&
+	grep "custom-output  *look:" log &&
+	grep "^  *looked around" log &&
+	grep "^  *and saw nothing" log &&
+	flux-ensemble run --member local --state-dir state prints.yaml &&
+	flux-ensemble log --state-dir state prints | grep "looked around"
+'
+
 test_expect_success 'a rule that it returns is added and acts' '
 	cat >adds.yaml <<-EOD &&
 	jobs:

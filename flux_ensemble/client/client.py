@@ -28,6 +28,7 @@ from flux_ensemble.client.errors import (
     SERVICE,
     EnsembleError,
     failure,
+    is_unloaded,
 )
 from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
@@ -41,6 +42,10 @@ from flux_ensemble.client.responses import (
     Summary,
     Why,
 )
+
+#: Seconds that requests wait for a service that is being started again, and between two looks.
+RETURN_SECONDS = 10.0
+RETURN_PAUSE = 0.2
 
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
@@ -110,11 +115,45 @@ class Client:
         Traceback (most recent call last):
         flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
+        try:
+            return self.send(op, payload).get()
+        except EnsembleError:
+            raise
+        except OSError as exc:
+            if not (is_unloaded(exc) and self.comes_back()):
+                raise failure(exc, op) from exc
         future = self.send(op, payload)
         try:
             return future.get()
         except OSError as exc:
             raise failure(exc, op) from exc
+
+    def comes_back(self) -> bool:
+        """Waits some seconds for the service, which is not there; returns whether it is then.
+
+        Flux's cron starts one that is supervised (`flux ensemble supervise`) again; nothing else is
+        waited for.
+
+        >>> client.comes_back()
+        False
+        """
+        deadline = time.monotonic() + RETURN_SECONDS
+        while time.monotonic() < deadline and self._is_supervised():
+            time.sleep(RETURN_PAUSE)
+            try:
+                self.send("list", {}).get()
+                return True
+            except OSError as exc:
+                if not is_unloaded(exc):
+                    return True
+        return False
+
+    def _is_supervised(self) -> bool:
+        try:
+            entries = self.handle.rpc("cron.list", {}, nodeid=0).get()["entries"]
+        except OSError:
+            return False
+        return any(entry["name"] == SERVICE for entry in entries)
 
     def load(
         self,

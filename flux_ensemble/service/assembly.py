@@ -15,6 +15,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.member import FluxMember
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
@@ -81,7 +82,7 @@ class Assembly:
         where = {"environment": load["environment"], "cwd": load["cwd"]}
 
         def start_worker(ensemble: Ensemble) -> Caller:
-            return self._worker(spec, load, loop, ensemble.engine.function_states)
+            return self._worker(spec, load, loop, ensemble.note, ensemble.engine.function_states)
 
         def put_down(ensemble: Ensemble) -> WriteAheadLog:
             ensemble.engine.stats.keep_values()
@@ -132,13 +133,15 @@ class Assembly:
             load: what it is loaded with.
             prepared: is told what goes wrong in it.
         """
-        return self._worker(spec, load, FluxLoop(self._handle, guard(prepared.broken)))
+        loop = FluxLoop(self._handle, guard(prepared.broken))
+        return self._worker(spec, load, loop, prepared.note)
 
     def _worker(
         self,
         spec: Spec,
         load: Mapping[str, Any],
         loop: FluxLoop,
+        note: Callable[[str, Mapping[str, Any]], None],
         states: Mapping[str, Any] | None = None,
     ) -> Worker:
         return Worker(
@@ -149,6 +152,7 @@ class Assembly:
             cwd=load["cwd"],
             uri=self._uri,
             states=states,
+            printed=Printed(note).take,
             info={"name": spec.name, "directory": spec.directory},
             log=lambda level, text: self._log(
                 getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO), f"{spec.name}: {text}"

@@ -44,6 +44,11 @@ class Prepared:
         else:
             self.ensemble.broken(error)
 
+    def note(self, name: str, context: Mapping[str, Any]) -> None:
+        """Add an entry to the log of the ensemble, if there is one."""
+        if self.ensemble is not None:
+            self.ensemble.note(name, context)
+
 
 class FunctionChecks:
     """The checks that are under way.

@@ -142,6 +142,8 @@ def _entry_style(entry: Entry) -> str:
             return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
+        case "custom-output":
+            return "detail"
         case _:
             return "action"
 
@@ -186,6 +188,8 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
         case "error":
             return "\n".join(_indented(context["text"].splitlines()))
+        case "custom-output":
+            return "\n".join(_indented([f"{context['function']}:", *context["text"].splitlines()]))
         case "finish" | "stopped":
             return f"{context['state']}: {context['reason']}"
         case _:

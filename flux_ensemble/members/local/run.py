@@ -39,6 +39,7 @@ from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -351,6 +352,7 @@ class LocalRun:
             info={"name": spec.name, "directory": spec.directory},
             log=lambda _, text: self._listener.note(text),
             states=states,
+            printed=Printed(self._ensemble.note).take,
         )
 
     def _look(self) -> None:

@@ -78,6 +78,7 @@ class Worker:
         environment, cwd: of whoever loaded the document.
         info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
         log: takes a level ("info", "warning") and a line: what functions print.
+        printed: takes a function and all that a call of it printed.
         uri: of the Flux instance to which functions get a handle; None for no handle.
         states: what functions have kept so far, by name.
     """
@@ -92,9 +93,11 @@ class Worker:
         cwd: str,
         info: Mapping[str, str],
         log: Callable[[str, str], None],
+        printed: Callable[[str, str], None] = lambda function, text: None,
         uri: str | None = None,
         states: Mapping[str, Any] | None = None,
     ) -> None:
+        self._printed = printed
         self._loop = loop
         self._states = dict(states or {})
         self._name = info["name"]
@@ -265,6 +268,7 @@ class Worker:
             self._log("warning", f"{title}: {left_out} bytes of output left out before this")
         for line in lines:
             self._log("info", f"{title}: {line}")
+        self._printed(title, text)
         return text[-MAX_DETAIL:]
 
     def _stop_waiting(self) -> None:
