@@ -1,4 +1,4 @@
-"""What a custom function gets and returns: `Action` and `Rule`.
+"""What a custom function gets and returns: `Action`, `Rule` and `Metrics`.
 
 Both are the mappings of the document (see docs/custom.md), with their keys readable as
 attributes: `rule.action.label` is `rule["action"]["label"]`, and a key with a hyphen is
@@ -46,3 +46,36 @@ class Rule(_Entry):
         action = self.get("action")
         if isinstance(action, dict) and not isinstance(action, Action):
             self["action"] = Action(action)
+
+
+class Metrics(dict[str, Any]):
+    """The metrics of the ensemble: `metrics["mean"]["md-duration"]`.
+
+    >>> metrics = Metrics({"mean": {"md-duration": 60.0}, "count": {"md": {"success": 3}}})
+    >>> metrics.models["mean"]["md-duration"].get()
+    60.0
+    >>> metrics.models["count"]["md"]["success"].get()
+    3
+    """
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The same, with values as ensemble-python has them: `.get()` gives the number."""
+        models: dict[str, Any] = _models(self)
+        return models
+
+
+class _Model:
+    """A value that `get` returns."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def get(self) -> Any:
+        return self._value
+
+
+def _models(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _models(item) for key, item in value.items()}
+    return _Model(value)

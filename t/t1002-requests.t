@@ -3,7 +3,7 @@ test_description='The requests of the service: every topic, good and bad'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 4
 
-topics="load list status submit metrics log pause resume terminate cancel unload rules action"
+topics="load list status submit metrics why log pause resume terminate cancel unload rules action"
 
 test_expect_success 'load the module and an ensemble' '
 	cat >idle.yaml <<-EOD &&
@@ -92,6 +92,17 @@ test_expect_success 'pause and resume give the state' '
 	is running "$(rpc resume name=idle | json state)"
 '
 
+test_expect_success 'why says what the rules wait for' '
+	rpc why name=idle >out &&
+	is running "$(json state <out)" &&
+	is more "$(json rules.0.id <out)" &&
+	is 1 "$(json rules.0.left <out)" &&
+	json rules.0.waits <out | grep "^waits for job-fail of a job of group .echo.$" &&
+	is null "$(json rules.0.never <out)" &&
+	rpc why name=idle rule=more &&
+	refused ENOENT "no rule with id .mor. (rules: more)" why name=idle rule=mor
+'
+
 test_expect_success 'rules turns a rule off and on' '
 	rpc rules name=idle id=more enabled:=false &&
 	is false "$(status_of idle rules.0.enabled)" &&
@@ -139,7 +150,7 @@ test_expect_success 'every topic but load and list refuses a name of the wrong t
 '
 
 test_expect_success 'every topic that needs a name refuses to go without' '
-	for topic in submit metrics log pause resume terminate cancel unload rules action; do
+	for topic in submit metrics why log pause resume terminate cancel unload rules action; do
 		refused EINVAL name $topic || return 1
 	done
 '
@@ -148,7 +159,7 @@ test_expect_success 'every topic refuses the name of no ensemble' '
 	refused ENOENT nobody submit name=nobody group=echo &&
 	refused ENOENT nobody rules name=nobody id=more enabled:=true &&
 	refused ENOENT nobody action name=nobody action:="{\"name\": \"terminate\"}" &&
-	for topic in status metrics log pause resume terminate cancel unload; do
+	for topic in status metrics why log pause resume terminate cancel unload; do
 		refused ENOENT nobody $topic name=nobody || return 1
 	done
 '

@@ -3,7 +3,7 @@ test_description='Guests: only the owner of the instance may ask, unless the sit
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 1
 
-topics="load list status submit metrics log pause resume terminate cancel unload rules action"
+topics="load list status submit metrics why log pause resume terminate cancel unload rules action"
 
 # Run a command as a user who does not own the instance.
 as_guest() {

@@ -179,6 +179,53 @@ test_expect_success 'a rule on a mean waits until the mean is there' '
 	is 1/0/0/0 "$(counts_of mean steady)"
 '
 
+test_expect_success 'idle waits for the functions that the last jobs have called' '
+	cat >parsed.yaml <<-EOD &&
+	jobs:
+	  - {name: sim, command: /bin/true, count: 4}
+	  - {name: report, command: [sh, -c, "wc -l <parsed >report"]}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - trigger: job-success
+	    group: sim
+	    action: {name: custom, label: parse, repetitions: unlimited}
+	  - trigger: idle
+	    group: sim
+	    action: {name: submit, label: report}
+	custom: |
+	  import time
+	  def parse(event, **kwargs):
+	      time.sleep(0.1)
+	      with open("parsed", "a") as file:
+	          print(event["job"], file=file)
+	EOD
+	flux ensemble run parsed.yaml &&
+	is 4 "$(cat report)"
+'
+
+test_expect_success 'idle by a parameter fires for each of its values' '
+	cat >by.yaml <<-EOD &&
+	jobs:
+	  - name: md
+	    command: /bin/true
+	    params: {t: [280, 300], seed: {range: [0, 3]}}
+	  - {name: reduce, command: [touch, "reduced-{t}"], params: {t: 0}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: md}}
+	  - trigger: idle
+	    group: md
+	    by: [t]
+	    action: {name: custom, label: reduce}
+	custom: |
+	  def reduce(event, metrics, **kwargs):
+	      return Action(name="submit", label="reduce", params={"t": event["params"]["t"]})
+	EOD
+	flux ensemble run by.yaml &&
+	is 2/0/0/0 "$(counts_of by reduce)" &&
+	test -e reduced-280 &&
+	test -e reduced-300
+'
+
 test_expect_success 'while an ensemble is paused its rules wait and its jobs go on' '
 	cat >paused.yaml <<-EOD &&
 	finish: never

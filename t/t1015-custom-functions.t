@@ -37,6 +37,26 @@ test_expect_success 'it has the environment and the directory of whoever loaded 
 	is "red place $PWD/here/documents" "$(cat here/found)"
 '
 
+test_expect_success 'what it prints is in the log of the ensemble' '
+	cat >prints.yaml <<-EOD &&
+	jobs:
+	  - {name: echo, command: echo hello}
+	rules:
+	  - {trigger: start, action: {name: custom, label: look}}
+	custom: |
+	  def look(**kwargs):
+	      print("looked around")
+	      print("and saw nothing")
+	EOD
+	flux ensemble run prints.yaml &&
+	flux ensemble log prints >log &&
+	grep "custom-output  *look:" log &&
+	grep "^  *looked around" log &&
+	grep "^  *and saw nothing" log &&
+	flux-ensemble run --member local --state-dir state prints.yaml &&
+	flux-ensemble log --state-dir state prints | grep "looked around"
+'
+
 test_expect_success 'a rule that it returns is added and acts' '
 	cat >adds.yaml <<-EOD &&
 	jobs:
@@ -76,6 +96,67 @@ test_expect_success 'plugins beside the document are found' '
 	EOD
 	flux ensemble run plugin.yaml &&
 	is 2/0/0/0 "$(counts_of plugin echo)"
+'
+
+test_expect_success 'a function that no plugin has is refused at load, with the names that there are' '
+	sed "s/label: again/label: agian/" plugin.yaml >missing.yaml &&
+	test_expect_code 2 flux ensemble run missing.yaml 2>err &&
+	grep "missing.yaml: custom functions cannot be called: .agian. does not exist" err &&
+	grep "did you mean .again.?" err &&
+	test_expect_code 2 flux ensemble load missing.yaml &&
+	flux ensemble list -n -o {name} >names &&
+	test_must_fail grep missing names
+'
+
+test_expect_success 'so is a plugin that cannot be imported' '
+	sed "s/beside/elsewhere/" plugin.yaml >import.yaml &&
+	test_expect_code 2 flux ensemble run import.yaml 2>err &&
+	grep "plugin .elsewhere. is not there" err &&
+	echo "1 / 0" >broken.py &&
+	sed "s/beside/broken/" plugin.yaml >import.yaml &&
+	test_expect_code 2 flux ensemble run import.yaml 2>err &&
+	grep "plugin .broken. raised ZeroDivisionError" err &&
+	grep "broken.py.*line 1" err
+'
+
+test_expect_success 'an ensemble that has ended is kept where the next of its name is refused' '
+	flux ensemble run --name plugin plugin.yaml &&
+	test_expect_code 2 flux ensemble run --name plugin missing.yaml &&
+	is 2/0/0/0 "$(counts_of plugin echo)"
+'
+
+test_expect_success 'validate imports no plugin' '
+	flux ensemble validate import.yaml &&
+	flux ensemble validate missing.yaml
+'
+
+test_expect_success 'while a plugin is being imported the service answers, and the name is taken' '
+	mkfifo gate started &&
+	cat >slow.py <<-EOD &&
+	open("started", "w").close()
+	open("gate").close()
+	def again(**kwargs): pass
+	EOD
+	sed "s/beside/slow/" plugin.yaml >slow.yaml &&
+	{ flux ensemble load slow.yaml >loaded & } &&
+	pid=$! &&
+	cat started &&
+	flux ensemble status plugin &&
+	test_must_fail flux ensemble load slow.yaml 2>err &&
+	grep "named .slow. is being loaded already" err &&
+	echo >gate &&
+	wait $pid &&
+	is slow "$(cat loaded)" &&
+	flux ensemble wait --timeout=60s slow
+'
+
+test_expect_success 'a service that is removed meanwhile refuses the document' '
+	{ flux ensemble load --name late slow.yaml 2>err & } &&
+	pid=$! &&
+	cat started &&
+	flux module remove ensemble &&
+	test_must_fail wait $pid &&
+	grep "shutting down" err
 '
 
 test_expect_success 'what functions print is in the log of Flux' '

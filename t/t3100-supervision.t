@@ -48,6 +48,33 @@ test_expect_success FLUX 'flux ensemble supervise: the service comes back after 
 	grep healthy out
 '
 
+test_expect_success FLUX 'commands wait for a service that is being started again' '
+	cat >idle.yaml <<-EOD &&
+	finish: never
+	jobs: [{name: echo, command: echo hello}]
+	EOD
+	with_flux >out 2>waits.err <<-EOD &&
+	flux ensemble supervise &&
+	flux ensemble load idle.yaml &&
+	kill -KILL "\$(service_pid)" &&
+	until ! flux module list | grep -q "^ensemble "; do sleep 0.05; done &&
+	flux ensemble list &&
+	kill -KILL "\$(service_pid)" &&
+	until ! flux module list | grep -q "^ensemble "; do sleep 0.05; done &&
+	flux ensemble log idle
+	EOD
+	grep "^idle .*running" out &&
+	grep "start" out &&
+	test_must_fail grep "not loaded" waits.err
+'
+
+test_expect_success FLUX 'a service that is not supervised is not waited for' '
+	with_flux >out 2>unloaded.err <<-EOD &&
+	! flux ensemble list
+	EOD
+	grep "the ensemble service is not loaded" unloaded.err
+'
+
 test_expect_success FLUX 'the instance then ends well, and does not load it once more' '
 	grep "killed" err &&
 	test_must_fail grep "ensemble: Connection reset\|panic\|cron-1.*Failed" err

@@ -72,6 +72,7 @@ test_expect_success 'where list and status are open they tell what they may' '
 	guest_matrix open plan $secrets >matrix &&
 	cat matrix &&
 	grep "^list {} ->  .*\"plan\"" matrix &&
+	grep "^jobs {\"name\": \"plan\"} ->  .*\"outcome\": \"success\"" matrix &&
 	grep "^status {\"name\": \"plan\"} ->  .*\"hidden\"" matrix
 '
 

@@ -19,6 +19,7 @@ from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
+    from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.model import Spec
     from flux_ensemble.runtime.recording import Recorder
 
@@ -102,6 +103,27 @@ class Assignment(click.ParamType):
             self.fail(f"the value of {key!r} is not YAML: {text!r}", param, ctx)
 
 
+class Mapped(click.ParamType):
+    """A mapping in YAML, as it would be in a document."""
+
+    name = "mapping"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        import yaml
+
+        if isinstance(value, dict):
+            return value
+        try:
+            mapping = yaml.safe_load(value)
+        except yaml.YAMLError:
+            mapping = None
+        if not isinstance(mapping, dict):
+            self.fail(f"expected a mapping such as '{{name: submit, label: x}}', not {value!r}")
+        return mapping
+
+
 def run_reactor(handle: Any) -> None:
     """Runs the reactor of a Flux handle until it is stopped.
 
@@ -130,18 +152,32 @@ def read_document(file: str) -> tuple[str, str | None]:
         raise Failure(f"{label}: not UTF-8 text (byte {exc.start})", USAGE) from exc
 
 
-def check_document(text: str, file: str | None, name: str | None) -> Spec:
-    """Reads a document as the service will.
+def check_document(
+    text: str, file: str | None, name: str | None, found: Warnings | None = None
+) -> Spec:
+    """Reads a document as the service will, and prints the warnings about it.
+
+    Args:
+        text: the document.
+        file: its name.
+        name: the ensemble's name, if it is not the document's.
+        found: gets what there is to say about the document.
 
     Raises:
         Failure: it has errors; all of them, one a line.
     """
+    from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
 
+    found = Warnings() if found is None else found
+    directory = str(Path(file or "-").parent)
     try:
-        return load_text(text, name=name, file=file, directory=str(Path(file or "-").parent))
+        spec = load_text(text, name=name, file=file, directory=directory, warnings=found)
     except DocumentError as exc:
         raise Failure(str(exc), USAGE) from exc
+    for sentence in found.warnings:
+        click.echo(f"warning: {printable(sentence)}", err=True)
+    return spec
 
 
 @contextmanager

@@ -28,10 +28,24 @@ from flux_ensemble.client.errors import (
     SERVICE,
     EnsembleError,
     failure,
+    is_unloaded,
 )
+from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
 from flux_ensemble.client.payloads import is_text, payload_problem
-from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Summary
+from flux_ensemble.client.responses import (
+    Ended,
+    Entry,
+    Loaded,
+    State,
+    Status,
+    Summary,
+    Why,
+)
+
+#: Seconds that requests wait for a service that is being started again, and between two looks.
+RETURN_SECONDS = 10.0
+RETURN_PAUSE = 0.2
 
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
@@ -101,11 +115,45 @@ class Client:
         Traceback (most recent call last):
         flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
+        try:
+            return self.send(op, payload).get()
+        except EnsembleError:
+            raise
+        except OSError as exc:
+            if not (is_unloaded(exc) and self.comes_back()):
+                raise failure(exc, op) from exc
         future = self.send(op, payload)
         try:
             return future.get()
         except OSError as exc:
             raise failure(exc, op) from exc
+
+    def comes_back(self) -> bool:
+        """Waits some seconds for the service, which is not there; returns whether it is then.
+
+        Flux's cron starts one that is supervised (`flux ensemble supervise`) again; nothing else is
+        waited for.
+
+        >>> client.comes_back()
+        False
+        """
+        deadline = time.monotonic() + RETURN_SECONDS
+        while time.monotonic() < deadline and self._is_supervised():
+            time.sleep(RETURN_PAUSE)
+            try:
+                self.send("list", {}).get()
+                return True
+            except OSError as exc:
+                if not is_unloaded(exc):
+                    return True
+        return False
+
+    def _is_supervised(self) -> bool:
+        try:
+            entries = self.handle.rpc("cron.list", {}, nodeid=0).get()["entries"]
+        except OSError:
+            return False
+        return any(entry["name"] == SERVICE for entry in entries)
 
     def load(
         self,
@@ -181,6 +229,37 @@ class Client:
         metrics: dict[str, dict[str, Any]] = self.call("metrics", name=name)
         return metrics
 
+    def why(self, name: str, rule: str | None = None) -> Why:
+        """Why the rules of an ensemble, or one of them, fire or do not.
+
+        >>> client.why("demo")["rules"]
+        []
+        """
+        answer: Why = self.call("why", name=name, rule=rule)
+        return answer
+
+    def jobs(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        group: str | None = None,
+        outcome: str | None = None,
+    ) -> Jobs:
+        """The jobs of an ensemble, active ones last; `to_pandas()` makes a table of them.
+
+        Args:
+            name: the ensemble.
+            filter: an expression over the fields of a job, such as "job.returncode != 0".
+            group: only jobs of this group.
+            outcome: only jobs that ended so: success, failed, canceled or timeout.
+
+        >>> [(job["id"], job["returncode"]) for job in client.jobs("demo", outcome="failed")]
+        []
+        """
+        asked = {"name": name, "filter": filter, "group": group, "outcome": outcome}
+        return Jobs(self.send, asked)
+
     def submit(
         self,
         name: str,
@@ -188,6 +267,7 @@ class Client:
         *,
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ) -> JobIds:
         """Submits a group again; returns the job ids once the queue has accepted them.
 
@@ -196,11 +276,15 @@ class Client:
             group: the job group.
             count: jobs for each combination of parameters; default: the document's.
             params: values of parameters; default: the document's.
+            overrides: values for keys of the group such as `nodes` and `duration`, as a submit
+                action has them; default: the document's.
 
         >>> len(client.submit("demo", "echo", count=2))
         2
         """
-        answer = self.call("submit", name=name, group=group, count=count, params=params)
+        answer = self.call(
+            "submit", name=name, group=group, count=count, params=params, overrides=overrides
+        )
         ids: JobIds = answer["ids"]
         return ids
 

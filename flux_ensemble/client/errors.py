@@ -23,7 +23,7 @@ def failure(exc: OSError, op: str) -> EnsembleError:
     EnsembleError(113, 'the ensemble service went away')
     """
     number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
-    if number == errno.ENOSYS and text.startswith("No service"):
+    if is_unloaded(exc):
         text = (
             "the ensemble service is not loaded: `flux ensemble load` or `flux module load` "
             "starts it"
@@ -35,6 +35,15 @@ def failure(exc: OSError, op: str) -> EnsembleError:
     elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
         number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
     return EnsembleError(number, text)
+
+
+def is_unloaded(exc: OSError) -> bool:
+    """Whether a request failed because there is no service, so that nobody has seen it.
+
+    >>> is_unloaded(OSError(errno.ENOSYS, "No service matching ensemble.list is registered"))
+    True
+    """
+    return exc.errno == errno.ENOSYS and str(exc.strerror or exc).startswith("No service")
 
 
 def given_up(*names: str) -> EnsembleError:

@@ -73,6 +73,43 @@ class RuleStatus(TypedDict):
     error: str | None
 
 
+class Term(TypedDict):
+    """One term of a rule's condition; `holds` None where that depends on the event."""
+
+    text: str
+    holds: bool | None
+    values: dict[str, float | None]
+    missing: str | None
+
+
+class RuleReason(TypedDict):
+    """Why one rule fires or does not; see docs/rpc.md."""
+
+    id: str
+    trigger: str
+    action: str
+    label: str | None
+    enabled: bool
+    fired: int
+    left: int | None
+    error: str | None
+    terms: list[Term]
+    skips: int
+    t_cooldown: float | None
+    t_next: float | None
+    waits: str | None
+    never: str | None
+
+
+class Why(TypedDict):
+    """The response to `why`; `t` is the time that it is about."""
+
+    state: str
+    reason: str
+    t: float
+    rules: list[RuleReason]
+
+
 class EnsembleStatus(TypedDict):
     """One ensemble of `status`; `errors` are the service's errors about it."""
 
@@ -106,3 +143,34 @@ class Entry(TypedDict):
     timestamp: float
     name: str
     context: dict[str, Any]
+
+
+class Job(TypedDict):
+    """One job of `jobs` (docs/rpc.md, `ensemble.jobs`); what is not known is None.
+
+    Times are epoch seconds; `exception` has the keys `type` and `note`. Guests see some keys only.
+    """
+
+    id: int
+    name: str
+    state: str
+    group: str
+    rule: str
+    firing: int
+    index: int
+    attempt: int
+    params: dict[str, Any]
+    nnodes: int | None
+    ranks: str | None
+    t_submit: float
+    t_alloc: float | None
+    t_run: float | None
+    t_end: float | None
+    runtime: float | None
+    outcome: str | None
+    returncode: int | None
+    exception: dict[str, str | None]
+    memo: dict[str, Any]
+    memo_left_out: int
+    output: str | None
+    error: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
@@ -16,7 +16,7 @@ from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
-from flux_ensemble.metrics.conditions import Names
+from flux_ensemble.metrics.conditions import Bested, Names
 from flux_ensemble.texts import listed
 
 #: Actions whose label is a job group, and actions that need a label.
@@ -62,6 +62,7 @@ class Context:
         heartbeat: whether there is a heartbeat.
         functions: what custom actions can call.
         elastic: whether the member can change its size.
+        bests: the best jobs that are kept, by name, with the parameters that they can have.
     """
 
     groups: Mapping[str, Group]
@@ -71,6 +72,7 @@ class Context:
     heartbeat: bool
     functions: Functions
     elastic: bool = True
+    bests: Bested = field(default_factory=dict)
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
@@ -117,6 +119,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         rule_ids=rule_ids,
         heartbeat=spec.heartbeat > 0,
         functions=Functions(spec.custom, spec.plugins),
+        bests=spec.bested,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
@@ -10,6 +11,7 @@ from flux_ensemble.document.model import SCALE_ACTIONS, Scaling
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.schema import IDENTIFIER, matches
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.names import (
     DEFAULT_STATISTICS,
     MEMBER_METRICS,
@@ -17,6 +19,7 @@ from flux_ensemble.metrics.names import (
     STATISTIC_SIZES,
     Statistic,
 )
+from flux_ensemble.metrics.paths import BEST, split_stream
 from flux_ensemble.texts import shown
 
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
@@ -70,7 +73,10 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
     except ValueError as error:
         problems.add(("logging", "heartbeat"), str(error))
     scales = any(
-        rule is not None and rule.get("action", {}).get("name") in SCALE_ACTIONS for rule in rules
+        action is not None and action.get("name") in SCALE_ACTIONS
+        for rule in rules
+        if rule is not None
+        for action in (rule.get("action"), *rule.get("actions", ()))
     )
     return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
 
@@ -112,7 +118,11 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
         mapping = {"statistic": entry} if isinstance(entry, str) else entry
-        if mapping is None or "statistic" not in mapping:
+        if mapping is None or "best" in mapping:
+            continue
+        if "statistic" not in mapping:
+            if not problems.blames((*at, "statistic")):
+                problems.add(at, "the key 'statistic' is missing")
             continue
         arguments = dict(mapping)
         kind = arguments.pop("statistic")
@@ -130,6 +140,44 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
             kind = _river_class(kind, arguments, problems, at)
         statistics.setdefault(name, Statistic(name, kind, arguments, of))
     return tuple(statistics.values())
+
+
+def read_bests(
+    entries: list[Any], groups: Collection[str], statistics: Collection[str], problems: Problems
+) -> tuple[Best, ...]:
+    """The best jobs to keep: the entries `best` under `metrics:`.
+
+    Args:
+        entries: the valid part of the list.
+        groups: the names of the job groups.
+        statistics: the names of the statistics that are kept.
+        problems: collects the problems.
+
+    >>> entries = [{"best": {"name": "top", "of": "md-fom", "mode": "max"}}]
+    >>> read_bests(entries, ["md"], ["mean"], Problems())
+    (Best(name='top', group='md', variable='fom', mode='max'),)
+    """
+    bests: dict[str, Best] = {}
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict) or "best" not in entry:
+            continue
+        at: Path = ("metrics", index, "best")
+        best = entry["best"]
+        for key in entry.keys() - {"best"}:
+            problems.add((*at[:-1], key), f"{key!r} cannot be combined with 'best'")
+        if "name" not in best or "of" not in best:
+            continue
+        if best["name"] in bests:
+            problems.add((*at, "name"), f"there is a best job {best['name']!r} already")
+        if BEST in statistics:
+            problems.add(at, f"a statistic is called {BEST!r}; give that another 'name'")
+        try:
+            group, variable = split_stream(best["of"], groups)
+        except ValueError as error:
+            problems.add((*at, "of"), str(error))
+            continue
+        bests[best["name"]] = Best(best["name"], group, variable, best.get("mode", "max"))
+    return tuple(bests.values())
 
 
 def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:

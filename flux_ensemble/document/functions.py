@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 
+from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import hint
 from flux_ensemble.texts import listed
 
@@ -68,6 +69,25 @@ class Functions:
         raise ValueError(
             f"no function named {label!r} ({hint(label, known)}functions: {listed(known)})"
         )
+
+
+def unresolved(spec: Spec) -> list[str] | None:
+    """The functions that rules name, if only the process that calls them can tell what there is.
+
+    Returns:
+        Their names; None for a document without plugins whose source has all of them.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> text = "rules: [{trigger: start, action: {name: custom, label: f}}]"
+    >>> unresolved(load_text(f"{text}\\ncustom: 'def f(**kwargs): ...'", name="demo"))
+    >>> unresolved(load_text(f"{text}\\nplugins: [tools]", name="demo"))
+    ['f']
+    """
+    labels = [rule.action.label or "" for rule in spec.rules if rule.action.name == "custom"]
+    names = defined_names(spec.custom) if spec.custom is not None else frozenset()
+    if not spec.plugins and names.issuperset(labels):
+        return None
+    return list(dict.fromkeys(labels))
 
 
 @lru_cache(maxsize=32)

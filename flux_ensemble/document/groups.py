@@ -124,6 +124,7 @@ class GroupReader:
         common["name"] = entry["name"]
         if "retries" in entry:
             common["retries"] = self._retries(entry, at)
+        common["max_active"] = entry.get("max-active")
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),
             self._problems,

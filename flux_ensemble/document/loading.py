@@ -17,12 +17,14 @@ from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.checks import (
     check_source,
+    read_bests,
     read_heartbeat,
     read_scaling,
     read_statistics,
 )
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.groups import GroupReader
+from flux_ensemble.document.lint import Warnings, lint
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
@@ -49,6 +51,7 @@ def load_text(
     directory: str = ".",
     elastic: bool = True,
     files: dict[str, str] | None = None,
+    warnings: Warnings | None = None,
 ) -> Spec:
     """Read and check a document.
 
@@ -60,6 +63,7 @@ def load_text(
         elastic: whether rules may grow and shrink the member.
         files: cache of the files that the document names: name -> text. Missing ones are
             read and added.
+        warnings: gets what there is to say of a document without errors.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -72,7 +76,10 @@ def load_text(
     flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
     document, problems = read_yaml(text, file)
-    return _load(document, problems, name, file, directory, elastic, files)
+    spec = _load(document, problems, name, file, directory, elastic, files)
+    if warnings is not None:
+        lint(spec, document, file, warnings)
+    return spec
 
 
 def load_mapping(
@@ -83,6 +90,7 @@ def load_mapping(
     directory: str = ".",
     elastic: bool = True,
     files: dict[str, str] | None = None,
+    warnings: Warnings | None = None,
 ) -> Spec:
     """Check a document that is already parsed, for example from JSON.
 
@@ -94,16 +102,20 @@ def load_mapping(
         elastic: whether rules may grow and shrink the member.
         files: cache of the files that the document names: name -> text. Missing ones are
             read and added.
+        warnings: gets what there is to say of a document without errors.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
 
     >>> spec = load_mapping({"name": "demo", "jobs": [{"name": "hello", "command": "true"}]})
     >>> spec.name, list(spec.groups), spec.limits
-    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000))
+    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000, records=1000000))
     """
     document = Document(mapping)
-    return _load(document, Problems(), name, file, directory, elastic, files)
+    spec = _load(document, Problems(), name, file, directory, elastic, files)
+    if warnings is not None:
+        lint(spec, document, file, warnings)
+    return spec
 
 
 def _load(
@@ -148,6 +160,7 @@ def _read(
     seed = value.get("seed", 0)
     names = _names(document.value)
     kept = frozenset(statistic.name for statistic in statistics)
+    bests = read_bests(value.get("metrics", []), names, kept, problems)
     reader = GroupReader(
         document,
         problems,
@@ -170,6 +183,9 @@ def _read(
         heartbeat=heartbeat > 0 or problems.blames(("logging",)),
         functions=Functions(custom, plugins),
         elastic=elastic,
+        bests={
+            best.name: (best, groups[best.group].params) for best in bests if best.group in groups
+        },
     )
     limits = value.get("limits", {})
     return Spec(
@@ -181,12 +197,14 @@ def _read(
         scaling=read_scaling(value.get("scaling", {}), problems),
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
+        records=value.get("records", True),
         heartbeat=heartbeat,
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,
         plugins=plugins,
         seed=seed,
         directory=directory,
+        bests=bests,
         simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
     )
 

@@ -9,7 +9,7 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -22,6 +22,7 @@ from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import check_sizes, sizes
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
+from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.texts import listed, shown
 
@@ -149,6 +150,7 @@ class JobSet:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     retries: Retries = field(default_factory=Retries)
     jobspec: Mapping[str, Any] | None = None
+    max_active: int | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
 
@@ -324,6 +326,16 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         """Each job set and its number of jobs."""
         return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
+    def tally(self, names: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:
+        """The values that some parameters have together, and how many jobs have them.
+
+        Args:
+            names: of parameters that each job set has.
+        """
+        for _, sweep, count in self._parts:
+            for values, combinations in sweep.tally(names):
+                yield values, combinations * count * self._each
+
     def __len__(self) -> int:
         return self._length
 
@@ -373,8 +385,9 @@ class Rule:
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
     the id of the rule that asked, or None for every request; for `job-*` and `idle`
     triggers `group` is the group selected, or None for every job. `when` is the
-    document's own number or text; the engine compiles it. `more_*` are the other items
-    where the document has lists of triggers, groups or actions.
+    document's own number or text; the engine compiles it. `by` are the parameters of an `idle`
+    rule that fires for each combination of their values. `more_*` are the other items where the
+    document has lists of triggers, groups or actions.
     """
 
     id: str
@@ -388,6 +401,7 @@ class Rule:
     after: float | None = None
     every: float | None = None
     enabled: bool = True
+    by: tuple[str, ...] = ()
     more_triggers: tuple[str, ...] = ()
     more_groups: tuple[str, ...] = ()
     more_actions: tuple[Action, ...] = ()
@@ -414,15 +428,17 @@ class Rule:
             return self.name or str(self.when)
         triggers = ", ".join(self.triggers)
         about = ", ".join(self.groups) or self.name
-        return triggers if about is None else f"{triggers} {about}"
+        title = triggers if about is None else f"{triggers} {about}"
+        return f"{title} by {', '.join(self.by)}" if self.by else title
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of one ensemble: jobs in the queue at once, and jobs in all."""
+    """Caps of one ensemble: jobs in the queue at once, jobs in all, and jobs in its record."""
 
     active_jobs: int = 10_000
     jobs: int = 100_000
+    records: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +463,8 @@ class Spec:
     """A checked ensemble document.
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
-    "strict" has Flux start no job before the queue's record of it is on disk.
+    "strict" has Flux start no job before the queue's record of it is on disk. `records` is whether
+    there is a record of the jobs that have ended.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it.
     """
@@ -460,10 +477,17 @@ class Spec:
     scaling: Scaling = Scaling()
     finish: str = "idle"
     durability: str = "fast"
+    records: bool = True
     heartbeat: float = 0.0
     debug: bool = False
     custom: str | None = None
     plugins: tuple[str, ...] = ()
     seed: int = 0
     directory: str = "."
+    bests: tuple[Best, ...] = ()
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
+
+    @property
+    def bested(self) -> dict[str, tuple[Best, Collection[str]]]:
+        """The best jobs that are kept, by name, with the parameters that they can have."""
+        return {best.name: (best, self.groups[best.group].params) for best in self.bests}

@@ -32,6 +32,7 @@ _RULE_KEYS = {
     "scope": ("job-",),
     "after": ("timer",),
     "every": ("timer",),
+    "by": ("idle",),
 }
 
 #: Keys of an action that count how often its rule fires.
@@ -144,9 +145,11 @@ class _RuleReader(ActionReader):
         trigger = triggers[0] if triggers else ""
         groups = self._selected(entry, trigger, at)
         # Where the trigger is wrong, what it would know of a job is not wrong too.
-        scope = job_scope(triggers or ["job-finish"], groups, self._context.groups)
+        by = [name for name in entry.get("by", ()) if name is not None]
+        scope = job_scope(triggers or ["job-finish"], groups, self._context.groups, by)
+        context = self._context
         self._names = Names(
-            self._context.names, self._context.statistics, SUBJECTS.get(trigger), scope
+            context.names, context.statistics, SUBJECTS.get(trigger), scope, context.bests
         )
         actions = self._actions(entry, at)
         if not triggers:
@@ -165,6 +168,8 @@ class _RuleReader(ActionReader):
             self._rule_id(name, (*at, "name"))
         elif trigger != "metric":
             name = None
+        if "by" in entry and trigger == "idle":
+            self._by(entry["by"], groups[0] if groups else None, (*at, "by"))
         after, every = self._timer(entry, trigger, at)
         when = entry.get("when")
         self._condition(trigger, name, when, scope, at)
@@ -184,6 +189,7 @@ class _RuleReader(ActionReader):
             after=after,
             every=every,
             enabled=entry.get("enabled", True),
+            by=tuple(dict.fromkeys(entry.get("by", ()))),
             more_triggers=tuple(triggers[1:]),
             more_groups=tuple(groups[1:]),
             more_actions=tuple(actions[1:]),
@@ -239,6 +245,22 @@ class _RuleReader(ActionReader):
                 self._group(group, (*at, key))
         return list(dict.fromkeys(groups))
 
+    def _by(self, names: list[str | None], group: str | None, at: Path) -> None:
+        """Check that each job of the group has the parameters of an `idle` rule."""
+        if group is None:
+            self._problems.add(at, "'by' needs 'group', the group whose parameters these are")
+            return
+        # One with problems has its own.
+        known = self._context.groups.get(group)
+        for index, name in enumerate(names):
+            for jobset in known.sets if known is not None and name is not None else ():
+                if name not in jobset.sweep.names:
+                    self._problems.add(
+                        (*at, index),
+                        f"group {group!r} has no parameter {shown(name)} in jobs[{jobset.index}] "
+                        f"(parameters: {listed(sorted(jobset.sweep.names))})",
+                    )
+
     def _timer(
         self, entry: Mapping[str, Any], trigger: str, at: Path
     ) -> tuple[float | None, float | None]:
@@ -289,6 +311,7 @@ class _RuleReader(ActionReader):
                 statistics=self._context.statistics,
                 subject=subject,
                 job=scope,
+                bests=self._context.bests,
             )
         return self._conditions[key]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.sweep import SWEEPS
+from flux_ensemble.metrics.best import MODES
 from flux_ensemble.metrics.names import OF
 
 #: Largest integer of a jobspec; Flux reads them as C ints.
@@ -188,6 +189,7 @@ RULE = _mapping(
         "on-error": _choice("a way to handle errors", ("disable", "fail", "retry")),
         "after": _DURATION,
         "every": _DURATION,
+        "by": {**_list("a list of parameters", _text("the name of a parameter")), "minItems": 1},
         "enabled": _BOOLEAN,
         "action": ACTION,
         "actions": {**_list("a list of actions", ACTION), "minItems": 1},
@@ -243,6 +245,7 @@ JOB = _mapping(
             "type": ["integer", "object"],
             "minimum": 0,
         },
+        "max-active": _integer(1),
     },
     "name",
 )
@@ -335,18 +338,27 @@ DOCUMENT = {
                 {
                     "type": ["string", "object"],
                     "description": "a statistic: its name, or a mapping such as "
-                    "{name: p90, statistic: quantile, q: 0.9}",
+                    "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}",
                     "properties": {
                         "name": _text(),
                         "statistic": _text(),
                         "of": _choice("the jobs whose durations it takes in", OF),
+                        "best": _mapping(
+                            "a mapping such as {name: top, of: GROUP-KEY, mode: max}",
+                            {
+                                "name": _text(pattern=IDENTIFIER),
+                                "of": _text(),
+                                "mode": _choice("a mode", MODES),
+                            },
+                            "name",
+                            "of",
+                        ),
                     },
-                    "required": ["statistic"],
                 },
             ),
             "limits": _mapping(
-                "a mapping with the keys active-jobs and jobs",
-                {"active-jobs": _integer(1), "jobs": _integer(1)},
+                "a mapping with the keys active-jobs, jobs and records",
+                {"active-jobs": _integer(1), "jobs": _integer(1), "records": _integer(1)},
             ),
             "scaling": _mapping(
                 "a mapping with the keys min-size, max-size, deadline and refusals",
@@ -359,6 +371,7 @@ DOCUMENT = {
             ),
             "finish": _choice("a way to finish", ("idle", "never")),
             "durability": _choice("a durability", ("fast", "strict")),
+            "records": _BOOLEAN,
             "seed": {"type": "integer", "description": "an integer"},
             "simulate": {
                 "type": "object",

@@ -6,11 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from flux_ensemble.document.model import Group, Rule, Spec
 from flux_ensemble.metrics.conditions import SUBJECTS, Names
-from flux_ensemble.metrics.job_fields import JobScope, scope_of
+from flux_ensemble.metrics.job_fields import JobScope, idle_scope, scope_of
 
 
 def job_scope(
-    triggers: Sequence[str], selected: Collection[str], groups: Mapping[str, Group]
+    triggers: Sequence[str],
+    selected: Collection[str],
+    groups: Mapping[str, Group],
+    by: Collection[str] = (),
 ) -> JobScope | None:
     """What they can say of the triggering job; None where no job triggers the rule.
 
@@ -18,10 +21,13 @@ def job_scope(
         triggers: the rule's.
         selected: the groups that it selects; empty for all jobs.
         groups: of the document.
+        by: parameters by whose values an `idle` rule fires; these alone are known then.
 
     >>> job_scope(["timer"], (), {}) is None
     True
     """
+    if by:
+        return idle_scope(by)
     known = [groups[name] for name in selected if name in groups] or groups.values()
     params = frozenset(param for group in known for param in group.params)
     scopes = [scope_of(trigger, params) for trigger in triggers]
@@ -50,5 +56,6 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         spec.groups,
         statistics,
         SUBJECTS.get(rule.trigger),
-        job_scope(rule.triggers, rule.groups, spec.groups),
+        job_scope(rule.triggers, rule.groups, spec.groups, rule.by),
+        spec.bested,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -133,6 +133,27 @@ class Sweep:
             for name in names:
                 combination[name] = params[name][digit]
         return {name: combination[name] for name in self.names}
+
+    def tally(self, names: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:
+        """The values that some parameters have together, and how many combinations have them.
+
+        Values may come several times, for example where a parameter has equal ones.
+
+        Args:
+            names: of declared parameters.
+
+        >>> sweep = Sweep({"t": (300, 310), "seed": range(1000)})
+        >>> list(sweep.tally(["t"]))
+        [({'t': 300}, 1000), ({'t': 310}, 1000)]
+        """
+        if self.kind == "product":
+            part = Sweep({name: (self.params or {})[name] for name in names})
+            each = len(self) // len(part)
+            yield from ((part[index], each) for index in range(len(part)))
+        else:
+            for index in range(len(self)):
+                values = self[index]
+                yield {name: values[name] for name in names}, 1
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ from typing import Any
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import GAVE_UP_TRIGGER, REQUEST_RULE, RETRY_RULE, Action, Rule
 from flux_ensemble.document.rules import parse_rule
+from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import (
     CallCustom,
     Reply,
@@ -92,8 +93,7 @@ class Actions:
         if action.name == "custom":
             told = {**cause.event, "trigger": _trigger(rule, cause)}
             if cause.job is not None:
-                name = str(cause.event["trigger"]).removeprefix("job-")
-                told.update({"name": name, **cause.job.told()})
+                told.update(cause.job.told())
         return self.run(origin, action, rule.title, cause.event, told)
 
     def run(
@@ -230,15 +230,20 @@ class Actions:
             overrides,
         )
         firing.delayed = delay > 0
-        core.workload.add(firing)
-        if firing.delayed:
+        if not core.workload.add(firing):
+            core.fail(
+                f"{_because(origin)} would submit group {group!r}: more than {MAX_COMBINATIONS} "
+                "combinations of values would have jobs for a rule with 'by'; give it fewer "
+                "parameters"
+            )
+        elif firing.delayed:
             core.emit(StartTimer(firing.timer, delay))
 
     def delay_over(self, key: str) -> bool:
         """Send the job that a timer is for; False if the timer is for something else."""
         if not key.startswith(DELAY):
             return False
-        self._core.workload.firings.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
+        self._core.workload.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
         return True
 
     def retry(
@@ -401,6 +406,8 @@ class Actions:
             if not firing.waiting and not firing.outstanding:
                 self._outcome(origin, jobs=firing.stop - firing.first)
         elif pending.call is not None:
+            if "state" in event.result:
+                core.function_states[pending.call.action.label or ""] = event.result["state"]
             self._outcome(origin)
             returned = list(event.result.get("returned", ()))
             if returned:
@@ -477,6 +484,8 @@ def _origin(state: RuleState, cause: Cause) -> Origin:
     groups = state.groups
     if cause.group is not None and cause.group not in groups:
         groups = (*groups, cause.group)
+    if cause.combinations:
+        groups = (*groups, *cause.combinations)
     return Origin(state.rule.id, state.next_number(), cause.chain, None, groups)
 
 

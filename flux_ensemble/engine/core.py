@@ -26,6 +26,7 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
+from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rules import RuleIndex, RuleState
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.conditions import Lookup
@@ -62,6 +63,7 @@ class Cause:
         chain: the rules that led here with no job or time between.
         job: the job whose event it is, or None.
         group: of the job of the ensemble that caused it, or None.
+        combinations: of that job, as far as they are watched.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class Cause:
         chain: tuple[str, ...] = (),
         job: TriggeringJob | None = None,
         group: str | None = None,
+        combinations: tuple[str, ...] = (),
     ) -> None:
         self.event = event
         self.rule = rule
         self.chain = chain
         self.job = job
         self.group = group
+        self.combinations = combinations
 
 
 class Triggered:
@@ -90,6 +94,7 @@ class Triggered:
         cause: why.
         lookup: gives the values of metrics; None for those at the time of the evaluation.
         memo: the keys of a memo event, which the rule's condition may name.
+        combination: that is idle, for a rule with `by`.
     """
 
     def __init__(
@@ -98,11 +103,13 @@ class Triggered:
         cause: Cause,
         lookup: Lookup | None = None,
         memo: Mapping[str, Any] | None = None,
+        combination: str | None = None,
     ) -> None:
         self.state = state
         self.cause = cause
         self.lookup = lookup
         self.memo = memo
+        self.combination = combination
 
 
 class Core:
@@ -121,10 +128,13 @@ class Core:
         stats: counts and streams.
         rules: the rules, and which of them an event can trigger.
         workload: the ensemble's jobs.
+        records: those of them that are gone.
         foreign: jobs of others that rules select, by id.
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
-        deferred: rules on `idle` whose jobs are over, and that wait for commands.
+        function_states: what custom functions keep from call to call, by name.
+        deferred: rules on `idle` whose jobs are over, and that wait for commands, with what is
+            idle: the name of a group or of a combination, or None.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -136,19 +146,22 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.interrupted = 0
-        self.stats = Metrics(spec.groups, spec.statistics)
+        self.stats = Metrics(spec.groups, spec.statistics, spec.bests)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
+        self.records = Records(spec.limits.records if spec.records else 0)
         self.foreign: dict[int, Job] = {}
         self.pending_table = PendingTable()
         self.scale_outcomes: deque[ScaleOutcome] = deque()
-        self.deferred: set[RuleState] = set()
+        self.function_states: dict[str, Any] = {}
+        self.deferred: dict[tuple[RuleState, str | None], None] = {}
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
         #: The commands of the current event.
         self._out: list[Command] = []
         #: The firing that was last looked up, and its jobs.
         self._latest: tuple[Firing, Submission] | None = None
+        self.watch_combinations()
 
     @property
     def acting(self) -> bool:
@@ -184,8 +197,15 @@ class Core:
             chain: the rules that led here with no job or time between.
         """
         state = self.rules.add(rule)
+        self.watch_combinations()
         self.start_timer(state)
         return self._at_once(state, {"trigger": "added"}, chain)
+
+    def watch_combinations(self) -> None:
+        """Watch the combinations that rules are about."""
+        for state in self.rules.states.values():
+            if state.rule.by and state.rule.group is not None:
+                self.workload.watch(state.rule.group, state.rule.by)
 
     def enable(self, state: RuleState, reason: str, chain: tuple[str, ...]) -> Sequence[Triggered]:
         """Enable a rule; an enabled one stays as it is."""

@@ -92,7 +92,7 @@ class Engine(Core):
         workload = self.workload
         if workload.drained or self.scale_outcomes or self.deferred:
             self._evaluation.follow_up()
-        if workload.room > 0 and workload.firings.backlog:
+        if workload.room > 0 and workload.backlog:
             self._actions.send_jobs()
         if not workload.busy and not self.pending_table.busy:
             self._rest()
@@ -159,7 +159,7 @@ class Engine(Core):
             ]
             assert counts["submitted"] - counts["finished"] == len(running)
         for state in self.rules.states.values():
-            repetitions = state.rule.action.repetitions
+            repetitions = None if state.rule.by else state.rule.action.repetitions
             assert repetitions is None or state.fired + (state.left or 0) == repetitions
         if self.ended:
             assert self.t_end is not None

@@ -10,10 +10,14 @@ It uses a stack of its own instead of recursion, so chains of rules do not use u
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from flux_ensemble.document.model import SCALE_ACTIONS, Action
 from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
+from flux_ensemble.engine.job_view import CombinationView
+from flux_ensemble.engine.rules import RuleState
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
@@ -53,7 +57,10 @@ class Evaluation:
         condition = state.condition
         if condition is not None and not condition.holds(value, lookup, triggered.memo, cause.job):
             return ()
-        if not state.take_turn(core.t):
+        if not state.take_turn(core.t, triggered.combination):
+            return ()
+        if len(state.turns) > MAX_COMBINATIONS:
+            core.fail(_too_many(state))
             return ()
         if not state.live:
             core.rules.retire(state)
@@ -69,7 +76,7 @@ class Evaluation:
         if state.path is not None:
             event = {**event, "metric": str(state.path), "value": finite(value)}
         values = variables(lookup, triggered.memo, cause.job)
-        fired = Cause(event, cause.rule, chain, cause.job, cause.group)
+        fired = Cause(event, cause.rule, chain, cause.job, cause.group, cause.combinations)
         return self._actions.fire(state, fired, values)
 
     # -- heartbeats -----------------------------------------------------------------
@@ -109,19 +116,25 @@ class Evaluation:
                         self.run([Triggered(state, Cause(outcome.event, asked, chain))])
                         if core.firings > firings:
                             depth = (*chain, state.rule.id)
-            states = deferred.union(*map(core.rules.idle, drained))
+            waiting = dict(deferred)
+            for idle in drained:
+                waiting.update(dict.fromkeys((state, idle) for state in core.rules.idle(idle)))
             drained.clear()
             deferred.clear()
-            for state in sorted(states, key=lambda state: state.position):
-                group = state.rule.group
-                if core.workload.busy_of(group) or not (state.armed and core.acting):
+            # Of many combinations that are idle at once, none has led to another.
+            each: dict[str, None] = {}
+            for state, idle in sorted(waiting, key=lambda item: item[0].position):
+                if not (state.armed and core.acting) or core.workload.busy_of(idle):
                     continue
-                if core.pending_table.busy_of(group):
-                    deferred.add(state)
+                if core.pending_table.busy_of(idle):
+                    deferred[state, idle] = None
                     continue
-                event = {"trigger": "idle", "group": group, "timestamp": core.t}
-                self.run([Triggered(state, Cause(event, None, depth))])
-                depth = (*depth, state.rule.id)
+                self.run([_idle(state, idle, core.t, depth)])
+                if state.rule.by:
+                    each[state.rule.id] = None
+                else:
+                    depth = (*depth, state.rule.id)
+            depth = (*depth, *each)
             if not drained and not outcomes:
                 return
 
@@ -151,3 +164,23 @@ class Evaluation:
     def _could_do(self, action: Action) -> bool:
         """Whether an action would have an effect: scaling has none at the member's bounds."""
         return action.name not in SCALE_ACTIONS or self._scaling.objection(action) is None
+
+
+def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) -> Triggered:
+    """A rule that is triggered because a group, a combination, or the ensemble is idle."""
+    event: dict[str, Any] = {"trigger": "idle", "group": state.rule.group, "timestamp": t}
+    if not state.rule.by or idle is None:
+        return Triggered(state, Cause(event, None, chain))
+    event["params"] = parse_name(idle)[1]
+    view = CombinationView(event["params"])
+    cause = Cause(event, None, chain, view, combinations=(idle,))
+    return Triggered(state, cause, combination=idle)
+
+
+def _too_many(state: RuleState) -> str:
+    """Why the ensemble fails when a rule with `by` has fired for too many combinations."""
+    return (
+        f"rule {state.rule.id!r} fired for more than {MAX_COMBINATIONS} combinations of values; "
+        "with 'repetitions: unlimited' it need not remember them, or give it fewer parameters in "
+        "'by'"
+    )

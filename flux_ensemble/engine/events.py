@@ -67,8 +67,9 @@ class CommandDone:
     Args:
         command: the command's id.
         result: `{"ids": [int]}` for SubmitJobs; `{"returned": [{"kind": "action" |
-            "rule", "value": {...}}]}` for CallCustom; `{"nodes": size after, "by": granted}`
-            for Scale; {} otherwise.
+            "rule", "value": {...}}], "state": {...}}` for CallCustom, where `state` is what the
+            function keeps, if that has changed; `{"nodes": size after, "by": granted}` for
+            Scale; {} otherwise.
     """
 
     t: float
@@ -102,7 +103,7 @@ class Request:
 
     Args:
         request: a number that the reply repeats.
-        op: "submit" {group, count?, params?}, "cancel" {group?}, "terminate" {cancel?},
+        op: "submit" {group, count?, params?, overrides?}, "cancel" {group?}, "terminate" {cancel?},
             "pause" {}, "resume" {}, "rules" {id, enabled}, or "action" {action}.
         args: the arguments of `op` as above.
     """

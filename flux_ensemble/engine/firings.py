@@ -7,7 +7,6 @@ Numbers are not reused, so the tag of a firing that is not open was seen before.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,33 +89,19 @@ class Firing:
 
 
 class Firings:
-    """The open firings.
-
-    `backlog` holds the firings with jobs to send, in order.
-    """
+    """The open firings."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], Firing] = {}
-        self.backlog: deque[Firing] = deque()
 
     def __iter__(self) -> Iterator[Firing]:
         return iter(self._open.values())
 
     def open(self, firing: Firing) -> None:
-        """Add a firing with all jobs still to be sent, once its delay is over."""
+        """Add a firing with all jobs still to be sent."""
         key = firing.rule, firing.number
         assert key not in self._open
         self._open[key] = firing
-        if not firing.delayed:
-            self.backlog.append(firing)
-
-    def delay_over(self, rule: str, number: int) -> None:
-        """The jobs of a firing need not wait any longer, if there still are some."""
-        firing = self._open.get((rule, number))
-        if firing is not None and firing.delayed:
-            firing.delayed = False
-            if firing.waiting:
-                self.backlog.append(firing)
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """The firing that sent job `index` and has not seen it; None if there is none."""
@@ -130,18 +115,13 @@ class Firings:
         if firing.over():
             self._open.pop((firing.rule, firing.number), None)
 
-    def drop_waiting(self, firing: Firing) -> int:
-        """Drop the jobs that have not been sent.
-
-        Returns:
-            How many there were.
-        """
-        dropped = firing.waiting
-        if dropped:
-            firing.stop = firing.next
-            if not firing.delayed:
-                self.backlog.remove(firing)
-        return dropped
+    def delay_over(self, rule: str, number: int) -> Firing | None:
+        """The jobs of a firing need not wait any longer; the firing, if there still is one."""
+        firing = self._open.get((rule, number))
+        if firing is None or not firing.delayed:
+            return None
+        firing.delayed = False
+        return firing
 
     # -- snapshots --------------------------------------------------------------------
 
@@ -151,14 +131,13 @@ class Firings:
 
     def dump(self) -> dict[str, Any]:
         """The open firings as JSON, in columns."""
-        firings, positions = list(self), self.positions()
+        firings = list(self)
         return {
             "firings": {
                 **columns(firings, _COLUMNS),
                 "seen": [firing.seen.intervals for firing in firings],
                 "more": unusual(firings, _UNUSUAL),
             },
-            "backlog": [positions[firing] for firing in self.backlog],
         }
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
@@ -180,5 +159,4 @@ class Firings:
         for firing in firings:
             firing.unseen = firing.next - firing.first - len(firing.seen) - firing.lost
             self._open[firing.rule, firing.number] = firing
-        self.backlog.extend(firings[position] for position in value["backlog"])
         return firings

@@ -19,11 +19,13 @@ class JobView:
         core: of the engine.
         job: the job; one that the ensemble did not submit has no parameters and no shape.
         t: the time of the event.
+        event: its name.
     """
 
-    __slots__ = ("_core", "_job", "_t")
+    __slots__ = ("_core", "_event", "_job", "_t")
 
-    def __init__(self, core: Core, job: Job, t: float) -> None:
+    def __init__(self, core: Core, job: Job, t: float, event: str) -> None:
+        self._event = event
         self._core = core
         self._job = job
         self._t = t
@@ -51,6 +53,7 @@ class JobView:
         """What a custom function is told of it, besides the event."""
         job = self._job
         told: dict[str, Any] = {
+            "name": self._event,
             "params": dict(self.params),
             "memo": dict(job.memo),
             "returncode": job.returncode,
@@ -66,6 +69,27 @@ class JobView:
             for name, path in (("output", job_set.output), ("workdir", job_set.workdir)):
                 told[name] = None if path is None else fill(path)
         return told
+
+
+class CombinationView:
+    """Gives the parameters that the jobs of a combination have in common.
+
+    Args:
+        params: these, by name.
+    """
+
+    __slots__ = ("params",)
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+
+    def __call__(self, field: JobField) -> Any:
+        """The value of a parameter."""
+        return self.params.get(field.key or "")
+
+    def told(self) -> dict[str, Any]:
+        """What a custom function is told of it, besides the event."""
+        return {}
 
 
 def _runtime(job: Job, t: float) -> float | None:

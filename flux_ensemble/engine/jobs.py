@@ -8,6 +8,7 @@ come at any time is a duplicate if it has the time of the last one of its name.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -197,11 +198,11 @@ class Job:
     def _remember(self, context: Mapping[str, Any]) -> None:
         """Take in a memo: keys replace those of before, and null removes one (RFC 21)."""
         memo: dict[str, Any] = {}
-        left = MAX_MEMO
+        left: float = MAX_MEMO
         for key, value in {**self.memo, **context}.items():
             if value is None:
                 continue
-            size = len(key) + (_FLOAT_SIZE if type(value) is float else len(json.dumps(value)))
+            size = len(key) + _size(value)
             if size > left:
                 self.memo_left_out += 1
                 continue
@@ -217,6 +218,16 @@ class Job:
             if self._exceptions and kind in self._exceptions:
                 return outcome
         return "failed"
+
+
+def _size(value: Any) -> float:
+    """Characters of a value as JSON, about; infinite where it is none, such as NaN."""
+    if type(value) is float:
+        return _FLOAT_SIZE if math.isfinite(value) else math.inf
+    try:
+        return len(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return math.inf
 
 
 def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.retrying import Retrying
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News, RuleState
 from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, STREAMS
-from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
+from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
 from flux_ensemble.texts import shortened
 
@@ -157,17 +157,21 @@ class Observer:
 
     def _on_start(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         stats = self._core.stats
-        stats.observe(group, "pending", max(0.0, event.t - job.t_submit))
+        pending = max(0.0, event.t - job.t_submit)
+        stats.observe(group, "pending", pending)
         stats.pending_nodes -= job.nodes
         job.nodes = 0
-        return _STARTED
+        better = self._better(job, group, "pending", pending)
+        return (None, (*_STARTED[1], *better)) if better else _STARTED
 
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
             return self._conclude(job, group, event, self._want_no_nodes(job))
         seconds = max(0.0, event.t - job.t_start)
         self._core.stats.observe_duration(group, seconds, job.outcome)
-        changed = _SUCCEEDED if job.outcome == "success" else _RAN
+        changed = _RAN
+        if job.outcome == "success":
+            changed = _SUCCEEDED + self._better(job, group, "duration", seconds)
         return self._conclude(job, group, event, changed)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
@@ -179,12 +183,20 @@ class Observer:
                 stats.ignore(group, key)
             elif stats.has_room(group, key):
                 stats.observe(group, key, number)
-                changed.append(("", key))
+                changed += (("", key), *self._better(job, group, key, number))
             else:
                 stats.ignore(group, key)
                 if group not in self.crowded:
                     self._leave_out(group, key)
         return None, tuple(changed)
+
+    def _better(self, job: Job, group: str, variable: str, value: Number) -> tuple[Change, ...]:
+        """The best jobs that it is one of now."""
+        bests = self._core.stats.bests
+        if not bests.kept:
+            return ()
+        names = bests.offer(group, variable, value, job.id, lambda: self._core.job_of(job)[1])
+        return tuple((BEST, name) for name in names)
 
     def _leave_out(self, group: str, key: str) -> None:
         """A key of a memo gets no stream; it is said once for each group."""
@@ -201,6 +213,9 @@ class Observer:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
         self._core.workload.leave(job)
+        # One without an outcome was never accepted.
+        if job.outcome is not None and not self._core.records.add(job):
+            self._core.record("records-full", limit=self._core.spec.limits.records)
         return news
 
     def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:
@@ -230,7 +245,7 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        if self._retrying.ended(job, event.t, interrupted=interrupted):
+        if self._retrying.ended(job, event.t, event.name, interrupted=interrupted):
             changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 
@@ -249,9 +264,10 @@ class Observer:
             "timestamp": event.t,
             "context": event.context,
         }
-        view = JobView(self._core, job, event.t)
+        view = JobView(self._core, job, event.t, event.name)
         cause = Cause(seen, job=view)
         if job.firing is not None:
             cause.rule, cause.group = job.firing.rule, job.group
+            cause.combinations = self._core.workload.combinations(job)
         memo = event.context if event.name == "memo" else None
         return [Triggered(state, cause, None, memo) for state in states]

@@ -141,6 +141,12 @@ class PendingTable:
         """Whether anything is pending, held, or to be repeated."""
         return bool(self.commands or self._held or self._retries)
 
+    @property
+    def calling(self) -> bool:
+        """Whether a call of a custom function is open, held, or to be repeated."""
+        calls = any(pending.call is not None for pending in self.commands.values())
+        return calls or bool(self._held or self._retries)
+
     def busy_of(self, group: str | None) -> bool:
         """Whether something of the ensemble is pending, or a call or held action of the group."""
         return self.busy if group is None else group in self._of_group

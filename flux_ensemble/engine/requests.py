@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import REQUEST_RULE, SCALE_ACTIONS, Action
+from flux_ensemble.document.overrides import read_overrides
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core, Triggered
@@ -84,7 +85,8 @@ class Requests:
         """Refuse a submission that would exceed a limit."""
         spec, workload = self._core.spec, self._core.workload
         try:
-            size = len(spec.groups[action.label or ""].submission(action.count, action.params))
+            group = spec.groups[action.label or ""]
+            size = len(group.submission(action.count, action.params, action.overrides))
         except ValueError as error:
             raise RequestError(errno.EINVAL, str(error)) from None
         active, total = workload.busy + size, workload.total + size
@@ -93,6 +95,14 @@ class Requests:
                 errno.EAGAIN,
                 f"{size} more jobs would make {active} active, "
                 f"and limits.active-jobs is {spec.limits.active_jobs}",
+            )
+        bound = workload.backlog.bounds.get(action.label or "")
+        busy = workload.busy_of(action.label) + size
+        if bound is not None and busy > bound:
+            raise RequestError(
+                errno.EAGAIN,
+                f"{size} more jobs would make {busy} active in group {action.label!r}, "
+                f"and its max-active is {bound}",
             )
         if total > spec.limits.jobs:
             raise RequestError(
@@ -107,7 +117,17 @@ class Requests:
         self._check_running()
         args = request.args
         group = self._check_group(args.get("group"))
-        action = Action("submit", group, count=args.get("count"), params=args.get("params"))
+        try:
+            overrides = read_overrides(args.get("overrides") or {}) or None
+        except ValueError as error:
+            raise RequestError(errno.EINVAL, str(error)) from None
+        action = Action(
+            "submit",
+            group,
+            count=args.get("count"),
+            params=args.get("params"),
+            overrides=overrides,
+        )
         self._check_room(action)
         # The reply comes with the ids of the jobs.
         return self._run(self._origin(request), action)

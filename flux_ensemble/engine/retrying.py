@@ -21,12 +21,12 @@ class Retrying:
         #: By name and index of the job set.
         self._policies: dict[tuple[str, int], Policy] = {}
 
-    def ended(self, job: Job, t: float, *, interrupted: bool) -> bool:
+    def ended(self, job: Job, t: float, event: str, *, interrupted: bool) -> bool:
         """A job ended without success: have it run again if its group says so.
 
         Args:
             job: of the ensemble.
-            t: when.
+            t, event: when, and the name of the event by which it did.
             interrupted: the instance shut down, which counts as a failure.
 
         Returns:
@@ -39,7 +39,7 @@ class Retrying:
         if not job_set.retries.times or firing.cancel_unseen or not core.acting:
             return False
         policy = self._policy(job_set)
-        values = variables(core.stats.lookup, None, JobView(core, job, t))
+        values = variables(core.stats.lookup, None, JobView(core, job, t, event))
         if not interrupted and (job.canceling or not policy.applies(outcome, values)):
             return False
         if firing.attempt >= job_set.retries.times:

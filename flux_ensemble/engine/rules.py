@@ -22,11 +22,13 @@ from flux_ensemble.document.model import (
     Spec,
 )
 from flux_ensemble.document.scopes import job_scope, names_of
+from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
+from flux_ensemble.engine.turns import Turns, dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath, parse_path
+from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, MetricPath, parse_path
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -39,8 +41,8 @@ _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 #: outcome -> the trigger that names it.
 TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
-#: A metric that changed. Of a group: a counter ("count", counter) or a stream ("", variable); of
-#: the member: ("queue", "pending-nodes").
+#: A metric that changed. Of a group: a counter ("count", counter), a stream ("", variable) or a
+#: best job ("best", name); of the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
 
 #: The change by which a job is known that was to run again and has been tried often enough.
@@ -52,12 +54,15 @@ GAVE_UP: Change = (COUNT, "gave-up")
 News = tuple[str | None, tuple[Change, ...]]
 
 
+#: Fields of a rule that are tuples.
+_LISTS = ("by", "more_triggers", "more_groups")
+
 #: Attributes of a rule's state that a snapshot holds as they are.
 _DUMPED = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
 
 
 @dataclass(slots=True, eq=False)
-class RuleState:
+class RuleState(Turns):
     """A rule and how often it ran."""
 
     rule: Rule
@@ -71,14 +76,6 @@ class RuleState:
     #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
     groups: tuple[str, ...]
     enabled: bool = field(init=False)
-    #: Runs that are left; None is unlimited.
-    left: int | None = field(init=False)
-    #: Matching evaluations to skip before the next run (backoff).
-    skip: int = field(init=False, default=0)
-    #: No run before this time (cooldown).
-    t_next: float = field(init=False, default=0.0)
-    #: How often the action ran.
-    fired: int = field(init=False, default=0)
     #: Number of the next firing; ahead of `fired` where a custom function returned actions.
     number: int = field(init=False, default=0)
     #: Its timer is set.
@@ -87,10 +84,12 @@ class RuleState:
     error: str | None = field(init=False, default=None)
     #: Ids of the rules whose jobs triggered it.
     causes: set[str] = field(init=False, default_factory=set)
+    #: Of a rule with `by`: the combinations that it may not run for as if it were the first time.
+    turns: dict[str, Turns] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.enabled = self.rule.enabled
-        self.left = self.rule.action.repetitions
+        self.left = None if self.rule.by else self.rule.action.repetitions
 
     @property
     def live(self) -> bool:
@@ -102,20 +101,24 @@ class RuleState:
         """Whether it is enabled and has runs left."""
         return self.enabled and self.live
 
-    def take_turn(self, t: float) -> bool:
-        """Count a matching evaluation at time `t`; True if the action is to run."""
-        if self.skip > 0:
-            self.skip -= 1
-            return False
-        if t < self.t_next:
-            return False
+    def take_turn(self, t: float, combination: str | None = None) -> bool:
+        """Count a matching evaluation at time `t`; True if the action is to run.
+
+        Args:
+            combination: of a rule with `by`.
+        """
         action = self.rule.action
-        self.skip = action.backoff
-        self.t_next = t + action.cooldown if action.cooldown else 0.0
-        self.fired += 1
-        if self.left is not None:
-            self.left -= 1
-        return True
+        if combination is None:
+            return self.take(action, t)
+        turns = self.turns.get(combination)
+        if turns is None:
+            turns = Turns()
+            turns.left = action.repetitions
+            if turns.left is not None or action.backoff or action.cooldown:
+                self.turns[combination] = turns
+        mine = turns.take(action, t)
+        self.fired += mine
+        return mine
 
     def next_number(self) -> int:
         """The number of a new firing."""
@@ -223,6 +226,7 @@ class RuleIndex:
                 statistics=self._statistics,
                 subject=subject,
                 job=scope,
+                bests=self._spec.bested,
             )
         return self._conditions[key]
 
@@ -257,6 +261,8 @@ class RuleIndex:
     def _metric_key(self, path: MetricPath) -> MetricPath:
         """The key of a metric in the index: a counter, or a stream without the statistic."""
         statistic, group, variable = path
+        if statistic == BEST:
+            return MetricPath(BEST, group, variable.partition(".")[0])
         if statistic == COUNT or statistic in MEMBER_METRICS:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))
@@ -310,9 +316,11 @@ class RuleIndex:
             tables.append(self._metric.get(PENDING_NODES))
         return tuple(table for table in tables if table)
 
-    def idle(self, group: str | None) -> list[RuleState]:
-        """Rules for an idle group, or for the idle ensemble (None)."""
-        return list(self._own["idle", group].values())
+    def idle(self, name: str | None) -> list[RuleState]:
+        """Rules for an idle group, an idle combination, or the idle ensemble (None)."""
+        group, values = (None, {}) if name is None else parse_name(name)
+        by = tuple(values)
+        return [state for state in self._own["idle", group].values() if state.rule.by == by]
 
     def foreign(self, triggers: Iterable[str], name: str | None) -> list[RuleState]:
         """Rules with scope queue for triggers of a foreign job, in order."""
@@ -382,7 +390,9 @@ class RuleIndex:
     def dump(self) -> dict[str, Any]:
         """The counters of all rules, and the rules that the document does not have, as JSON."""
         states = list(self.states.values())
+        turns = {state.rule.id: dump_turns(state.turns) for state in states if state.turns}
         return {
+            **({"turns": turns} if turns else {}),
             "rules": [state.dump() for state in states],
             "added": [_dump_rule(state.rule) for state in states[len(self._spec.rules) :]],
         }
@@ -402,6 +412,8 @@ class RuleIndex:
             state.load(row)
             if not state.live:
                 self.retire(state)
+            own = value.get("turns", {}).get(state.rule.id, {})
+            state.turns.update(load_turns(own, state.rule.action.repetitions))
 
 
 def _dump_rule(rule: Rule) -> dict[str, Any]:
@@ -412,6 +424,6 @@ def _dump_rule(rule: Rule) -> dict[str, Any]:
 
 
 def _load_rule(value: Mapping[str, Any]) -> Rule:
-    lists = {name: tuple(value[name]) for name in ("more_triggers", "more_groups") if name in value}
+    lists = {name: tuple(value[name]) for name in _LISTS if name in value}
     actions = tuple(Action(**action) for action in value.get("more_actions", ()))
     return Rule(**{**value, **lists, "action": Action(**value["action"]), "more_actions": actions})

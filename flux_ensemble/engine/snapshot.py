@@ -9,7 +9,7 @@ A snapshot leaves out what follows from the document or the rest of the state: c
 their index, and the counts of jobs. It also leaves out the values of streams. Those come from
 `Metrics.take_values` and are fed again, so statistics equal those of a replay from scratch and
 do not depend on River's internals. The snapshot has the number of values of each stream, to
-notice missing ones.
+notice missing ones. Nor does it have the jobs that are gone: `Records.take` gives them.
 
 A snapshot is `{"format": 1, "digest": ..., "state": {...}}`. The digest is over the state as
 canonical JSON, so a valid snapshot is one that was dumped, and its parts need no further
@@ -55,13 +55,18 @@ def dump(engine: Engine) -> dict[str, Any]:
         "scaling": engine.scaling.dump(),
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
+        "records": engine.records.dump(),
     }
     if engine.observer.crowded:
         state["crowded"] = sorted(engine.observer.crowded)
+    if bests := engine.stats.bests.dump():
+        state["bests"] = bests
+    if engine.function_states:
+        state["function_states"] = engine.function_states
     if engine.stats.ignored:
         state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
     if engine.deferred:
-        state["deferred"] = sorted(rule.rule.id for rule in engine.deferred)
+        state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
 
 
@@ -121,6 +126,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine = Engine(spec)
     engine.load(state)
     engine.rules.load(state)
+    engine.watch_combinations()
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
@@ -135,7 +141,11 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
-    engine.deferred.update(engine.rules.states[id] for id in state.get("deferred", ()))
+    engine.stats.bests.load(state.get("bests", {}))
+    engine.function_states.update(state.get("function_states", {}))
+    for id, idle in state.get("deferred", ()):
+        engine.deferred[engine.rules.states[id], idle] = None
+    engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
     return engine

@@ -51,6 +51,6 @@ def _rule(state: RuleState) -> dict[str, Any]:
         "label": rule.action.label,
         "enabled": state.enabled,
         "fired": state.fired,
-        "repetitions": rule.action.repetitions,
+        "repetitions": None if rule.by else rule.action.repetitions,
         "error": state.error,
     }

@@ -4,7 +4,8 @@
 
 `waiting` jobs are not sent yet, because of `limits.active-jobs` or a pause. `in flight` jobs were
 sent to the member and have not appeared in the queue. `active` jobs are in the queue. Together
-they are a group's `busy` count; groups whose count falls to 0 are added to `drained`.
+they are a group's `busy` count; groups whose count falls to 0 are added to `drained`, and so are
+combinations of parameter values that are watched.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble.document.model import Group
+from flux_ensemble.engine.backlog import Backlog
+from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.jobs import Job, Phase, dump_jobs, load_jobs
@@ -21,12 +25,14 @@ class Workload:
     """Jobs that wait, are in flight, or are active, with their counts by group.
 
     Args:
-        groups: names of the groups.
+        groups: the job groups, by name.
         limit: how many jobs may be in flight or active at once.
     """
 
-    def __init__(self, groups: Collection[str], limit: int) -> None:
+    def __init__(self, groups: Mapping[str, Group], limit: int) -> None:
+        self._groups = groups
         self._limit = limit
+        self.backlog = Backlog(groups)
         #: How many more jobs may be sent; negative if more appeared than were expected.
         self.room = limit
         self.firings = Firings()
@@ -38,14 +44,24 @@ class Workload:
         self.busy = 0
         #: Jobs that were requested so far.
         self.total = 0
-        #: Groups whose busy count has fallen to 0, and None for the ensemble's.
-        self.drained: set[str | None] = set()
+        #: Groups and combinations whose busy count has fallen to 0, and None for the ensemble's;
+        #: in order.
+        self.drained: dict[str | None, None] = {}
+        #: The combinations that are watched, by group.
+        self._watched: dict[str, list[Combinations]] = {}
 
     def busy_of(self, group: str | None) -> int:
-        """Jobs of the group, or of the ensemble, that are not over."""
+        """Jobs of the group, the combination, or the ensemble, that are not over."""
         if group is None:
             return self.busy
+        if group not in self._active:
+            watched = self._watched[parse_name(group)[0]]
+            return sum(combinations.jobs.get(group, 0) for combinations in watched)
         return self._waiting[group] + self._in_flight[group] + len(self._active[group])
+
+    def room_of(self, group: str) -> int:
+        """How many more jobs of a group with a `max-active` may be sent."""
+        return self.backlog.bounds[group] - self._in_flight[group] - len(self._active[group])
 
     def waiting(self, group: str) -> int:
         """Jobs of the group that have not appeared in the queue yet."""
@@ -55,27 +71,78 @@ class Workload:
         """Jobs of the group, or of the ensemble, that are in the queue."""
         return (self.jobs if group is None else self._active[group]).values()
 
-    def add(self, firing: Firing) -> None:
-        """Add the jobs of a firing."""
+    def watch(self, group: str, by: tuple[str, ...]) -> None:
+        """Watch the combinations of values that jobs of a group have of parameters."""
+        watched = self._watched.setdefault(group, [])
+        if not any(combinations.by == by for combinations in watched):
+            watched.append(self._counted(Combinations(self._groups[group], by), group))
+
+    def _counted(self, combinations: Combinations, group: str) -> Combinations:
+        """Count the jobs that there are."""
+        for firing in self.firings:
+            if firing.group == group:
+                combinations.begin(firing, range(firing.next, firing.stop))
+                for index in _unseen(firing) if firing.unseen or firing.waiting else ():
+                    combinations.begin(firing, range(index, index + 1))
+        for job in self._active[group].values():
+            assert job.firing is not None
+            combinations.begin(job.firing, range(job.index, job.index + 1))
+        return combinations
+
+    def combinations(self, job: Job) -> tuple[str, ...]:
+        """The combinations that a job is of, as far as they are watched."""
+        watched = self._watched.get(job.group or "")
+        if watched is None or job.firing is None:
+            return ()
+        return tuple(combinations.name(job.firing, job.index) for combinations in watched)
+
+    def _end(self, firing: Firing, indices: Collection[int]) -> None:
+        """Jobs are over, for the combinations that are watched."""
+        for combinations in self._watched.get(firing.group, ()):
+            self.drained.update(dict.fromkeys(combinations.end(firing, indices)))
+
+    def add(self, firing: Firing) -> bool:
+        """Add the jobs of a firing.
+
+        Returns:
+            False if these are too many combinations; then none is watched any more.
+        """
+        for combinations in self._watched.get(firing.group, ()):
+            if not combinations.begin(firing, range(firing.first, firing.stop)):
+                self._watched.clear()
+                return False
         self.firings.open(firing)
+        if not firing.delayed:
+            self.backlog.append(firing)
         self._waiting[firing.group] += firing.waiting
         self.busy += firing.waiting
         self.total += firing.waiting
+        return True
+
+    def delay_over(self, rule: str, number: int) -> None:
+        """The jobs of a firing need not wait any longer, if there still are some."""
+        firing = self.firings.delay_over(rule, number)
+        if firing is not None and firing.waiting:
+            self.backlog.append(firing)
 
     def next_batch(self) -> tuple[Firing, int, int] | None:
-        """The next jobs to send, as many as the limit allows; None if there are none.
+        """The next jobs to send, as many as the limits allow; None if there are none.
 
         Returns:
             Their firing, the index of the first, and how many there are.
         """
-        backlog, room = self.firings.backlog, self.room
+        backlog, room = self.backlog, self.room
         if room <= 0 or not backlog:
             return None
-        firing = backlog[0]
+        firing = backlog.next(self.room_of)
+        if firing is None:
+            return None
+        if firing.group in backlog.bounds:
+            room = min(room, self.room_of(firing.group))
         first = firing.next
         count = firing.stop - first
         if count <= room:
-            backlog.popleft()
+            backlog.remove(firing)
         else:
             count = room
         firing.next += count
@@ -95,8 +162,17 @@ class Workload:
             firing.lost += lost
             self._in_flight[firing.group] -= lost
             self.room += lost
+            self._end_lost(firing)
             self._release(firing.group, lost)
         self.firings.close_if_over(firing)
+
+    def _end_lost(self, firing: Firing) -> None:
+        """Once nothing more is expected of a firing, the jobs that have not shown are over.
+
+        Before, nobody knows which of them are lost.
+        """
+        if self._watched and firing.lost and not firing.unseen and not firing.waiting:
+            self._end(firing, _unseen(firing))
 
     def admit(self, id: int, tag: Tag, t: float) -> Job | None:
         """A job appeared in the queue; None if its tag was not expected."""
@@ -109,10 +185,14 @@ class Workload:
         if firing.unseen:
             firing.unseen -= 1
             self._in_flight[firing.group] -= 1
+            self._end_lost(firing)
         else:
             firing.lost -= 1
             self.room -= 1
             self.busy += 1
+            if not firing.waiting:
+                for combinations in self._watched.get(firing.group, ()):
+                    combinations.begin(firing, range(index, index + 1))
         job = Job(id, firing.group, firing, index, t)
         self.jobs[id] = self._active[firing.group][id] = job
         return job
@@ -125,6 +205,8 @@ class Workload:
         del self._active[firing.group][job.id]
         self.room += 1
         firing.live -= 1
+        if self._watched:
+            self._end(firing, (job.index,))
         self._release(firing.group, 1)
         self.firings.close_if_over(firing)
 
@@ -157,8 +239,14 @@ class Workload:
         return sum(self._drop(firing) for firing in list(self.firings))
 
     def _drop(self, firing: Firing) -> int:
-        dropped = self.firings.drop_waiting(firing)
+        dropped = firing.waiting
         if dropped:
+            firing.stop = firing.next
+            if not firing.delayed:
+                self.backlog.remove(firing)
+            if self._watched:
+                self._end(firing, range(firing.stop, firing.stop + dropped))
+                self._end_lost(firing)
             self._waiting[firing.group] -= dropped
             self._release(firing.group, dropped)
             self.firings.close_if_over(firing)
@@ -167,9 +255,9 @@ class Workload:
     def _release(self, group: str, jobs: int) -> None:
         self.busy -= jobs
         if not self.busy_of(group):
-            self.drained.add(group)
+            self.drained[group] = None
         if not self.busy:
-            self.drained.add(None)
+            self.drained[None] = None
 
     def ages(self, group: str, gauge: str, t: float) -> Iterator[float]:
         """Ages in seconds at time `t` of the group's "waiting" or "running" jobs."""
@@ -187,6 +275,7 @@ class Workload:
             "total": self.total,
             "drained": sorted(self.drained, key=lambda group: group or ""),
             **self.firings.dump(),
+            "backlog": [positions[firing] for firing in self.backlog],
             "jobs": {
                 **dump_jobs(jobs),
                 "firing": [positions[job.firing] for job in jobs if job.firing is not None],
@@ -197,8 +286,10 @@ class Workload:
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
         """Set what `dump` returned; returns the open firings in the order of their positions."""
         self.total = value["total"]
-        self.drained.update(value["drained"])
+        self.drained.update(dict.fromkeys(value["drained"]))
         firings, jobs = self.firings.load(value), value["jobs"]
+        for position in value["backlog"]:
+            self.backlog.append(firings[position])
         owners = [
             (firings[position].group, firings[position], index)
             for position, index in zip(jobs["firing"], jobs["index"], strict=True)
@@ -210,6 +301,9 @@ class Workload:
         for firing in firings:
             self._waiting[firing.group] += firing.waiting
             self._in_flight[firing.group] += firing.unseen
+        for group, watched in self._watched.items():
+            for combinations in watched:
+                self._counted(combinations, group)
         queued = sum(self._in_flight.values()) + len(self.jobs)
         self.room = self._limit - queued
         self.busy = sum(self._waiting.values()) + queued
@@ -235,13 +329,22 @@ class Workload:
         assert (
             waiting
             == sum(self._waiting.values())
-            == sum(firing.waiting for firing in (*self.firings.backlog, *delayed))
+            == sum(firing.waiting for firing in (*self.backlog, *delayed))
         )
         assert unseen == sum(self._in_flight.values())
         assert live == len(self.jobs) == sum(map(len, self._active.values()))
         assert self.room == self._limit - unseen - live
         assert self.busy == waiting + unseen + live == sum(map(self.busy_of, self._active))
+        for group, watched in self._watched.items():
+            for combinations in watched:
+                fresh = Combinations(self._groups[group], combinations.by)
+                assert combinations.jobs == self._counted(fresh, group).jobs
         for id, job in self.jobs.items():
             assert id == job.id
             assert job.phase is not Phase.GONE
             assert self._active[job.group or ""][id] is job
+
+
+def _unseen(firing: Firing) -> list[int]:
+    """The jobs of a firing that were sent and have not appeared."""
+    return [index for index in range(firing.first, firing.next) if index not in firing.seen]

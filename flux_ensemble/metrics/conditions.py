@@ -13,14 +13,19 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
+from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS
-from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
 from flux_ensemble.texts import shortened, shown
 
 Lookup = Callable[[MetricPath], float | None]
 Subject = Literal["metric", "memo"] | None
+
+#: The best jobs that are kept, by name, with the parameters that they can have.
+Bested = Mapping[str, tuple[Best, Collection[str]]]
+NO_BESTS: Bested = {}
 
 #: Returns the value of a field of the triggering job, of any type; None where it has none.
 JobLookup = Callable[[JobField], Any]
@@ -134,6 +139,7 @@ def compile_condition(
     statistics: Collection[str],
     subject: Subject,
     job: JobScope | None = None,
+    bests: Bested = NO_BESTS,
 ) -> Condition:
     """Compile a `when`.
 
@@ -144,6 +150,7 @@ def compile_condition(
         subject: what the rule provides: "metric" a value to compare, "memo" the keys of a memo,
             None nothing.
         job: what it can say of the triggering job; None where there is none.
+        bests: the best jobs that are kept, by name, with the parameters that they can have.
 
     Raises:
         ValueError: the text does not parse, or names something that does not exist.
@@ -173,7 +180,7 @@ def compile_condition(
             raise ValueError(f"expected a finite number, not {shown(when)}")
         compare = _COMPARISONS[match["operator"] or "=="]
         return Condition(str(when), compare=compare, number=number)
-    names = Names(groups, statistics, subject, job)
+    names = Names(groups, statistics, subject, job, bests)
     try:
         expression = compile_expression(text, names.resolve)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -182,6 +189,19 @@ def compile_condition(
             f"'count.GROUP.success >= 3', not {shown(when)}"
         ) from error
     return Condition(text, expression=expression)
+
+
+def split_comparison(when: float | str) -> tuple[str, float] | None:
+    """The operator and the number of a `when` that compares the rule's metric; None if it does not.
+
+    >>> split_comparison("<= 5"), split_comparison(3), split_comparison("count.a.success > 5")
+    (('<=', 5.0), ('==', 3.0), None)
+    """
+    match = _COMPARISON.fullmatch(str(when).strip())
+    if match is None:
+        return None
+    operator = match["operator"]
+    return "==" if operator in (None, "=") else operator, float(match["number"])
 
 
 class Names:
@@ -193,11 +213,13 @@ class Names:
         statistics: Collection[str],
         subject: Subject,
         job: JobScope | None,
+        bests: Bested = NO_BESTS,
     ) -> None:
         self._groups = groups
         self._statistics = statistics
         self._subject = subject
         self.job = job
+        self._bests = bests
 
     def resolve(self, keys: list[str]) -> Variable:
         """The metric, the field of the triggering job or the key of a memo with this name.
@@ -216,6 +238,9 @@ class Names:
                     "(only those of 'job-*' triggers)"
                 )
             return self.job.resolve(keys)
+        if head == BEST and len(keys) > 1 and keys[1] in self._bests:
+            best, params = self._bests[keys[1]]
+            return best.path(keys, params)
         # A memo may well have a key `nodes`.
         of_member = head in MEMBER_METRICS and (len(keys) > 1 or self._subject != "memo")
         if head == COUNT or head in self._statistics or of_member:

@@ -111,3 +111,12 @@ def scope_of(trigger: str, params: Collection[str]) -> JobScope | None:
         if event not in _BEFORE_END:
             names |= _OF_END
     return JobScope(trigger, names, frozenset(params))
+
+
+def idle_scope(by: Collection[str]) -> JobScope:
+    """What the expressions of an `idle` rule with `by` can say: the values of these parameters.
+
+    >>> str(idle_scope(["t"]).resolve(["job", "params", "t"]))
+    'job.params.t'
+    """
+    return JobScope("idle", frozenset({PARAMS}), frozenset(by))

@@ -15,6 +15,9 @@ from flux_ensemble.texts import listed
 
 COUNT = "count"
 
+#: What the names of the best jobs begin with; `variable` is then NAME.FIELD.
+BEST = "best"
+
 
 class MetricPath(NamedTuple):
     """One metric. For `statistic` "count", `variable` is a counter of the group.
@@ -30,7 +33,7 @@ class MetricPath(NamedTuple):
     variable: str
 
     def __str__(self) -> str:
-        if self.statistic in MEMBER_METRICS:
+        if self.statistic in MEMBER_METRICS or self.statistic == BEST:
             return f"{self.statistic}.{self.variable}"
         separator = "." if self.statistic == COUNT else "-"
         return f"{self.statistic}.{self.group}{separator}{self.variable}"

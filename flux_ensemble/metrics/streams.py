@@ -15,6 +15,7 @@ from typing import Any
 from river import stats
 
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.metrics.best import Best, Bests
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
@@ -25,7 +26,7 @@ from flux_ensemble.metrics.names import (
     Statistic,
 )
 from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath
+from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, MetricPath
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -35,8 +36,8 @@ Values = list[list[Any]]
 MAX_VARIABLES = 1000
 MAX_NAME = 256
 
-#: Most memo keys of a group whose ignored values are counted, each by itself; those of further ones,
-#: and of keys longer than `MAX_NAME`, are counted together.
+#: Most memo keys of a group whose ignored values are counted, each by itself; those of further
+#: ones, and of keys longer than `MAX_NAME`, are counted together.
 MAX_IGNORED = 100
 OTHERS = "..."
 
@@ -169,6 +170,7 @@ class Metrics:
         counts: the counters of each group, `count.GROUP.COUNTER`.
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
+        bests: the best jobs so far.
         ignored: by group and key, how many values of memos have no statistics.
 
     >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
@@ -177,7 +179,13 @@ class Metrics:
     12.0
     """
 
-    def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
+    def __init__(
+        self,
+        groups: Iterable[str],
+        statistics: Collection[Statistic],
+        bests: Iterable[Best] = (),
+    ) -> None:
+        self.bests = Bests(bests)
         self._statistics = tuple(statistics)
         self._by_name = {statistic.name: statistic for statistic in statistics}
         #: The statistics of `duration`, by the variable of the stream that they are of.
@@ -257,6 +265,9 @@ class Metrics:
             return self.counts[group][variable]
         if statistic in MEMBER_METRICS:
             return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
+        if statistic == BEST:
+            best: float | None = self.bests.lookup(variable)
+            return best
         if variable == "duration":
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
@@ -270,7 +281,8 @@ class Metrics:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
-        member has reported, and `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos
+        member has reported, `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so
+        far, and `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos
         have no statistics.
         """
         empty = Stream(self._statistics)
@@ -294,6 +306,9 @@ class Metrics:
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        bests = self.bests.dump()
+        if bests:
+            nested[BEST] = bests
         if self.ignored:
             nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested

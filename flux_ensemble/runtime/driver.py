@@ -60,6 +60,7 @@ class Driver:
         tap: is shown each event with the commands it brought about, if given.
         ahead: puts down each event, if given.
         marker: notes each event while it is handled, if given.
+        worker: what runs custom functions, if that has been started.
 
     Attributes:
         commands: how many commands have been performed.
@@ -75,6 +76,7 @@ class Driver:
         tap: Tap | None = None,
         ahead: WriteAhead | None = None,
         marker: Marker | None = None,
+        worker: Caller | None = None,
     ) -> None:
         self._engine = engine
         self._member = member
@@ -90,7 +92,7 @@ class Driver:
         self._held = 0
         self._closed = False
         self._timers: dict[str, Handle] = {}
-        self._worker: Caller | None = None
+        self._worker = worker
         self._calls: set[int] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
             SubmitJobs: lambda command: member.submit(command, self.post),
@@ -205,7 +207,8 @@ class Driver:
         self._calls.remove(command)
         now = self._loop.now()
         if result.ok:
-            self.post(CommandDone(now, command, {"returned": result.returned}))
+            state = {} if result.state is None else {"state": result.state}
+            self.post(CommandDone(now, command, {"returned": result.returned, **state}))
         else:
             self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
 

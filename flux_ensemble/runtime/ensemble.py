@@ -20,10 +20,11 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
-from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.answers import Answer, Answers
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.ahead import Ahead
+from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member
@@ -48,9 +49,11 @@ class Ensemble:
         recorder: takes down a recording, if given.
         replayed: what its log came to, if it goes on after a crash.
         marker: notes each event while its engine handles it, if given.
+        worker: its worker process, if that has been started.
 
     Attributes:
         facts: what happened to it outside of its engine.
+        records: its jobs that are gone.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Ensemble:
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
         marker: Marker | None = None,
+        worker: Caller | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
@@ -75,6 +79,8 @@ class Ensemble:
         self.member = member
         self.engine = Engine(spec) if replayed is None else replayed.engine
         self.facts = Facts() if replayed is None else replayed.facts
+        self.records = Records() if replayed is None else replayed.records
+        self.records.follow(self.engine.records)
         self.log = Log() if replayed is None else Log(replayed.entries, replayed.total)
         self._loop = loop
         self._log_error = log_error
@@ -86,7 +92,15 @@ class Ensemble:
             recorder.failed = self._lose_recording
         self._ahead = ahead(self)
         self._driver = Driver(
-            self.engine, member, loop, lambda: custom(self), self, recorder, self._ahead, marker
+            self.engine,
+            member,
+            loop,
+            lambda: custom(self),
+            self,
+            recorder,
+            self._ahead,
+            marker,
+            worker,
         )
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:
@@ -169,9 +183,9 @@ class Ensemble:
         """What a wal's snapshot holds of it."""
         return {"engine": dump(self.engine), "facts": self.facts.to_json()}
 
-    def take_values(self) -> Values:
-        """What its streams took in since the last call."""
-        return self.engine.stats.take_values()
+    def take_beside(self) -> str:
+        """What its streams took in since the last call, and the jobs that are gone since."""
+        return beside(self.engine.stats.take_values(), self.records.take())
 
     # -- what goes in -------------------------------------------------------------
 

@@ -150,6 +150,7 @@ class CallResult(Protocol):
     returned: list[dict[str, Any]]
     reason: str
     detail: str
+    state: Mapping[str, Any] | None
 
 
 class Caller(Protocol):

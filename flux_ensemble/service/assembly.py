@@ -15,6 +15,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.member import FluxMember
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
@@ -22,6 +23,7 @@ from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Caller, Scaler
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.service.functions import Prepared
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.store.kvs import KvsStore
 
@@ -64,6 +66,7 @@ class Assembly:
         *,
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
+        prepared: Prepared | None = None,
     ) -> Ensemble:
         """Make an ensemble.
 
@@ -73,23 +76,13 @@ class Assembly:
             store: where its log is.
             recorder: takes down a recording, if given.
             replayed: what its log came to, if there is one.
+            prepared: its worker process, if that has been started.
         """
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
         where = {"environment": load["environment"], "cwd": load["cwd"]}
 
         def start_worker(ensemble: Ensemble) -> Caller:
-            return Worker(
-                loop,
-                source=spec.custom,
-                plugins=spec.plugins,
-                **where,
-                uri=self._uri,
-                info={"name": spec.name, "directory": spec.directory},
-                log=lambda level, text: self._log(
-                    getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO),
-                    f"{spec.name}: {text}",
-                ),
-            )
+            return self._worker(spec, load, loop, ensemble.note, ensemble.engine.function_states)
 
         def put_down(ensemble: Ensemble) -> WriteAheadLog:
             ensemble.engine.stats.keep_values()
@@ -105,11 +98,18 @@ class Assembly:
             self._kept[ensemble] = store, wal
             return wal
 
+        def warn(text: str) -> None:
+            self._error(f"{spec.name}: {text}")
+            # Not from here: this is within the ensemble's driver.
+            loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
+
         ensemble = Ensemble(
             spec,
             run=load["run"],
             cwd=load["cwd"],
-            member=FluxMember(self._queue, spec, run=load["run"], **where, scaler=self._scaler),
+            member=FluxMember(
+                self._queue, spec, run=load["run"], **where, scaler=self._scaler, warn=warn
+            ),
             loop=loop,
             custom=start_worker,
             log_error=self._error,
@@ -118,9 +118,46 @@ class Assembly:
             recorder=recorder,
             replayed=replayed,
             marker=self._marks.of(spec.name, load["run"]),
+            worker=None if prepared is None else prepared.worker,
         )
+        if prepared is not None:
+            prepared.ensemble = ensemble
         self.pace()
         return ensemble
+
+    def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> Worker:
+        """Make the worker process of an ensemble that is to be made.
+
+        Args:
+            spec: its document.
+            load: what it is loaded with.
+            prepared: is told what goes wrong in it.
+        """
+        loop = FluxLoop(self._handle, guard(prepared.broken))
+        return self._worker(spec, load, loop, prepared.note)
+
+    def _worker(
+        self,
+        spec: Spec,
+        load: Mapping[str, Any],
+        loop: FluxLoop,
+        note: Callable[[str, Mapping[str, Any]], None],
+        states: Mapping[str, Any] | None = None,
+    ) -> Worker:
+        return Worker(
+            loop,
+            source=spec.custom,
+            plugins=spec.plugins,
+            environment=load["environment"],
+            cwd=load["cwd"],
+            uri=self._uri,
+            states=states,
+            printed=Printed(note).take,
+            info={"name": spec.name, "directory": spec.directory},
+            log=lambda level, text: self._log(
+                getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO), f"{spec.name}: {text}"
+            ),
+        )
 
     def pace(self) -> None:
         """Suit the logs to how many ensembles are live."""

@@ -11,6 +11,7 @@ import errno
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from flux.job import JobID
@@ -21,6 +22,7 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import REPLAY, Marks
 from flux_ensemble.service.members import Members
@@ -73,6 +75,11 @@ class Loading:
         self._members = members
         self._marks = marks
         self._log_error = log_error
+        self._checks = FunctionChecks(responder, assembly.prepare)
+
+    def close(self, reason: str) -> None:
+        """Load nothing more of what was begun."""
+        self._checks.close(reason)
 
     @request_handler("load")
     def load(self, message: Message, payload: Payload) -> None:
@@ -81,6 +88,17 @@ class Loading:
         elastic = self._members.elastic or "scaler" in payload
         spec = read_document(payload, files, elastic=elastic)
         check_context(payload)
+        self._check_free(spec.name)
+        self._checks.run(message, spec, payload, partial(self._make, message, payload, spec, files))
+
+    def _make(
+        self,
+        message: Message,
+        payload: Payload,
+        spec: Spec,
+        files: dict[str, str],
+        prepared: Prepared | None,
+    ) -> None:
         earlier = self._check_free(spec.name)
         if "scaler" in payload:
             self._members.adopt(payload["scaler"])
@@ -91,7 +109,7 @@ class Loading:
         kept = {key: value for key, value in payload.items() if key != "record"}
         load = {**kept, "run": int(time.time() * 1e6), "files": files}
         store = self._stores.create(spec.name, load)
-        ensemble = self._assembly.make(spec, load, store, recorder=recorder)
+        ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)
         self._ensembles.add(ensemble)
         ensemble.note("load", {"document": document})
         ensemble.owe(self._responder.answer_to(message))
@@ -112,12 +130,15 @@ class Loading:
                 f"an ensemble named {name!r} is in the KVS and could not be restored: "
                 f"{self._recovery.unreadable[name]}; unload it, or choose another name",
             )
+        if name in self._checks:
+            raise RequestError(errno.EEXIST, f"an ensemble named {name!r} is being loaded already")
         earlier = next((other for other in self._ensembles if other.name == name), None)
         if earlier is not None and not earlier.ended:
             raise RequestError(
                 errno.EEXIST, f"an ensemble named {name!r} is {earlier.state} already"
             )
-        check_ensembles(sum(not ensemble.ended for ensemble in self._ensembles))
+        live = sum(not ensemble.ended for ensemble in self._ensembles)
+        check_ensembles(live + len(self._checks))
         return earlier
 
     def restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Replayed]) -> Ensemble:

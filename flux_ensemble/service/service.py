@@ -46,6 +46,7 @@ from flux_ensemble.service.recovery.shutdown import Shutdown
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.dispatch import Dispatcher
 from flux_ensemble.service.requests.handlers import Handlers
+from flux_ensemble.service.requests.jobs import Jobs
 from flux_ensemble.service.requests.messages import Responder, Streams, listen
 from flux_ensemble.service.requests.registration import collect_handlers
 from flux_ensemble.service.settings import kept_directory, read_settings
@@ -205,11 +206,12 @@ class Service:
             self._reports,
             self._needs,
         )
+        jobs = Jobs(self._responder, self._streams, self._ensembles, self._broker.loop)
         self._dispatcher = Dispatcher(
             self._responder,
             self._recovery,
             self._shutdown,
-            collect_handlers(handlers, self._loading),
+            collect_handlers(handlers, jobs, self._loading),
             guests=guests,
         )
 
@@ -293,6 +295,7 @@ class Service:
         self._dispatcher.close(reason)
         self._streams.close(errno.ESHUTDOWN, reason)
         self._lifetimes.stop()
+        self._loading.close(reason)
         for ensemble in self._ensembles:
             # What goes wrong with one is no reason to leave out those after it.
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
@@ -304,6 +307,7 @@ class Service:
 
     def _suspend(self) -> None:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
+        self._loading.close("the Flux instance is shutting down")
         self._journal.stop()
         self._members.close()
         for ensemble in self._ensembles:

@@ -112,7 +112,7 @@ def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[s
         submit, start, finish = (job.first(name) for name in ("submit", "start", "finish"))
         if submit and start:
             values[group]["pending"].append(max(0.0, start[0] - submit[0]))
-        if start and finish:
+        if start and finish and _outcome(job, finish) == "success":
             values[group]["duration"].append(max(0.0, finish[0] - start[0]))
         if finish or job.first("clean"):
             counts[group]["finished"] += 1

@@ -119,6 +119,11 @@ def extend(rule, **kwargs):
 
 def look(rule, **kwargs):
     note("look", rule)
+
+def tally(state, **kwargs):
+    state["jobs"] = state.get("jobs", 0) + 1
+    if state["jobs"] == 16:
+        return Action({{"name": "submit", "label": "counted"}})
 """
 
 
@@ -150,12 +155,15 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
             group("long", 10, mock(3600)),
             group("wide", jobs, mock(seconds)),
             group("slow", 3, mock(3600), duration=0.5),
-            group("flaky", 4, mock(0.05, mock_exception="run"), retries=2),
+            group("flaky", 4, mock(0.05, mock_exception="run"),
+                  retries={"times": 2, "on": ["failed"], "after": 0.05,
+                           "with": {"urgency": "{job.urgency + 1}"}}),
             group("half", tenth),
             group("steps", 2),
-            group("tick", 2),
+            group("tick", 1, params={"side": ["left", "right"]}),
+            group("pair", 1, params={"side": ["none"]}),
             group("tail", 5),
-            *(group(one, 1) for one in ("echo", "note", "gone", "spare")),
+            *(group(one, 1) for one in ("echo", "note", "gone", "spare", "counted")),
             *(group(one, 3) for one in ("after", "last", "extra")),
         ],
         "rules": [
@@ -169,6 +177,11 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
              "when": f">= {jobs // 4}",
              "action": submit("steps", repetitions=8, backoff=skip)},
             {"id": "echo", "trigger": "job-success", "group": "steps", "action": every("echo")},
+            {"id": "tally", "trigger": "job-success", "group": "echo",
+             "action": {"name": "custom", "label": "tally", "repetitions": "unlimited"}},
+            {"id": "pair", "trigger": ["job-success", "job-fail"], "group": "tick",
+             "when": "job.params.side in ('left', 'right') and job.returncode == 0",
+             "action": {**every("pair"), "params": "trigger", "duration": "{60 + job.index}"}},
             {"id": "note", "trigger": "job-fail", "group": "flaky", "action": every("note")},
             {"id": "spare", "trigger": "job-timeout", "group": "slow", "action": every("spare")},
             {"id": "tick", "trigger": "timer", "after": 0.2, "every": 0.4,
@@ -198,6 +211,8 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
         "half": Submits("half", 1, tenth),
         "steps": Submits("steps", 8, 2),
         "echo": Submits("echo", 16, 1),
+        "tally": Submits("counted", 1, 1, first=16),
+        "pair": Submits("pair", 10, 1),
         "note": Submits("note", 12, 1),
         "spare": Submits("spare", 3, 1),
         "tick": Submits("tick", 5, 2),

@@ -29,11 +29,15 @@ DOCUMENT = "name: from-a-guest\nfinish: never\njobs: [{name: a, command: a}]\n"
 #: Requests that Flux gives every service, and those that end a stream.
 OTHERS = ("shutdown", "stats-clear", "config-reload", "log-cancel")
 
-#: What guests may see of an ensemble, by request.
+#: What guests may see of a job.
+JOB = {"id", "group", "nnodes", "outcome", "runtime", "t_run", "t_submit", "t_end", "name", "state"}
+
+#: What guests may see of an ensemble or a job, by request.
 TIMES = {"name", "state", "t_start", "t_end"}
 ALLOWED = {
     "list": TIMES | {"active", "waiting", "finished"},
     "status": TIMES | {"groups", "jobs"},
+    "jobs": JOB,
 }
 
 
@@ -84,8 +88,9 @@ def check(mode: str, method: str, payload: Any, number: str, answer: Any) -> str
         return f"unexpected keys: {sorted(answer)}"
     if method == "status" and set(answer["service"]) != {"version"}:
         return f"unexpected keys of the service: {sorted(answer['service'])}"
-    wrong = {key for one in answer["ensembles"] for key in one} - ALLOWED[method]
-    return f"unexpected keys of an ensemble: {sorted(wrong)}" if wrong else None
+    listed = answer["jobs" if method == "jobs" else "ensembles"]
+    wrong = {key for one in listed for key in one} - ALLOWED[method]
+    return f"unexpected keys: {sorted(wrong)}" if wrong else None
 
 
 def main() -> int:

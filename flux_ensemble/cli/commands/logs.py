@@ -19,10 +19,11 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import STATE_STYLES, Span, explain
+from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, fails, sentence
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach
-from flux_ensemble.client import Client
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import Ended, Entry
 
 
@@ -69,7 +70,8 @@ def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: P
     metavar="DURATION",
     help="Wait no longer than so long (30s, 2m, 1.5h), and exit 124.",
 )
-def wait(names: tuple[str, ...], timeout: float) -> int:
+@FAIL_ON_OPTION
+def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str]) -> int:
     """Wait until each ensemble NAME has ended, and exit as the worst of them did."""
     client = Client()
     line = make_lines()
@@ -93,7 +95,20 @@ def wait(names: tuple[str, ...], timeout: float) -> int:
     if left:
         raise Failure(f"{' and '.join(map(repr, left))} was unloaded before it ended")
     states = {ensemble["state"] for ensemble in ended}
-    if "failed" in states:
+    wrong = False
+    for ensemble in ended:
+        name = ensemble["name"]
+        try:
+            (status,) = client.status(name)["ensembles"]
+        except EnsembleError as exc:
+            # It has ended, so nothing is at stake any more.
+            print_error(f"{exc}: what went wrong in {name!r} is not known")
+            wrong = wrong or bool(fail_on)
+            continue
+        if trouble := sentence(status):
+            line((Span(f"{name}: {trouble}", "bad"),))
+        wrong = wrong or fails(status, fail_on)
+    if "failed" in states or wrong:
         return FAILED
     return CANCELED if "canceled" in states else OK
 

@@ -20,6 +20,7 @@ from flux_ensemble.cli.common import (
     naming,
     read_document,
 )
+from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 
@@ -54,6 +55,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     metavar="FILE",
     help='Record every event and command in FILE, for "replay".',
 )
+@FAIL_ON_OPTION
 @run_member_options
 @click.option(
     "--nodes",
@@ -100,6 +102,7 @@ class _Run:
     debug: bool
     timeout: float
     record: str | None
+    fail_on: frozenset[str]
     member: str | None
     state_dir: Path | None
     nodes: int | None
@@ -153,6 +156,7 @@ class _Run:
             state_dir=self.state_dir,
             record=self.record,
             resume=self.resume,
+            fail_on=self.fail_on,
         )
 
     def _cluster(self) -> Cluster:
@@ -178,7 +182,14 @@ class _Run:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --member local", USAGE)
         ensure_service(client)
-        follower = Follower(client, make_view(), owner=True, events=events, timeout=self.timeout)
+        follower = Follower(
+            client,
+            make_view(),
+            owner=True,
+            events=events,
+            timeout=self.timeout,
+            fail_on=self.fail_on,
+        )
         request = {"text": text, "name": self.name, "file": label, **user_context()}
         if scaler is not None:
             request["scaler"] = scaler
@@ -216,7 +227,8 @@ def load(file: str, name: str | None) -> None:
 @click.command
 @click.argument("name")
 @DEBUG_OPTION
-def watch(name: str, debug: bool) -> int:
+@FAIL_ON_OPTION
+def watch(name: str, debug: bool, fail_on: frozenset[str]) -> int:
     """Follow ensemble NAME as "run" does, from its beginning to its end, and exit with it.
 
     Ctrl-C leaves it to the service.
@@ -228,7 +240,8 @@ def watch(name: str, debug: bool) -> int:
 
     with naming(client, name):
         client.status(name)
-        return Follower(client, make_view(), owner=False, events=debug).follow(name)
+        follower = Follower(client, make_view(), owner=False, events=debug, fail_on=fail_on)
+        return follower.follow(name)
 
 
 COMMANDS = (run, load, watch)

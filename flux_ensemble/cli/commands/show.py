@@ -1,4 +1,4 @@
-"""The commands that print tables: list, status, metrics."""
+"""The commands that look at ensembles: list, status, metrics, why."""
 
 from __future__ import annotations
 
@@ -168,4 +168,28 @@ def metrics(
         metrics_table(answer).show(metrics_rows(answer), fmt, no_header)
 
 
-COMMANDS = (list_ensembles, status, metrics)
+@click.command
+@click.argument("name")
+@click.argument("rule", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the service's answer as JSON.")
+def why(name: str, rule: str | None, as_json: bool) -> None:
+    """Show why the rules of ensemble NAME, or RULE alone, fire or do not.
+
+    For each rule: how often it has fired, each term of its condition with the values now, what it
+    waits for, and why it cannot fire any more, if that is so.
+    """
+    from flux_ensemble.cli.display.reasons import reasons
+
+    client = Client()
+    with naming(client, name):
+        answer = client.why(name, rule)
+    if as_json:
+        print_json(answer)
+        return
+    if answer["state"] != "running":
+        click.echo(f"{name} is {answer['state']}: {printable(answer['reason'])}\n")
+    for line in reasons(answer):
+        click.echo(line)
+
+
+COMMANDS = (list_ensembles, status, metrics, why)

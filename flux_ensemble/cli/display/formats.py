@@ -52,7 +52,7 @@ class Table:
             from flux.util import OutputFormat
 
             output = OutputFormat(self._format(fmt), headings=self.headings)
-            items = [SimpleNamespace(**row) for row in rows]
+            items = [_item(row) for row in rows]
             output.print_items(items, no_header=no_header)
         except (ValueError, KeyError, AttributeError) as exc:
             reason = str(exc).removeprefix("--format: ")
@@ -90,6 +90,22 @@ class Table:
         config = Config(name="flux-ensemble", subcommand=self.name, initial_dict=initial)
         text: str = config.load().get_format_string(fmt)
         return text
+
+
+class _Text(str):
+    """Text with fields of its own: `{params}` and `{params.t}`."""
+
+
+def _item(row: Mapping[str, Any]) -> SimpleNamespace:
+    """A row as the object that Flux formats; `a.b` is field b of its field a."""
+    item = SimpleNamespace(**{field: value for field, value in row.items() if "." not in field})
+    for field, value in row.items():
+        owner, dot, name = field.partition(".")
+        if dot:
+            if not hasattr(getattr(item, owner, None), "__dict__"):
+                setattr(item, owner, _Text(getattr(item, owner, "")))
+            setattr(getattr(item, owner), name, value)
+    return item
 
 
 def _cell(field: str, value: Any) -> Any:

@@ -69,6 +69,8 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the Flux instance is shutting down", "warn"),)
         case "memo-left-out":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case "error":
+            yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
         case "violation":
             what = f"job {context['index']} of {_firing(context)} was in the queue twice"
             yield (Span(f"   {what}; one is cancelled", "bad"),)
@@ -140,6 +142,8 @@ def _entry_style(entry: Entry) -> str:
             return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
+        case "custom-output":
+            return "detail"
         case _:
             return "action"
 
@@ -184,6 +188,8 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
         case "error":
             return "\n".join(_indented(context["text"].splitlines()))
+        case "custom-output":
+            return "\n".join(_indented([f"{context['function']}:", *context["text"].splitlines()]))
         case "finish" | "stopped":
             return f"{context['state']}: {context['reason']}"
         case _:
@@ -247,14 +253,18 @@ def _plain(value: Any) -> str:
 
 def closing(status: EnsembleStatus) -> Line:
     """The last line of `run` and `watch`: how the ensemble ended, and after how long."""
+    from flux_ensemble.cli.display import troubles
     from flux_ensemble.cli.display.plain_tables import fsd
 
     state, reason = status["state"], status["reason"]
     t_end = status["t_end"]
     t_start = status["t_start"]
     after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
+    wrong = troubles.sentence(status)
     return (
         Span(f"{status['name']}: "),
         Span(state, STATE_STYLES.get(state, "")),
-        Span(after + (f": {reason}" if reason else "")),
+        Span(after),
+        Span(f", but {wrong}" if wrong else "", "bad"),
+        Span(f": {reason}" if reason else ""),
     )

@@ -33,6 +33,7 @@ from flux_ensemble.cli.common import (
     run_reactor,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.reconnect import Absence
 from flux_ensemble.cli.session.signals import signals
@@ -53,6 +54,7 @@ class Follower:
         owner: the ensemble is to end with this command.
         events: print every job event too.
         timeout: end after so many seconds; 0 is no limit.
+        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
     """
 
     def __init__(
@@ -63,7 +65,10 @@ class Follower:
         owner: bool,
         events: bool = False,
         timeout: float = 0.0,
+        fail_on: frozenset[str] = frozenset(),
     ) -> None:
+        self._fail_on = fail_on
+        self._wrong = False
         self._client = client
         self._handle = client.handle
         self._view = view
@@ -140,6 +145,8 @@ class Follower:
         if self._name is not None and self._state is not None:
             self._summarize(self._name)
         code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
+        if self._wrong:
+            code = code or FAILED
         if self._unrecorded is None:
             return code
         print_error(self._unrecorded)
@@ -155,6 +162,7 @@ class Follower:
                 raise
             print_error(f"{exc}: there is no table of the jobs of {name!r}")
             return
+        self._wrong = fails(status, self._fail_on)
         if self._record is not None:
             about = f"the recording {self._record} "
             errors = (one for one in status["errors"] if one.startswith(about))

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flux_ensemble.cli.common import (
     EXIT_CODES,
+    FAILED,
     INTERRUPTED,
+    OK,
     TIMED_OUT,
     USAGE,
     Failure,
@@ -26,12 +28,13 @@ from flux_ensemble.cli.common import (
     recorded,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.signals import signal_pipe
 from flux_ensemble.client import user_context
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.run import LocalRun, RunError
+from flux_ensemble.members.local.run import FunctionsError, LocalRun, RunError
 from flux_ensemble.members.local.state_dir import StateLog, default_root
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder
@@ -57,6 +60,7 @@ def run_locally(
     state_dir: Path | None,
     record: str | None,
     resume: bool | None,
+    fail_on: frozenset[str] = frozenset(),
 ) -> int:
     """Runs an ensemble to its end, and prints it to a view.
 
@@ -70,6 +74,7 @@ def run_locally(
         state_dir: where its directory is made; None is the default.
         record: a file for a recording.
         resume: as for `members.local.state_dir.StateLog`.
+        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
 
     Returns:
         The exit code.
@@ -95,6 +100,7 @@ def run_locally(
             run = LocalRun(
                 stack, spec, cluster, loop, log, printer, **user_context(), recorder=recorder
             )
+            printer.watch(run)
             stack.enter_context(_signals(loop, printer.on_signal))
         except UnsatisfiableError as error:
             raise Failure(str(error), USAGE) from None
@@ -107,7 +113,9 @@ def run_locally(
                 run.recover(text)
             else:
                 run.begin(text)
-            return recorded(printer.follow(run, timeout), recorder)
+            return recorded(printer.follow(timeout, fail_on), recorder)
+        except FunctionsError as error:
+            raise Failure(str(error), USAGE) from None
         except (RunError, StateError) as error:
             raise Failure(str(error)) from None
 
@@ -128,15 +136,19 @@ class Printer:
         self._loop = loop
         self._name = name
         self._forced: int | None = None
-        #: Given to `follow`; nothing is called back from the loop before that.
+        #: Nothing is called back from the loop before this is given.
         self._run: LocalRun
 
-    def follow(self, run: LocalRun, timeout: float) -> int:
+    def watch(self, run: LocalRun) -> None:
+        """Takes the run that it is to print."""
+        self._run = run
+
+    def follow(self, timeout: float, fail_on: frozenset[str]) -> int:
         """Follows a run that has begun to its end.
 
         Args:
-            run: the run.
             timeout: end after so many seconds; 0 is no limit.
+            fail_on: as for `run_locally`.
 
         Returns:
             The exit code.
@@ -144,16 +156,18 @@ class Printer:
         Raises:
             RunError: its files cannot be written any more.
         """
-        self._run = run
+        run = self._run
         limit = self._loop.timer(timeout, self._on_timeout) if timeout else None
         run.drive(self._view.interval)
         if limit is not None:
             limit.cancel()
         status, metrics = run.finish()
+        ended = cast("EnsembleStatus", status)
         with self._quietly():
-            summarize(self._view, cast("EnsembleStatus", status), metrics)
+            summarize(self._view, ended, metrics)
         run.check_kept()
-        return EXIT_CODES[run.state] if self._forced is None else self._forced
+        code = EXIT_CODES[run.state] if self._forced is None else self._forced
+        return code or (FAILED if fails(ended, fail_on) else OK)
 
     def entry(self, entry: Entry) -> None:
         """Prints an entry of the eventlog, or an event of a job."""

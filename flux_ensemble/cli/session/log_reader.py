@@ -12,7 +12,7 @@ from flux_ensemble.cli.common import naming, run_reactor
 from flux_ensemble.cli.session.reconnect import Absence
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.errors import given_up, log_failure
+from flux_ensemble.client.errors import given_up, is_unloaded, log_failure
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
 from flux_ensemble.client.responses import Entry
 
@@ -112,6 +112,9 @@ class LogReader:
         except OSError as exc:
             if self._follow and name in self._reading and received.waits_after(exc):
                 self._absence.begin()
+                return
+            if is_unloaded(exc) and not received.count and self._client.comes_back():
+                self._begin(name)
                 return
             if exc.errno != errno.ENODATA:
                 self._refused.append((name, exc))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import Failure
+from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import EnsembleStatus, Summary
 from flux_ensemble.members.local.directory import StateError
@@ -66,6 +66,30 @@ class LocalStates:
         """As `Client.metrics`."""
         with _sentences():
             return self._states.metrics(name)
+
+    def jobs(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        group: str | None = None,
+        outcome: str | None = None,
+    ) -> Iterator[Any]:
+        """As `Client.jobs`, without those that are active."""
+        # Here, because most commands have no filter.
+        from flux_ensemble.metrics.job_filter import compile_filter
+
+        try:
+            matches = compile_filter(filter) if filter is not None else None
+        except ValueError as error:
+            raise Failure(f"filter: {error}", USAGE) from None
+        with _sentences():
+            for job in self._states.jobs(name):
+                if (group or job["group"]) == job["group"] and (
+                    (outcome or job["outcome"]) == job["outcome"]
+                    and (matches is None or matches(job))
+                ):
+                    yield job
 
     def log(self, name: str) -> Iterator[Any]:
         """As `Client.log`."""

@@ -8,7 +8,7 @@ there; each job's is then the two halves with its tag between.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -25,9 +25,17 @@ class TagTemplates:
     Args:
         environment: of the jobs.
         cwd: working directory of the jobs.
+        built: gets each jobspec that is built, with the placeholder.
     """
 
-    def __init__(self, *, environment: Mapping[str, str], cwd: str) -> None:
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+        built: Callable[[Mapping[str, Any]], None] = lambda jobspec: None,
+    ) -> None:
+        self._built = built
         self._environment = environment
         self._cwd = cwd
         self._placeholder = {"placeholder": uuid4().hex}
@@ -61,5 +69,6 @@ class TagTemplates:
                 tag=self._placeholder,
             )
         )
+        self._built(whole)
         before, after = json.dumps(whole).split(self._mark)
         return before, after

@@ -78,8 +78,7 @@ class Filter(NamedTuple):
         return Filter(self.names | other.names, self.learn or other.learn)
 
 
-#: What is required without being asked for: whose a job is, and what is told with its `start`.
-NOTHING = Filter(frozenset(("submit", ALLOC)), False)
+NOTHING = Filter(frozenset(("submit",)), False)
 
 
 class Journal:
@@ -168,7 +167,8 @@ class Journal:
                 ready()
         if self._waiting and self._next is None and not self._starting:
             self._next_filter = self._wanted
-            allow = dict.fromkeys(sorted(self._wanted.names), 1)
+            # What is told with `start` comes with another event.
+            allow = dict.fromkeys(sorted(self._wanted.names | {ALLOC}), 1)
             self._next = self._open_stream(
                 TOPIC,
                 {"full": self._history is not None, "allow": allow},
@@ -198,7 +198,8 @@ class Journal:
         if self._caught_up:
             jobspec = message.get("jobspec")
             for entry in message["events"]:
-                self._event(job, entry, jobspec)
+                if entry["name"] != ALLOC or ALLOC in self._live_filter.names:
+                    self._event(job, entry, jobspec)
         elif job == SENTINEL:
             self._caught_up = True
             self._history = None

@@ -23,7 +23,7 @@ class FluxMember(Submitter):
     """One ensemble's jobs in Flux's queue: a `runtime.ports.Member`; see `Submitter`.
 
     Args:
-        queue, spec, run, environment, cwd: as for `Submitter`.
+        queue, spec, run, environment, cwd, warn: as for `Submitter`.
         scaler: gives what the size of the instance is changed by, None where it is fixed.
     """
 
@@ -36,8 +36,9 @@ class FluxMember(Submitter):
         environment: Mapping[str, str],
         cwd: str,
         scaler: Callable[[], Scaler | None] = lambda: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        super().__init__(queue, spec, run=run, environment=environment, cwd=cwd)
+        super().__init__(queue, spec, run=run, environment=environment, cwd=cwd, warn=warn)
         self._broker = queue.broker
         self._scaler = scaler
 

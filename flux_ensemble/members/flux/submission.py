@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.jobspecs import TagTemplates
+from flux_ensemble.members.flux.outputs import Outputs
 from flux_ensemble.members.flux.pipeline import Calls, Report
 from flux_ensemble.runtime.ports import Done, Outcome
 
@@ -75,6 +76,7 @@ class Submitter:
         run: a number that tells this ensemble from others of its name.
         environment: of the jobs.
         cwd: working directory of the jobs.
+        warn: gets a sentence about what is wrong, and keeps no job from being submitted.
 
     Attributes:
         known: jobs that the queue has although no submission has said so: they count as
@@ -83,12 +85,19 @@ class Submitter:
     """
 
     def __init__(
-        self, queue: FluxQueue, spec: Spec, *, run: int, environment: Mapping[str, str], cwd: str
+        self,
+        queue: FluxQueue,
+        spec: Spec,
+        *,
+        run: int,
+        environment: Mapping[str, str],
+        cwd: str,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._queue = queue
         self._spec = spec
         self._strict = spec.durability == "strict"
-        self._templates = TagTemplates(environment=environment, cwd=cwd)
+        self._templates = TagTemplates(environment=environment, cwd=cwd, built=Outputs(warn).make)
         self._tag = {"name": spec.name, "run": run}
         self._sent: dict[Tag, _Sent] = {}
         self._submitting: dict[int, SubmitJobs] = {}

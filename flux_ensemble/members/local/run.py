@@ -27,8 +27,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Protocol
 
+from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.directory import StateError
@@ -37,7 +39,8 @@ from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.runtime.custom.worker import Worker
+from flux_ensemble.runtime.custom.printed import Printed
+from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.eventlog import Entry
@@ -49,6 +52,10 @@ _SNAPSHOT_SECONDS = 1.0
 
 class RunError(Exception):
     """A run that cannot begin or go on; one sentence."""
+
+
+class FunctionsError(RunError):
+    """The functions that the document names cannot be called."""
 
 
 class Listener(Protocol):
@@ -110,6 +117,8 @@ class LocalRun:
         recorder: Recorder | None = None,
     ) -> None:
         self.events = listener.events
+        self._stack = stack
+        self._worker: Worker | None = None
         self._spec = spec
         self._loop = loop
         self._log = log
@@ -123,6 +132,7 @@ class LocalRun:
         self._snapshot_due = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
+        self._describer = Describer(spec, cwd, str)
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         self._queue = LocalQueue(
@@ -145,7 +155,9 @@ class LocalRun:
             cwd=cwd,
             member=self._queue.member,
             loop=loop,
-            custom=self._start_worker,
+            custom=lambda ensemble: (
+                self._worker or self._start_worker(ensemble.engine.function_states)
+            ),
             log_error=listener.note,
             changed=lambda _: None,
             ahead=lambda _: self._events,
@@ -166,8 +178,10 @@ class LocalRun:
             text: its document.
 
         Raises:
+            FunctionsError: its custom functions cannot be called.
             RunError, StateError: its files cannot be written.
         """
+        self._check_functions()
         self._ensemble.log.read(self, follow=True)
         self._ensemble.note("load", {"document": text})
         self._publish()
@@ -232,8 +246,11 @@ class LocalRun:
         look.cancel()
 
     def cancel(self) -> None:
-        """End the ensemble, and cancel its jobs."""
-        self._ensemble.ask("cancel", {}, lambda _: None)
+        """End the ensemble, and cancel its jobs; or do not begin it."""
+        if self._ensemble.engine.t_start is None:
+            self._left = True
+        else:
+            self._ensemble.ask("cancel", {}, lambda _: None)
 
     def leave(self) -> None:
         """Do not wait for its jobs any more: `finish` kills them."""
@@ -304,7 +321,27 @@ class LocalRun:
             self._events.take_down(event)
         self._ensemble.job_event(event)
 
-    def _start_worker(self, _: Ensemble) -> Worker:
+    def _check_functions(self) -> None:
+        """Check that the functions that the document names can be called.
+
+        Raises:
+            FunctionsError: they cannot.
+            RunError: a signal came first.
+        """
+        functions = unresolved(self._spec)
+        if functions is None:
+            return
+        results: list[WorkerResult] = []
+        self._worker = worker = self._start_worker({})
+        self._stack.callback(worker.close)
+        worker.check(functions, results.append)
+        self._loop.run(lambda: self._over or bool(results))
+        if not results:
+            raise RunError("interrupted while its custom functions were being loaded")
+        if not results[0].ok:
+            raise FunctionsError(f"{results[0].reason}\n{results[0].detail}".rstrip())
+
+    def _start_worker(self, states: Mapping[str, Any]) -> Worker:
         spec = self._spec
         return Worker(
             self._loop,
@@ -314,6 +351,8 @@ class LocalRun:
             cwd=self._cwd,
             info={"name": spec.name, "directory": spec.directory},
             log=lambda _, text: self._listener.note(text),
+            states=states,
+            printed=Printed(self._ensemble.note).take,
         )
 
     def _look(self) -> None:
@@ -328,9 +367,22 @@ class LocalRun:
             self._waiting = True
             self._listener.note(f"waiting for {self._queue.active} active jobs")
 
+    def _record(self) -> None:
+        """Write the jobs that are gone to their file."""
+        jobs = []
+        for gone in self._ensemble.engine.records.take():
+            job = self._describer.describe(gone, self._loop.now())
+            kept = str(self._log.output.path / f"{gone.id}.out")
+            jobs.append({**job, "output": job["output"] or kept, "error": job["error"] or kept})
+        try:
+            self._log.append_jobs(jobs)
+        except OSError as error:
+            self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
+
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` says why that failed."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
+        self._record()
         try:
             self._metrics = self._ensemble.engine.metrics(self._loop.now())
         except ENDINGS:

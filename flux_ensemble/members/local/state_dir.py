@@ -5,6 +5,7 @@ Each ensemble has a directory of its name in the state directory:
     eventlog      its entries (RFC 18), a line of JSON each, written before what they say is done
     status.json   status and metrics as they were at most a second ago, or at the end, and how
                   many events there were
+    jobs          its jobs that are gone, a line of JSON each, as they were at most a second ago
     events        every event that the engine took in, for going on after a kill
     document      the document
     output/       ID.out, the output of jobs whose document names no file
@@ -25,7 +26,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ class StateLog:
         except BlockingIOError:
             raise StateError(f"an ensemble named {self._name!r} is running already") from None
         self._check_resume(document, resume)
-        for one in ("eventlog.new", "eventlog", "events"):
+        for one in ("eventlog.new", "eventlog", "jobs.new", "jobs", "events"):
             self.directory.check(one)
         with self.directory.enter("output", make=True) as output:
             output.check_own()
@@ -129,6 +130,8 @@ class StateLog:
         # What the log of the run before says stays there until this one says it too.
         self._entries = Lines(self.directory.create("eventlog.new"))
         stack.callback(self._entries.close)
+        self._jobs = Lines(self.directory.create("jobs.new"))
+        stack.callback(self._jobs.close)
 
     def _lock(self, stack: ExitStack, name: str, seconds: float) -> int:
         """Lock a file.
@@ -186,12 +189,13 @@ class StateLog:
         return snapshot["status"]["state"] not in FINAL_STATES
 
     def publish(self) -> None:
-        """Put the entries so far, and those to come, in the place of the log there was.
+        """Put the entries and jobs so far, and those to come, in the place of those there were.
 
         Raises:
             StateError: what is there is no file of ours.
-            OSError: it cannot be replaced.
+            OSError: they cannot be replaced.
         """
+        self.directory.rename("jobs.new", "jobs")
         self.directory.rename("eventlog.new", "eventlog")
 
     def append(self, entry: Mapping[str, Any]) -> None:
@@ -201,6 +205,16 @@ class StateLog:
             OSError: it cannot be written.
         """
         self._entries.append(json.dumps(entry).encode() + b"\n")
+
+    def append_jobs(self, jobs: Iterable[Mapping[str, Any]]) -> None:
+        """Write jobs that are gone.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        text = "".join(json.dumps(job) + "\n" for job in jobs)
+        if text:
+            self._jobs.append(text.encode())
 
     def snapshot(self, status: Mapping[str, Any], metrics: Mapping[str, Any], events: int) -> None:
         """Replace status and metrics; `events` are taken down by now.
@@ -230,6 +244,29 @@ def _snapshot(directory: Directory) -> dict[str, Any]:
         raise ValueError("not a status")
     snapshot: dict[str, Any] = value
     return snapshot
+
+
+def _lines(
+    directory: Directory, name: str, form: state_forms.Form, expected: str
+) -> Iterator[dict[str, Any]]:
+    """The objects in a file, a line each.
+
+    Raises:
+        StateError: a line before the last one is damaged.
+        OSError: it cannot be read.
+    """
+    number = 1
+    with os.fdopen(directory.open(name), "rb") as file:
+        try:
+            for line in whole_lines(file):
+                value = state_forms.parse(line)
+                if not state_forms.fits(value, form):
+                    raise ValueError(f"not {expected}")
+                yield value
+                number += 1
+        except ValueError:
+            path = directory.path / name
+            raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
 
 
 def _is_name(name: str) -> bool:
@@ -279,18 +316,17 @@ class States:
             OSError: it cannot be read.
         """
         with self._find(name, "eventlog") as directory:
-            number = 1
-            with os.fdopen(directory.open("eventlog"), "rb") as file:
-                try:
-                    for line in whole_lines(file):
-                        entry = state_forms.parse(line)
-                        if not state_forms.fits(entry, state_forms.ENTRY):
-                            raise ValueError("not an entry")
-                        yield entry
-                        number += 1
-                except ValueError:
-                    path = directory.path / "eventlog"
-                    raise StateError(f"{path}:{number}: expected an entry in JSON") from None
+            yield from _lines(directory, "eventlog", state_forms.ENTRY, "an entry")
+
+    def jobs(self, name: str) -> Iterator[dict[str, Any]]:
+        """The jobs of an ensemble that are gone, in that order, as in `ensemble.jobs`.
+
+        Raises:
+            StateError, OSError: as `log`.
+        """
+        # A run of an earlier version left none.
+        with self._find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
+            yield from _lines(directory, "jobs", state_forms.JOB, "a job")
 
     def status(self, name: str) -> dict[str, Any]:
         """As in the response to `ensemble.status`; failed if its run was killed.

@@ -116,3 +116,16 @@ SNAPSHOT: Form = {"status": _STATUS, "metrics": _metrics, "events": _count}
 
 #: A line of the eventlog (RFC 18).
 ENTRY: Form = {"timestamp": _time, "name": _text, "context": _object}
+
+#: A line of the jobs that are gone.
+JOB: Form = {
+    **dict.fromkeys(("id", "firing", "index", "attempt", "memo_left_out"), _count),
+    **dict.fromkeys(("name", "state", "group", "rule"), _text),
+    **dict.fromkeys(("outcome", "ranks", "output", "error"), _or_none(_text)),
+    **dict.fromkeys(("t_submit", "t_alloc", "t_run", "t_end"), _or_none(_time)),
+    **dict.fromkeys(("params", "memo"), _object),
+    "nnodes": _or_none(_count),
+    "runtime": _or_none(_number),
+    "returncode": _or_none(_number),
+    "exception": {"type": _or_none(_text), "note": _or_none(_text)},
+}

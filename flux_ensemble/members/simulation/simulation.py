@@ -223,7 +223,8 @@ class Simulation:
 
     def settled(self) -> None:
         """An event has been handled."""
-        if not self._capped and self._engine.workload.firings.backlog:
+        workload = self._engine.workload
+        if not self._capped and workload.backlog and workload.room <= 0:
             self._capped = True
 
     def broken(self, error: BaseException) -> None:
@@ -352,6 +353,7 @@ class _Returned:
     returned: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     detail: str = ""
+    state: None = None
 
 
 def _listed(groups: Sequence[str]) -> str:

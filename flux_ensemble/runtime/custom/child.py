@@ -4,9 +4,10 @@
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
-                       {"call": n, "function", "kwargs"}                   one at a time
+                       {"call": n, "function", "kwargs", "state"}          one at a time
+                       {"call": n, "check": [function, ...]}               the same
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
-                       {"call": n, "ok": true, "returned": [{"kind", "value"}]}
+                       {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
                        {"call": n, "ok": false, "reason", "detail"}
 
 LIFELINE is the read end of a pipe that the service holds open: when the service is gone,
@@ -28,7 +29,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, BinaryIO
@@ -128,7 +129,7 @@ class Functions:
                 self._execute(source)
         for name in plugins:
             with reported(f"plugin {name!r}"):
-                self._plugins.append(importlib.import_module(name))
+                self._plugins.append(_imported(name))
 
     def _execute(self, source: str) -> None:
         from flux_ensemble.custom import Action, Rule
@@ -160,14 +161,45 @@ class Functions:
             if point.name == name:
                 with reported("could not be loaded: its entry point"):
                     return point.load()
+        from flux_ensemble.document.problems import hint
+
         known = sorted({*self._names(), *(point.name for point in points)})
-        raise Problem(f"does not exist (functions: {', '.join(known) or 'none'})")
+        raise Problem(
+            f"does not exist ({hint(name, known)}functions: {', '.join(known) or 'none'})"
+        )
+
+    def check(self, names: Iterable[str]) -> None:
+        """Check that there are functions of these names, without calling any.
+
+        Raises:
+            Problem: there are not.
+        """
+        missing: list[str] = []
+        for name in names:
+            try:
+                self.find(name)
+            except Problem as problem:
+                missing.append(f"{name!r} {problem.reason}")
+        if missing:
+            raise Problem(f"cannot be called: {'; '.join(missing)}")
 
     def _names(self) -> Iterator[str]:
         for module in (self._source, *self._plugins):
             for name, value in vars(module).items():
                 if isinstance(value, FunctionType) and not name.startswith("_"):
                     yield name
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise Problem(
+                f"plugin {name!r} is not there ({error}): modules are looked for where "
+                "flux-ensemble is installed, in PYTHONPATH and in the document's directory"
+            ) from None
+        raise
 
 
 def entries(returned: Any) -> list[dict[str, Any]]:
@@ -203,6 +235,7 @@ class Worker:
 
     def __init__(self, channel: int, lifeline: int) -> None:
         self._pid = os.getpid()
+        self._cwd = os.getcwd()
         self._fd = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(channel)
         self._channel: BinaryIO = os.fdopen(self._fd, "rb", closefd=False)
@@ -257,29 +290,55 @@ class Worker:
         self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
     ) -> dict[str, Any]:
         try:
-            returned = self._call(functions, request, given)
+            answer = self._call(functions, request, given)
         except BaseException as error:
             problem = error if isinstance(error, Problem) else Problem.of(error)
             return {"ok": False, "reason": problem.reason, "detail": problem.detail}
-        return {"ok": True, "returned": returned}
+        return {"ok": True, **answer}
 
     def _call(
         self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        from flux_ensemble.custom import Action, Rule
+    ) -> dict[str, Any]:
+        from flux_ensemble.custom import Action, Metrics, Rule
+        from flux_ensemble.runtime.custom.state import state_text, takes_state
 
+        if "check" in request:
+            functions.check(request["check"])
+            return {"returned": []}
         name = request["function"]
         function = functions.find(name)
         kwargs = {**request["kwargs"], **given}
         kwargs["action"] = Action(kwargs["action"])
         kwargs["rule"] = Rule(kwargs["rule"])
+        kwargs["metrics"] = Metrics(kwargs["metrics"])
+        kwargs["event"] = self._located(kwargs["event"])
+        state = request.get("state", {})
+        before = json.dumps(state, sort_keys=True)
+        if takes_state(function):
+            kwargs["state"] = state
         try:
             returned = function(**kwargs)
         finally:
             if os.getpid() != self._pid:
                 # A child that the function forked and that came back here.
                 os._exit(0)
-        return entries(returned)
+        try:
+            after = state_text(state)
+        except ValueError as error:
+            raise Problem(f"left a state {error}") from None
+        answer: dict[str, Any] = {"returned": entries(returned)}
+        if after != before:
+            answer["state"] = json.loads(after)
+        return answer
+
+    def _located(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event with absolute paths; those with templates of Flux stay as they are."""
+        if "workdir" in event:
+            workdir = os.path.join(self._cwd, event["workdir"] or "")
+            event["workdir"] = workdir
+            if event["output"] is not None and not event["output"].startswith("{{"):
+                event["output"] = os.path.join(workdir, event["output"])
+        return event
 
     def _receive(self) -> dict[str, Any]:
         while True:

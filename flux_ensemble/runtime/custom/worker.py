@@ -13,10 +13,11 @@ come from the loop only, never from within `call`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Problems, TooMany
 from flux_ensemble.runtime.custom.child import MAX_DETAIL
 from flux_ensemble.runtime.custom.process import WorkerProcess
+from flux_ensemble.runtime.custom.state import MAX_STATE
 from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class WorkerResult:
     Args:
         ok: the function returned something that can be used.
         returned: `{"kind": "action" | "rule", "value": {...}}` for each action and rule.
+        state: what the function keeps from now on; None if that has not changed.
         reason: why not, in one sentence that names the function.
         detail: a traceback from the first frame of the user's code, or the last output.
     """
@@ -52,13 +55,15 @@ class WorkerResult:
     returned: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     detail: str = ""
+    state: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     number: int
-    function: str
-    kwargs: Mapping[str, Any]
+    #: None for a check.
+    function: str | None
+    request: Mapping[str, Any]
     timeout: float
     done: Callable[[WorkerResult], None]
 
@@ -73,7 +78,9 @@ class Worker:
         environment, cwd: of whoever loaded the document.
         info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
         log: takes a level ("info", "warning") and a line: what functions print.
+        printed: takes a function and all that a call of it printed.
         uri: of the Flux instance to which functions get a handle; None for no handle.
+        states: what functions have kept so far, by name.
     """
 
     def __init__(
@@ -86,9 +93,13 @@ class Worker:
         cwd: str,
         info: Mapping[str, str],
         log: Callable[[str, str], None],
+        printed: Callable[[str, str], None] = lambda function, text: None,
         uri: str | None = None,
+        states: Mapping[str, Any] | None = None,
     ) -> None:
+        self._printed = printed
         self._loop = loop
+        self._states = dict(states or {})
         self._name = info["name"]
         self._hello = {
             "source": source,
@@ -125,8 +136,26 @@ class Worker:
             timeout: seconds from when the process gets the call; 0 is no limit.
             done: gets the result, once, unless the worker is closed before.
         """
+        request = {"function": function, "kwargs": dict(kwargs)}
+        self._add(function, request, timeout, done)
+
+    def check(self, functions: Collection[str], done: Callable[[WorkerResult], None]) -> None:
+        """Load the source and the plugins, and look whether there are functions of these names.
+
+        Args:
+            done: gets the result, once, unless the worker is closed before.
+        """
+        self._add(None, {"check": list(functions)}, START_SECONDS, done)
+
+    def _add(
+        self,
+        function: str | None,
+        request: Mapping[str, Any],
+        timeout: float,
+        done: Callable[[WorkerResult], None],
+    ) -> None:
         self._calls += 1
-        self._queue.append(_Call(self._calls, function, kwargs, timeout, done))
+        self._queue.append(_Call(self._calls, function, request, timeout, done))
         self._wake()
 
     def close(self) -> None:
@@ -152,9 +181,10 @@ class Worker:
             self._start()
         elif self._ready:
             self._current = call = self._queue.popleft()
-            self._process.send(
-                {"call": call.number, "function": call.function, "kwargs": dict(call.kwargs)}
-            )
+            message = {"call": call.number, **call.request}
+            if call.function is not None:
+                message["state"] = self._states.get(call.function, {})
+            self._process.send(message)
             if call.timeout > 0:
                 self._deadline = self._loop.timer(call.timeout, self._timed_out)
 
@@ -186,8 +216,11 @@ class Worker:
         elif not self._ready and message.get("ready") is False:
             self._give_up(_said(message, "reason"), _said(message, "detail"))
         elif call is not None and _answers(message, call):
-            self._log_output(call.function)
-            self._conclude(call, _result(call, message))
+            self._log_output(call.function or "custom")
+            result = _result(call, message)
+            if call.function is not None and result.state is not None:
+                self._states[call.function] = result.state
+            self._conclude(call, result)
         else:
             self._ended("sent the service something that is no answer")
 
@@ -210,7 +243,7 @@ class Worker:
         if call is None and not self._ready:
             call = self._queue.popleft()
             what = f"could not be loaded: {what}"
-        output = self._log_output("custom" if call is None else call.function)
+        output = self._log_output((call and call.function) or "custom")
         self._drop_process()
         if call is None:
             self._log("warning", f"custom: the worker process {what} between two calls")
@@ -235,6 +268,7 @@ class Worker:
             self._log("warning", f"{title}: {left_out} bytes of output left out before this")
         for line in lines:
             self._log("info", f"{title}: {line}")
+        self._printed(title, text)
         return text[-MAX_DETAIL:]
 
     def _stop_waiting(self) -> None:
@@ -258,14 +292,16 @@ def _result(call: _Call, message: Mapping[str, Any]) -> WorkerResult:
     """The result in a worker's answer to `call`, which the user's code may have forged."""
     if message.get("ok") is not True:
         return _failure(call, _said(message, "reason"), _said(message, "detail"))
-    returned = message.get("returned")
+    returned, state = message.get("returned"), message.get("state")
     problems = Problems()
     with suppress(TooMany):
         if not check_plain(returned, problems):
             _check_items(returned, problems)
+        if not check_plain(state, problems, ("state",)):
+            _check_state(state, problems)
     if problems:
         return _failure(call, f"returned what cannot be used: {problems.sentences()}", "")
-    return WorkerResult(True, returned)  # type: ignore[arg-type]
+    return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
 
 
 def _check_items(returned: Any, problems: Problems) -> None:
@@ -282,6 +318,14 @@ def _check_items(returned: Any, problems: Problems) -> None:
             problems.add((index, "value"), f"expected a mapping, not {shown(item['value'])}")
 
 
+def _check_state(state: Any, problems: Problems) -> None:
+    """Check that what a function keeps is a mapping of the size that it may have."""
+    if state is not None and not isinstance(state, dict):
+        problems.add(("state",), f"expected a mapping, not {shown(state)}")
+    elif len(json.dumps(state)) > MAX_STATE:
+        problems.add(("state",), f"expected at most {MAX_STATE} bytes of JSON")
+
+
 def _said(message: Mapping[str, Any], key: str) -> str:
     """The text of a failure. What is no text may be too deep to be made one."""
     text = message.get(key)
@@ -290,5 +334,6 @@ def _said(message: Mapping[str, Any], key: str) -> str:
 
 def _failure(call: _Call, what: str, detail: str) -> WorkerResult:
     # The user's code can write to the channel, too.
-    reason = f"custom function {shown(call.function)} {what}"
+    subject = "functions" if call.function is None else f"function {shown(call.function)}"
+    reason = f"custom {subject} {what}"
     return WorkerResult(False, [], bounded(reason), bounded(detail))

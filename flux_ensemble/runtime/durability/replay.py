@@ -23,6 +23,8 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, dumps, follow, line
+from flux_ensemble.runtime.durability.beside import Beside, sorted_out
+from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Marker
 
@@ -83,7 +85,7 @@ class Digests:
         begin = follow("", identity)
         return cls(begin, begin)
 
-    def take(self, values: Iterable[Values]) -> Iterator[Values]:
+    def take(self, values: Iterable[Beside]) -> Iterator[Beside]:
         """Yield the chunks of values, and add them to the digest."""
         for chunk in values:
             self.values = follow(self.values, dumps(chunk))
@@ -102,6 +104,7 @@ class Replayed:
         digests: of the log, and of the values.
         entries: the entries for people that are kept, oldest first.
         total: how many entries there have been.
+        records: the jobs that are gone.
     """
 
     engine: Engine
@@ -111,13 +114,14 @@ class Replayed:
     digests: Digests = field(default_factory=lambda: Digests("", ""))
     entries: list[Entry] = field(default_factory=list)
     total: int = 0
+    records: Records = field(default_factory=Records)
 
 
 def replay(
     spec: Spec,
     identity: str,
     snapshot: Mapping[str, Any] | None,
-    values: Iterable[Values],
+    values: Iterable[Beside],
     lines: Iterable[str],
     marker: Marker | None = None,
 ) -> Replayed:
@@ -127,7 +131,7 @@ def replay(
         spec: the document.
         identity: the expected identity of the log.
         snapshot: the stored snapshot, or None.
-        values: the stored chunks of values, oldest first.
+        values: the stored chunks beside snapshots, oldest first.
         lines: the text of the log; batches before the snapshot may be missing.
         marker: called with each replayed event, if given.
 
@@ -136,13 +140,14 @@ def replay(
     """
     begin = Digests.of(identity)
     digests = Digests(begin.log, begin.values)
-    chunks = digests.take(values)
+    records = Records()
+    chunks = sorted_out(digests.take(values), records)
     if snapshot is None:
-        replayed = Replayed(Engine(spec), Timers(), Facts())
+        replayed = Replayed(Engine(spec), Timers(), Facts(), records=records)
         written = begin
     else:
         written = _verified(identity, snapshot)
-        replayed = _restored(spec, snapshot, chunks)
+        replayed = _restored(spec, snapshot, chunks, records)
         if written.values and digests.values != written.values:
             raise ValueError(
                 "the values beside the snapshot are damaged: their digest is not that which the "
@@ -152,6 +157,7 @@ def replay(
     for _ in chunks:
         pass
     replayed.engine.stats.keep_values()
+    records.follow(replayed.engine.records)
     start = replayed.number
     batches = Batches(lines, begin=begin.log, after=start, digest=written.log or None)
     try:
@@ -184,7 +190,9 @@ def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
     return Digests(snapshot["log"], snapshot["values"])
 
 
-def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Replayed:
+def _restored(
+    spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values], records: Records
+) -> Replayed:
     """What a snapshot comes to."""
     try:
         return Replayed(
@@ -193,6 +201,7 @@ def _restored(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values])
             Facts(**snapshot["facts"]),
             snapshot["number"],
             total=snapshot["entries"],
+            records=records,
         )
     except (AttributeError, LookupError, TypeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)

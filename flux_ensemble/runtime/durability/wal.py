@@ -29,7 +29,6 @@ from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import Command, Record
 from flux_ensemble.engine.events import Event
-from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.durability.batches import (
     Batch,
     compact,
@@ -99,8 +98,8 @@ class State(Protocol):
         """Its state as JSON."""
         ...
 
-    def take_values(self) -> Values:
-        """The values of its streams since the last call."""
+    def take_beside(self) -> str:
+        """What is stored beside the snapshot, of the time since the last call, as JSON."""
         ...
 
 
@@ -303,7 +302,7 @@ class WriteAheadLog:
         snapshot = values = None
         if self._since_snapshot >= self._snapshot_due:
             self._since_snapshot = 0
-            values = dumps(self._state.take_values())
+            values = self._state.take_beside()
             digests.values = follow(digests.values, values)
             state = {
                 "ensemble": self._identity,

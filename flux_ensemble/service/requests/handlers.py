@@ -14,6 +14,7 @@ from flux.message import Message
 
 from flux_ensemble.engine.commands import CancelJobs
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.why import why
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
@@ -78,6 +79,17 @@ class Handlers:
         """Respond with the metrics of an ensemble."""
         ensemble = self._ensembles.get(payload["name"])
         self._responder.respond(message, ensemble.engine.metrics(time.time()))
+
+    @request_handler("why")
+    def why(self, message: Message, payload: Payload) -> None:
+        """Respond with why rules of an ensemble fire or do not."""
+        ensemble = self._ensembles.get(payload["name"])
+        now = time.time()
+        rules = why(ensemble.engine, now, payload.get("rule"))
+        self._responder.respond(
+            message,
+            {"state": ensemble.state, "reason": ensemble.reason, "t": now, "rules": rules},
+        )
 
     @request_handler("log")
     def read_log(self, message: Message, payload: Payload) -> None:

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.handle import Flux
@@ -73,7 +73,7 @@ def listen(
         watch(method, partial(request, method), topic.guest) for method, topic in TOPICS.items()
     ]
     watchers += [
-        watch(f"{method}-cancel", gone, False)
+        watch(f"{method}-cancel", gone, topic.guest)
         for method, topic in TOPICS.items()
         if topic.streaming
     ]
@@ -205,15 +205,38 @@ class Stream:
         self._over(self)
 
 
+class Answered(Protocol):
+    """A request that has many responses."""
+
+    message: Message
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        ...
+
+
 class Streams:
-    """The streams that are open."""
+    """The requests that have many responses, and are not answered yet."""
 
     def __init__(self, responder: Responder) -> None:
         self._responder = responder
-        self._open: dict[Stream, None] = {}
+        self._open: dict[Answered, None] = {}
 
-    def __iter__(self) -> Iterator[Stream]:
+    def __iter__(self) -> Iterator[Answered]:
         return iter(list(self._open))
+
+    def add(self, stream: Answered) -> None:
+        """A request is going to be answered.
+
+        Raises:
+            RequestError: EAGAIN; there are too many already.
+        """
+        check_followers(len(self._open))
+        self._open[stream] = None
+
+    def over(self, stream: Answered) -> None:
+        """A request has been answered."""
+        self._open.pop(stream, None)
 
     def open(
         self, message: Message, log: Log, *, follow: bool, events: bool, skip: int = 0
@@ -223,17 +246,13 @@ class Streams:
         Raises:
             RequestError: EAGAIN; too many are followed already.
         """
-        check_followers(len(self._open))
-        stream = Stream(self._responder, message, log, events, self._closed)
-        self._open[stream] = None
+        stream = Stream(self._responder, message, log, events, self.over)
+        self.add(stream)
         try:
             log.read(stream, follow=follow, skip=skip)
         except Exception:
             stream.stop()
             raise
-
-    def _closed(self, stream: Stream) -> None:
-        self._open.pop(stream, None)
 
     def gone(self, message: Message) -> None:
         """A client has disconnected, or cancels a stream: see `listen`."""

@@ -95,9 +95,11 @@ TOPICS: Mapping[str, Topic] = {
             "group": _name("the name of a job group", required=True),
             "count": Field(int, "a number of jobs, 1 or more", minimum=1),
             "params": Field(dict, "an object of parameter values"),
+            "overrides": Field(dict, 'an object such as {"nodes": 4}'),
         }
     ),
     "metrics": Topic({"name": _NAME}, reading=True),
+    "why": Topic({"name": _NAME, "rule": _name("the id of a rule")}, reading=True),
     "log": Topic(
         {
             "name": _NAME,
@@ -105,6 +107,19 @@ TOPICS: Mapping[str, Topic] = {
             "events": _FLAG,
             "skip": Field(int, "a number of entries, 0 or more"),
         },
+        streaming=True,
+        reading=True,
+    ),
+    "jobs": Topic(
+        {
+            "name": _NAME,
+            "filter": Field(str, "an expression"),
+            "group": _name("the name of a job group"),
+            "outcome": Field(str, "an outcome"),
+            "after": Field(int, "a number of jobs, 0 or more"),
+            "count": Field(int, "a number of jobs, 1 or more", minimum=1),
+        },
+        guest=True,
         streaming=True,
         reading=True,
     ),

@@ -83,13 +83,17 @@ class Handle:
     def __init__(self, *steps: Callable[[Handle], None]) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
         self.waiting: defaultdict[str, deque[Future]] = defaultdict(deque)
-        self.answers: dict[str, Any] = {"status": ANSWER, "metrics": {}}
+        self.answers: dict[str, Any] = {
+            "status": ANSWER,
+            "metrics": {},
+            "cron.list": {"entries": []},
+        }
         self.timers: dict[float, Callable[..., None]] = {}
         self.readers: list[Callable[..., None]] = []
         self._steps = deque(steps)
         self._running = False
 
-    def rpc(self, topic: str, payload: dict[str, Any], flags: int = 0) -> Future:
+    def rpc(self, topic: str, payload: dict[str, Any], flags: int = 0, nodeid: int = 0) -> Future:
         op = topic.removeprefix("ensemble.")
         self.sent.append((op, payload))
         return Future(self, op)

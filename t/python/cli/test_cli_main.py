@@ -134,6 +134,21 @@ def test_validate_prints_every_error_of_a_bad_document(
     assert second.startswith(f"{file}:5: rules[0].action.label: no job group named 'ecko'")
 
 
+def test_validate_prints_warnings_and_is_strict_on_demand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "hello.yaml"
+    file.write_text(HELLO.replace("command: ", "output: '{id}.out', command: ", 1))
+    assert run_command(["validate", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{file}: ok: 1 job group, 1 rule\n"
+    assert err == (
+        f"warning: {file}:3: jobs[0].output: '{{id}}' is left as it is "
+        "(did you mean '{{id}}', which Flux fills in?)\n"
+    )
+    assert run_command(["validate", "--strict", str(file)]) == 1
+
+
 @pytest.mark.parametrize("command", ["validate", "run", "load"])
 def test_a_document_that_cannot_be_read_is_a_usage_error(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], pipe: Any

@@ -308,3 +308,25 @@ def test_without_an_instance_there_is_a_sentence_that_says_what_to_do(
     monkeypatch.setenv("FLUX_URI", "local:///nowhere")
     with pytest.raises(EnsembleError, match="no Flux instance at FLUX_URI 'local:///nowhere'"):
         Client()
+
+
+def test_jobs_come_page_by_page() -> None:
+    pages = [
+        [{"jobs": [{"id": 1}]}, {"jobs": [], "next": 7, "dropped": 0}, NO_MORE],
+        [{"jobs": [{"id": 2}, {"id": 3}]}, {"jobs": [], "next": None, "dropped": 4}, NO_MORE],
+    ]
+    handle = Handle(*pages)
+    jobs = Client(handle).jobs("a", filter="job.returncode != 0", group="g")
+    assert [job["id"] for job in jobs] == [1, 2, 3]
+    assert jobs.dropped == 4
+    asked = {"name": "a", "filter": "job.returncode != 0", "group": "g", "count": 1000}
+    assert [payload for _, payload, _ in handle.sent] == [
+        {**asked, "after": 0},
+        {**asked, "after": 7},
+    ]
+
+
+def test_jobs_that_cannot_be_had_are_an_error_with_a_sentence() -> None:
+    handle = Handle([OSError(errno.ENOENT, "no ensemble named 'a'")])
+    with pytest.raises(EnsembleError, match="no ensemble named 'a'"):
+        list(Client(handle).jobs("a"))

@@ -325,3 +325,65 @@ def test_a_flux_handle_that_cannot_be_opened_fails_the_call(bench: Make, tmp_pat
 def test_the_worker_runs_under_the_services_python(bench: Make) -> None:
     result = bench("import sys\ndef f(**kwargs): return Action(executable=sys.executable)").call()
     assert result.returned[0]["value"] == {"executable": sys.executable}
+
+
+# -- checks --------------------------------------------------------------------------------
+
+
+def test_a_check_finds_the_functions_of_source_plugins_and_entry_points(
+    bench: Make, package: Path
+) -> None:
+    one = bench(
+        "def mine(**kwargs): 1 / 0",
+        plugins=("plug.actions",),
+        environment={"PYTHONPATH": str(package)},
+    )
+    assert one.check("mine", "f", "special") == WorkerResult(True)
+    assert one.check() == WorkerResult(True)
+
+
+def test_a_check_names_what_is_missing_and_what_there_is(bench: Make, tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("def converged(**kwargs): pass\ndef parse(**kwargs): pass\n")
+    result = bench(plugins=("tools",)).check("parse", "convergd", "x")
+    assert not result.ok
+    assert result.reason == (
+        "custom functions cannot be called: 'convergd' does not exist (did you mean 'converged'? "
+        "functions: converged, parse); 'x' does not exist (functions: converged, parse)"
+    )
+
+
+def test_a_check_fails_where_a_plugin_is_missing_and_says_where_it_was_looked_for(
+    bench: Make,
+) -> None:
+    result = bench(plugins=("nowhere.actions",)).check("f")
+    assert result.reason == (
+        "custom functions could not be loaded: plugin 'nowhere.actions' is not there "
+        "(No module named 'nowhere'): modules are looked for where flux-ensemble is installed, "
+        "in PYTHONPATH and in the document's directory"
+    )
+
+
+def test_a_check_fails_with_the_traceback_of_a_plugin(bench: Make, tmp_path: Path) -> None:
+    (tmp_path / "bad_plugin.py").write_text("import json\nimport nowhere_else\n")
+    result = bench(plugins=("bad_plugin",)).check("f")
+    assert result.reason == (
+        "custom functions could not be loaded: plugin 'bad_plugin' raised ModuleNotFoundError: "
+        "No module named 'nowhere_else'"
+    )
+    assert 'bad_plugin.py", line 2' in result.detail
+
+
+def test_the_process_of_a_check_makes_the_calls(bench: Make) -> None:
+    one = bench("import os\npid = os.getpid()\ndef f(**kwargs): return Action(pid=pid)")
+    assert one.check("f").ok
+    watching = one.loop.watching
+    assert watching
+    assert one.call().ok
+    assert one.loop.watching == watching
+
+
+def test_a_check_of_a_process_that_dies_fails(bench: Make) -> None:
+    result = bench("import os\nos._exit(3)").check("f")
+    assert result.reason == (
+        "custom functions could not be loaded: its process exited with status 3"
+    )

@@ -79,7 +79,8 @@ limit: {}
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, custom, plugins, metrics, limits, scaling, finish, durability, seed, simulate)",
+        "rules, custom, plugins, metrics, limits, scaling, finish, durability, records, seed, "
+        "simulate)",
     ]
 
 
@@ -144,7 +145,7 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
         (
             f"{GROUPS}limits: {{active_jobs: 3}}",
             "d.yaml:2: limits.active_jobs: unknown key 'active_jobs' "
-            "(did you mean 'active-jobs'? keys: active-jobs, jobs)",
+            "(did you mean 'active-jobs'? keys: active-jobs, jobs, records)",
         ),
         (
             f"{GROUPS}limits: {{jobs: 0}}",
@@ -224,7 +225,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, cuont: 5}", "jobs[0].cuont: unknown key 'cuont' (did you mean "
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
          "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
-         "params, sweep, samples, retries)"),
+         "params, sweep, samples, retries, max-active)"),
         ("{name: a, command: x, count: 0}", "jobs[0].count: expected an integer >= 1, not 0"),
         ("{name: a, command: x, count: -5}", "jobs[0].count: expected an integer >= 1, not -5"),
         ("{name: a, command: x, count: 1.5}", "jobs[0].count: expected an integer >= 1, not 1.5"),
@@ -422,6 +423,16 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: start, name: echo, action: {name: terminate}}",
          ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle, "
          "scale-*)"),
+        ("{trigger: idle, by: [t], action: {name: terminate}}",
+         ".by: 'by' needs 'group', the group whose parameters these are"),
+        ("{trigger: idle, group: echo, by: [t], action: {name: terminate}}",
+         ".by[0]: group 'echo' has no parameter 't' in jobs[0] (parameters: none)"),
+        ("{trigger: idle, group: echo, by: t, action: {name: terminate}}",
+         ".by: expected a list of parameters, not 't'"),
+        ("{trigger: idle, group: echo, by: [], action: {name: terminate}}",
+         ".by: expected a list of parameters, not a list with 0 items"),
+        ("{trigger: start, by: [t], action: {name: terminate}}",
+         ".by: 'by' means nothing to the trigger 'start' (only to: idle)"),
         ("{trigger: idle, scope: queue, action: {name: terminate}}",
          ".scope: 'scope' means nothing to the trigger 'idle' (only to: job-*)"),
         ("{trigger: timer, action: {name: terminate}}",

@@ -66,6 +66,7 @@ TRIGGERS = st.sampled_from(
         {"trigger": "heartbeat"},
         {"trigger": "idle"},
         {"trigger": "idle", "name": "b"},
+        {"trigger": "idle", "name": "b", "by": ["p"]},
         {"trigger": "timer", "every": 5},
         {"trigger": "metric", "name": "nodes.free", "when": "> 1"},
         {"trigger": "metric", "when": "queue['pending-nodes'] > nodes.free"},
@@ -167,6 +168,15 @@ RETURNS = st.lists(
                     "actions": [submit("b", params="trigger"), submit("a", nodes="{job.nnodes}")],
                 },
             },
+            {
+                "kind": "rule",
+                "value": {
+                    "trigger": "idle",
+                    "group": "b",
+                    "by": ["p"],
+                    "action": submit("b", params="trigger"),
+                },
+            },
         ]
     ),
     max_size=2,
@@ -204,7 +214,7 @@ def documents(draw):
             {
                 "name": "b",
                 "command": "true {p}",
-                "params": {"p": 1},
+                "params": {"p": draw(st.sampled_from([[1], [1, 2]]))},
                 "duration": 60,
                 "retries": draw(RETRIES),
             },

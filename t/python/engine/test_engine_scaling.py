@@ -655,7 +655,7 @@ def test_firings_that_are_over_leave_nothing_behind() -> None:
         play.run(max(play.queued))
     assert play.engine.firings == 6
     assert not list(play.engine.workload.firings)
-    assert not play.engine.workload.firings.backlog
+    assert not play.engine.workload.backlog
 
 
 def test_a_tag_of_a_firing_that_is_over_is_not_expected_again() -> None:

@@ -89,6 +89,7 @@ class Result:
     returned: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     detail: str = ""
+    state: None = None
 
 
 class FakeCaller:

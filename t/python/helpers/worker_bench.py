@@ -48,6 +48,12 @@ class Bench:
     def call(self, function: str = "f", timeout: float = 60.0) -> WorkerResult:
         return self.calls(function, timeout=timeout)[0]
 
+    def check(self, *functions: str) -> WorkerResult:
+        results: list[WorkerResult] = []
+        self.worker.check(functions, results.append)
+        self.loop.run(until=lambda: bool(results))
+        return results[0]
+
     def failure(self, function: str = "f", timeout: float = 60.0) -> tuple[str, str]:
         """The reason and the detail of a call that must fail."""
         result = self.call(function, timeout)

@@ -157,13 +157,20 @@ def test_without_a_file_the_output_is_kept_and_an_empty_one_is_not(tmp_path: Pat
 
 
 def test_an_output_file_that_cannot_be_opened_is_an_exception(tmp_path: Path) -> None:
-    with bench(tmp_path, command="true", output="no/such/file") as one:
+    (tmp_path / "plain").write_text("")
+    with bench(tmp_path, command="true", output="plain/out/file") as one:
         one.submit()
         one.run()
-    assert one.context("exception")["note"] == (
-        "cannot open 'no/such/file': No such file or directory"
-    )
+    assert one.context("exception")["note"] == ("cannot open 'plain/out/file': Not a directory")
     assert one.context("finish") == {"status": 1 << 8}
+
+
+def test_the_directory_of_an_output_file_is_made(tmp_path: Path) -> None:
+    with bench(tmp_path, command="echo hi", output="out/{{id}}/a.txt", error="out/b.txt") as one:
+        one.submit()
+        one.run()
+    assert (tmp_path / "out" / "1" / "a.txt").read_text() == "hi\n"
+    assert (tmp_path / "out" / "b.txt").is_file()
 
 
 def test_a_job_reads_nothing_and_has_no_descriptor_of_the_queue(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,9 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> N
         assert {name: group["finished"] for name, group in groups.items()} == {
             "a": 4, "b": 2, "c": 1
         }  # fmt: skip
+        jobs = Counter((job["id"], job["group"]) for job in states.jobs("test"))
+        assert set(jobs.values()) == {1}
+        assert Counter(group for _, group in jobs) == {"a": 4, "b": 2, "c": 1}
         names = [entry["name"] for entry in states.log("test")]
         assert (names[0], names[1], names[-1]) == ("load", "start", "finish")
         # The files of both runs together are those of one.

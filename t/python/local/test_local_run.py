@@ -64,6 +64,47 @@ def test_run_prints_what_happens_and_leaves_its_files(tmp_path: Path) -> None:
     assert names[-1] == "finish"
 
 
+def test_a_function_that_no_plugin_has_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("def parse(**kwargs): pass\n")
+    rule = {"trigger": "start", "action": {"name": "custom", "label": "prase"}}
+    given = document("true", plugins=["tools"])
+    run = Run(tmp_path, {**given, "rules": [*given["rules"], rule]})
+    code, _, err = run.end()
+    assert code == 2
+    assert err == (
+        "flux-ensemble: ERROR: custom functions cannot be called: 'prase' does not exist "
+        "(did you mean 'parse'? functions: parse)\n"
+    )
+    assert States(run.state).names() == []
+
+
+def test_the_functions_of_a_plugin_are_called_by_the_process_that_was_asked_for_them(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tools.py").write_text(
+        "open('imported', 'a').write('x')\ndef f(**kwargs): open('called', 'a').write('x')\n"
+    )
+    rule = {"trigger": "start", "action": {"name": "custom", "label": "f"}}
+    run = Run(tmp_path, {"plugins": ["tools"], "rules": [rule]})
+    code, _, err = run.end()
+    assert (code, err) == (0, "")
+    assert (tmp_path / "imported").read_text() == (tmp_path / "called").read_text() == "x"
+
+
+def test_a_signal_ends_a_run_whose_plugins_are_being_imported(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "tools.py").write_text(
+        "import os, time\nprint(os.getpid(), file=open('fifo', 'w'))\ntime.sleep(1000)\n"
+    )
+    run = Run(tmp_path, document("true", plugins=["tools"]))
+    pid = await_pid(tmp_path / "fifo")
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.end()
+    assert code != 0
+    assert "interrupted while its custom functions were being loaded" in err
+    await_end(pid)
+
+
 def test_without_flux_run_says_so_in_one_line_and_runs_here(tmp_path: Path) -> None:
     (tmp_path / "test.yaml").write_text(json.dumps(document("true")))
     environment = {"PATH": "/nowhere", "HOME": str(tmp_path)}

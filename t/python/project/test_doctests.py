@@ -27,6 +27,7 @@ ROOMS = ("flux_ensemble.client.", "flux_ensemble.document.", "flux_ensemble.metr
 #: What needs no example, and why.
 WITHOUT = {
     "flux_ensemble.client.client.Client.send": "for programs with a reactor: examples/raw_rpc.py",
+    "flux_ensemble.client.jobs.Jobs.to_pandas": "Client.jobs is its example",
     "flux_ensemble.client.log.EnsembleLog.read": "Client.log and Client.wait are its examples",
 }
 

@@ -1,8 +1,8 @@
 """Nothing lost, nothing twice: services are killed at any time, in a world of virtual time.
 
 The checks are the same after each run: every job that a rule asked for is in the queue
-once, no rule fired twice for one cause, and counts and statistics are those of a replay of
-the whole log from scratch, and those of the queue itself.
+once, no rule fired twice for one cause, counts and statistics are those of a replay of
+the whole log from scratch, and those of the queue itself, and the record has each job once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from crashes import IDENTITY, Luck, Service, World
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import RETRY_RULE, Spec
+from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.metrics.names import OUTCOMES, Statistic
 from flux_ensemble.runtime.durability import wal as wal
+from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import replay
 
 UNLIMITED = {"repetitions": "unlimited"}
@@ -129,6 +131,25 @@ def verify(world: World) -> None:
     assert rules["rule-4"] == min(3, sum(value > 0.5 for value in values))
     taken = [size for _, variable, size in ensemble.engine.stats.sizes() if variable == "x"]
     assert sum(taken) == len(values)
+    # Its record has each of the jobs once, and so has what a next service would read.
+    once = sorted((job.id, job.tag, job.outcome) for job in world.jobs.values())
+    assert sorted(recorded(ensemble.records)) == once
+    (name,) = world.loads
+    stored = [json.loads(text) for text in world.values.get(name, {}).values()]
+    snapshot = world.snapshots.get(name)
+    next_one = replay(spec, IDENTITY, json.loads(snapshot) if snapshot else None, stored, lines)
+    assert recorded(next_one.records) == recorded(ensemble.records)
+
+
+def recorded(records: Records) -> list[tuple[int, Tag, str | None]]:
+    """What a record has of each job."""
+    rows: list[tuple[int, Tag, str | None]] = []
+    while len(rows) < len(records):
+        for job in records.jobs(len(rows)):
+            assert job.firing is not None
+            tag = Tag(job.firing.group, job.firing.rule, job.firing.number, job.index)
+            rows.append((job.id, tag, job.outcome))
+    return rows
 
 
 def crashing(world: World, mean: float, crashes: int) -> World:

@@ -19,7 +19,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFired
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.durability import wal as module
-from flux_ensemble.runtime.durability.batches import Batches, compact, expand, line
+from flux_ensemble.runtime.durability.batches import Batches, compact, dumps, expand, line
 from flux_ensemble.runtime.durability.replay import Facts, Replayed, replay
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
@@ -53,8 +53,8 @@ class Bench:
     def snapshot(self) -> dict[str, Any]:
         return {"engine": dump(self.engine), "facts": Facts().to_json()}
 
-    def take_values(self) -> Any:
-        return self.engine.stats.take_values()
+    def take_beside(self) -> str:
+        return dumps(self.engine.stats.take_values())
 
     def post(self, event: Any) -> None:
         commands = self.engine.handle(event)

@@ -11,6 +11,9 @@ from typing import Any
 #: Where a job runs whose working directory is not there, as in Flux.
 FALLBACK_DIRECTORY = "/tmp"
 
+#: Most levels of an output file's directory that is made.
+MAX_LEVELS = 32
+
 
 class UnkeptError(Exception):
     """The queue's file for a job's output cannot be opened; why, in the system's words."""
@@ -59,9 +62,29 @@ def open_output(order: dict[str, Any], base: str, directory: int, opened: list[i
         except OSError as error:
             raise UnkeptError(reason_of(error)) from None
     else:
-        opened.append(os.open(os.path.join(base, stdout), flags, 0o666))
+        opened.append(_open(stdout, base, flags))
     if stderr not in (None, stdout):
-        opened.append(os.open(os.path.join(base, stderr), flags, 0o666))
+        opened.append(_open(stderr, base, flags))
+
+
+def _open(path: str, base: str, flags: int) -> int:
+    """Open an output file; its directory is made, but for the working directory itself.
+
+    Raises:
+        OSError, ValueError: it cannot be opened.
+    """
+    whole = os.path.join(base, path)
+    try:
+        return os.open(whole, flags, 0o666)
+    except FileNotFoundError:
+        directory = os.path.dirname(path)
+        inside = not os.path.isabs(path)
+        if not directory or directory.count("/") > MAX_LEVELS:
+            raise
+        if inside and not os.path.isdir(base or "."):
+            raise
+        os.makedirs(os.path.join(base, directory), exist_ok=True)
+    return os.open(whole, flags, 0o666)
 
 
 def start_task(

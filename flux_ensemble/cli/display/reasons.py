@@ -1,0 +1,65 @@
+"""What `why` prints: for each rule what it did, its condition, and what it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from flux_ensemble.cli.display.plain_tables import fsd
+from flux_ensemble.client.responses import RuleReason, Term, Why
+from flux_ensemble.texts import printable
+
+
+def reasons(answer: Why) -> Iterator[str]:
+    """The lines about the rules, one paragraph each."""
+    for number, rule in enumerate(answer["rules"]):
+        if number:
+            yield ""
+        for line in _rule(rule, answer["t"]):
+            yield printable(line)
+
+
+def _rule(rule: RuleReason, t: float) -> Iterator[str]:
+    what = f"{rule['action']} {rule['label'] or ''}".rstrip()
+    yield f"{rule['id']}: {what} on {rule['trigger']}"
+    yield f"  fired {_times(rule['fired'])}, {_left(rule['left'])}"
+    if rule["error"]:
+        yield f"  error: {rule['error'].splitlines()[0]}"
+    for term in rule["terms"]:
+        yield f"  {_mark(term)}  {term['text']}"
+        if term["missing"]:
+            yield f"        {term['missing']}"
+        elif term["values"]:
+            values = (f"{name} is {_number(value)}" for name, value in term["values"].items())
+            yield f"        {', '.join(values)}"
+    if rule["never"]:
+        yield f"  cannot fire any more: {rule['never']}"
+        return
+    if rule["waits"]:
+        yield f"  {rule['waits']}"
+    if rule["t_next"] is not None:
+        yield f"  its timer is due {_when(rule['t_next'], t)}"
+    if rule["t_cooldown"] is not None:
+        yield f"  not before {_when(rule['t_cooldown'], t)} (cooldown)"
+    if rule["skips"]:
+        yield f"  lets the next {_times(rule['skips'])} pass at which its condition holds (backoff)"
+
+
+def _mark(term: Term) -> str:
+    return {True: "yes ", False: "no  ", None: "?   "}[term["holds"]]
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _left(left: int | None) -> str:
+    return "unlimited" if left is None else f"{left} left"
+
+
+def _number(value: float | None) -> str:
+    return "empty" if value is None else f"{value:.6g}"
+
+
+def _when(then: float, t: float) -> str:
+    return f"at {time.strftime('%H:%M:%S', time.localtime(then))}, in {fsd(max(0.0, then - t))}"

@@ -1,0 +1,59 @@
+"""The jobs of an ensemble: read page by page, as somebody iterates over them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flux_ensemble.client.errors import failure
+from flux_ensemble.client.responses import Job
+
+#: Jobs of a page: what is examined for one is bounded in the service, too.
+PAGE = 1000
+
+
+class Jobs:
+    """Jobs of an ensemble: those that are gone in the order of their ends, then the active ones.
+
+    Each iteration asks the service anew.
+
+    Args:
+        send: sends a request: see `Client.send`.
+        payload: of the requests: which jobs of which ensemble.
+
+    Attributes:
+        dropped: after an iteration, how many jobs the record had no room for.
+    """
+
+    def __init__(self, send: Callable[..., Any], payload: dict[str, Any]) -> None:
+        self._send = send
+        self._payload = payload
+        self.dropped = 0
+
+    def __iter__(self) -> Iterator[Job]:
+        after: int | None = 0
+        while after is not None:
+            future = self._send(
+                "jobs", {**self._payload, "after": after, "count": PAGE}, stream=True
+            )
+            try:
+                while True:
+                    answer = future.get()
+                    yield from answer["jobs"]
+                    if "next" in answer:
+                        after, self.dropped = answer["next"], answer["dropped"]
+                    future.reset()
+            except OSError as exc:
+                if exc.errno != errno.ENODATA:
+                    raise failure(exc, "jobs") from exc
+
+    def to_pandas(self) -> Any:
+        """The jobs as a `pandas.DataFrame`, with columns such as `params.t` and `exception.type`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas
+
+        return pandas.json_normalize(list(self))

@@ -1,0 +1,228 @@
+"""Warns of what is valid in a document, and certainly not what was meant.
+
+There is a warning only where the document alone proves it. Custom functions can submit and change
+anything, and so can users while an ensemble with `finish: never` waits for them: about rules of
+such documents there are no warnings.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from flux_ensemble.document.model import Action, Rule, Spec
+from flux_ensemble.document.problems import MAX_PROBLEMS, DocumentError, Path, Problem, dotted
+from flux_ensemble.document.texts import placeholders, split_command
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
+from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.metrics.terms import Comparison, terms_of
+from flux_ensemble.texts import MAX_NAMES, shown
+
+#: Names that Flux fills in in `{{name}}`, in the paths of output files; in a command the first two
+#: can hardly be anything else.
+_FLUX_NAMES = ("id", "jobid", "name", "nnodes", "size", "ntasks", "taskid")
+_FLUX_IDS = _FLUX_NAMES[:2]
+
+#: How near a name must be to a parameter's, and how long, to be taken for it.
+_NEAR = 0.75
+_LONG = 3
+
+
+@dataclass
+class Warnings:
+    """What there is to say about a document without errors, each one sentence with its line.
+
+    Attributes:
+        warnings: of what is certainly not what was meant.
+        notes: of what may be worth knowing.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Finding(NamedTuple):
+    path: Path
+    message: str
+    note: bool = False
+
+
+def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> None:
+    """Collect what there is to say about a document without errors; of very much the first.
+
+    Args:
+        spec: the checked document.
+        document: its values, with their lines.
+        file: its name, for the sentences.
+        found: gets the sentences.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> found = Warnings()
+    >>> spec = load_text("jobs: [{name: a, command: x}]", name="demo", warnings=found)
+    >>> found.warnings
+    ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
+    """
+    for finding in (*_placeholders(document.value), *_rules(spec)):
+        line = document.line(finding.path)
+        problem = Problem(line, dotted(finding.path), finding.message)
+        kept = found.notes if finding.note else found.warnings
+        if len(kept) < MAX_PROBLEMS:
+            kept.append(str(DocumentError([problem], file)))
+
+
+# -- placeholders -------------------------------------------------------------------
+
+
+def _placeholders(value: Mapping[str, Any]) -> Iterator[_Finding]:
+    for index, entry in enumerate(value.get("jobs", ())):
+        declared = entry.get("params", {})
+        params = list(declared)[:MAX_NAMES]
+        for path, text, of_file in _texts(entry):
+            for name in sorted(placeholders(text)):
+                meant = None if name in declared else _meant(name, text, params, of_file)
+                if meant is not None:
+                    yield _Finding(
+                        ("jobs", index, *path),
+                        f"'{{{name}}}' is left as it is (did you mean {meant}?)",
+                    )
+
+
+def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    """The texts of a job group: where, the text, and whether it is the path of an output file."""
+    command = entry.get("command", ())
+    with suppress(ValueError):
+        for word in split_command(command) if isinstance(command, str) else command:
+            if isinstance(word, str):
+                yield ("command",), word, False
+    for name, setting in entry.get("environment", {}).items():
+        if isinstance(setting, str):
+            yield ("environment", name), setting, False
+    for key in ("workdir", "output", "error"):
+        if key in entry:
+            yield (key,), entry[key], key != "workdir"
+
+
+def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | None:
+    """What a placeholder was meant to be, quoted; None if it may be meant as it is."""
+    if name in (_FLUX_NAMES if of_file else _FLUX_IDS) and not re.search(r"\s", text):
+        return f"'{{{{{name}}}}}', which Flux fills in"
+    near = get_close_matches(name, params, 1, _NEAR) if len(name) >= _LONG else []
+    # A name that a script has elsewhere is one of its own.
+    own = re.findall(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
+    return f"'{{{near[0]}}}'" if near and len(own) == text.count(f"{{{name}}}") else None
+
+
+# -- rules --------------------------------------------------------------------------
+
+
+def _rules(spec: Spec) -> Iterator[_Finding]:
+    yield from _unsimulated(spec)
+    open_ended = spec.finish == "never" or any(
+        action.name == "custom" for rule in spec.rules for action in rule.actions
+    )
+    if open_ended:
+        return
+    asked = _asked(spec)
+    if not any(asked.values()) and not any(rule.scope == "queue" for rule in spec.rules):
+        yield _Finding(
+            ("rules",) if spec.rules else (),
+            "no rule submits anything, so the ensemble ends as soon as it has started",
+        )
+        return
+    for index, rule in enumerate(spec.rules):
+        at: Path = ("rules", index)
+        if (
+            rule.scope == "ensemble"
+            and rule.groups
+            and not any(asked[name] for name in rule.groups)
+        ):
+            yield _Finding(at, _unsubmitted(rule.groups[0]))
+        for comparison in _comparisons(rule):
+            path = _path(comparison.name, spec)
+            if path is not None and path.statistic == COUNT:
+                message = _unreachable(comparison, path, asked[path.group])
+                if message is not None:
+                    yield _Finding((*at, "when"), message)
+
+
+def _unsubmitted(group: str) -> str:
+    return f"the rule waits for jobs of group {group!r}, and no rule submits that"
+
+
+def _unreachable(comparison: Comparison, path: MetricPath, most: float) -> str | None:
+    """Why a counter never gets as far as it must; None if it can."""
+    _, operator, number = comparison
+    if operator in (">", ">=", "=="):
+        least = number if operator != ">" else number + 1
+        if least > 0 and most == 0:
+            return _unsubmitted(path.group)
+        if least > most:
+            return (
+                f"'{path} {operator} {number:g}' can never hold: the rules submit at most "
+                f"{most:g} jobs of group {path.group!r}"
+            )
+    if operator == "==" and not (number >= 0 and number.is_integer()):
+        return f"'{path} == {number:g}' can never hold: a counter is an integer >= 0"
+    return None
+
+
+def _asked(spec: Spec) -> dict[str, float]:
+    """The most jobs of each group that the rules can submit, every try counted."""
+    asked: dict[str, float] = dict.fromkeys(spec.groups, 0.0)
+    for rule in spec.rules:
+        for action in rule.actions:
+            if action.name == "submit" and action.label is not None:
+                asked[action.label] += _most(spec, action, rule.action.repetitions)
+    return asked
+
+
+def _most(spec: Spec, action: Action, repetitions: int | None) -> float:
+    group = spec.groups[action.label or ""]
+    again = any(job_set.retries.times for job_set in group.sets)
+    if again or repetitions is None or action.expressions is not None:
+        return math.inf
+    return float(repetitions * len(group.submission(action.count, action.params)))
+
+
+def _comparisons(rule: Rule) -> Iterator[Comparison]:
+    """What must hold for the condition of a rule to hold, as far as it is comparisons."""
+    if rule.when is None:
+        return
+    for term in terms_of(rule.when, rule.name):
+        if term.comparison is not None:
+            yield term.comparison
+
+
+def _path(name: str, spec: Spec) -> MetricPath | None:
+    """The metric with this name; None if it is the name of something else."""
+    statistics = [statistic.name for statistic in spec.statistics]
+    with suppress(ValueError):
+        return parse_path(name, spec.groups, statistics)
+    return None
+
+
+# -- simulations --------------------------------------------------------------------
+
+
+def _unsimulated(spec: Spec) -> Iterable[_Finding]:
+    known = {*STREAMS, *GAUGES, *COUNTERS}
+    for index, rule in enumerate(spec.rules):
+        names = [] if rule.name is None else [rule.name]
+        if rule.when is not None:
+            names += [name for term in terms_of(rule.when, rule.name) for name in term.names]
+        for path in {_path(name, spec) for name in names} - {None}:
+            assert path is not None
+            simulated = spec.simulate.get(path.group)
+            if simulated and path.variable not in known and path.variable not in simulated.memo:
+                yield _Finding(
+                    ("rules", index),
+                    f"no simulated job publishes the memo key {shown(path.variable)}: 'simulate' "
+                    f"does not say so of group {path.group!r}",
+                    note=True,
+                )

@@ -1,0 +1,93 @@
+"""The firings with jobs to send: by urgency, then first in first out.
+
+The firings of groups with a `max-active` are in queues of their own, so that those of a group
+that has as many active jobs as it may are passed over at once, however many they are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from flux_ensemble.document.model import Group
+from flux_ensemble.engine.firings import Firing
+
+#: In place of the name of a group without a `max-active`.
+_ANY = ""
+
+
+class Backlog:
+    """The firings with jobs to send.
+
+    Args:
+        groups: the job groups, by name.
+
+    Attributes:
+        bounds: how many jobs of a group may be active at once, for the groups with a bound.
+    """
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self._urgency = {
+            # Where the urgency differs from job to job, it is not known before a job is sent.
+            name: max((job_set.urgency for job_set in group.sets), default=16)
+            for name, group in groups.items()
+        }
+        self.bounds = {
+            name: min(bounds)
+            for name, group in groups.items()
+            if (bounds := [one.max_active for one in group.sets if one.max_active is not None])
+        }
+        #: Urgency, and name of the group if that is bounded -> its firings with their numbers.
+        self._queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
+        self._number = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def __iter__(self) -> Iterator[Firing]:
+        """The firings in order, as if no group had a bound."""
+        entries = [
+            (-urgency, number, firing)
+            for (urgency, _), queue in self._queues.items()
+            for number, firing in queue
+        ]
+        entries.sort(key=lambda entry: entry[:2])
+        for _, _, firing in entries:
+            yield firing
+
+    def append(self, firing: Firing) -> None:
+        """Add a firing behind those of its urgency."""
+        self._number += 1
+        self._queues.setdefault(self._key(firing), deque()).append((self._number, firing))
+
+    def next(self, room: Callable[[str], int]) -> Firing | None:
+        """The firing whose jobs are next; None if there is none.
+
+        Args:
+            room: how many more jobs of a group with a bound may be active.
+        """
+        first: tuple[int, int, Firing] | None = None
+        for (urgency, group), queue in self._queues.items():
+            number, firing = queue[0]
+            if first is not None and (-urgency, number) > first[:2]:
+                continue
+            if group == _ANY or room(group) > 0:
+                first = -urgency, number, firing
+        return None if first is None else first[2]
+
+    def remove(self, firing: Firing) -> None:
+        """Remove a firing that has no more jobs to send."""
+        key = self._key(firing)
+        queue = self._queues[key]
+        if queue[0][1] is firing:
+            queue.popleft()
+        else:
+            queue.remove(next(entry for entry in queue if entry[1] is firing))
+        if not queue:
+            del self._queues[key]
+
+    def _key(self, firing: Firing) -> tuple[int, str]:
+        group, urgency = firing.group, self._urgency[firing.group]
+        if firing.overrides is not None:
+            urgency = firing.overrides.get("urgency", urgency)
+        return urgency, group if group in self.bounds else _ANY

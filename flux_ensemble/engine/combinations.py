@@ -1,0 +1,87 @@
+"""Combinations of parameter values: which have jobs that are not over, for `idle` with `by`.
+
+A combination is known by its name, such as `md{"t":300}`: the group, and the values as JSON. Names
+of groups have no brace, so the name of a combination is not that of a group.
+
+What is counted follows from the firings and active jobs; a snapshot does not hold it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flux_ensemble.document.model import Group, Submission
+from flux_ensemble.engine.firings import Firing
+
+#: Most combinations of one rule that can have jobs at the same time, or that are remembered for
+#: how often it fired for them.
+MAX_COMBINATIONS = 250_000
+
+
+class Combinations:
+    """Counts the jobs of a group that were asked for and are not over, for each combination.
+
+    Args:
+        group: the group.
+        by: names of its parameters.
+    """
+
+    def __init__(self, group: Group, by: tuple[str, ...]) -> None:
+        self.by = by
+        self.jobs: dict[str, int] = {}
+        self._group = group
+        #: The latest firing with its jobs; events of the jobs of one firing come in a row.
+        self._latest: tuple[Firing, Submission] | None = None
+
+    def begin(self, firing: Firing, indices: range) -> bool:
+        """Count jobs that are asked for; False if there are too many combinations."""
+        jobs = self.jobs
+        for name, count in self._tally(firing, indices):
+            jobs[name] = jobs.get(name, 0) + count
+            if len(jobs) > MAX_COMBINATIONS:
+                return False
+        return True
+
+    def end(self, firing: Firing, indices: Iterable[int]) -> Iterator[str]:
+        """Count jobs that are over; the combinations that have no jobs any more."""
+        for index in indices:
+            name = self.name(firing, index)
+            left = self.jobs[name] - 1
+            if left:
+                self.jobs[name] = left
+            else:
+                del self.jobs[name]
+                yield name
+
+    def name(self, firing: Firing, index: int) -> str:
+        """The combination of a job."""
+        _, params = self._submission(firing)[index]
+        return name_of(self._group.name, {name: params[name] for name in self.by})
+
+    def _submission(self, firing: Firing) -> Submission:
+        if self._latest is None or self._latest[0] is not firing:
+            self._latest = firing, self._group.submission(firing.each, firing.params)
+        return self._latest[1]
+
+    def _tally(self, firing: Firing, indices: range) -> Iterator[tuple[str, int]]:
+        """The combinations of jobs, some of them several times, and how many jobs each has."""
+        submission = self._submission(firing)
+        if len(indices) == len(submission):
+            for values, count in submission.tally(self.by):
+                yield name_of(self._group.name, values), count
+        else:
+            for index in indices:
+                yield self.name(firing, index), 1
+
+
+def name_of(group: str, values: dict[str, Any]) -> str:
+    """The name of a combination."""
+    return group + json.dumps(values, separators=(",", ":"))
+
+
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
+    """The group and the values in the name of a combination; no values in that of a group."""
+    group, brace, rest = name.partition("{")
+    return group, json.loads(brace + rest) if brace else {}

@@ -1,0 +1,141 @@
+"""What there is to say of a job, as JSON (docs/rpc.md, `ensemble.jobs`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from flux_ensemble.document import jobspec
+from flux_ensemble.document.model import JobSet, Spec, Submission
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.intervals import ids
+from flux_ensemble.engine.jobs import Job, Phase
+
+#: The states of flux-jobs(1), as far as an ensemble tells them apart.
+_STATES = {
+    Phase.NEW: "pending",
+    Phase.PENDING: "pending",
+    Phase.RUNNING: "running",
+    Phase.FINISHED: "running",
+    Phase.GONE: "inactive",
+}
+
+#: The return codes of jobs that have no wait status, as flux-jobs(1) has them.
+_NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
+
+#: Firings whose submissions are remembered.
+_REMEMBERED = 100
+
+_STREAMS = ("stdout", "stderr")
+
+
+def returncode(job: Job) -> int | None:
+    """The exit code of a job, or its signal as a negative number; None before it has ended.
+
+    It is that of flux-jobs(1).
+    """
+    status = job.status
+    if status is None:
+        return _NEVER_RAN.get(job.outcome or "")
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+@lru_cache
+def _nodes(ranks: str) -> int:
+    return sum(1 for _ in ids(ranks))
+
+
+def _time(t: float | None) -> float | None:
+    """A time as records have it: to the microsecond, as Flux does."""
+    return None if t is None else round(t * 1e6) / 1e6
+
+
+class Describer:
+    """Describes the jobs of an ensemble.
+
+    Args:
+        spec: its document.
+        cwd: the directory that it was loaded from.
+        label: gives the text of a job id in the names of files, `{{id}}`.
+    """
+
+    def __init__(self, spec: Spec, cwd: str, label: Callable[[int], str]) -> None:
+        self._spec = spec
+        self._cwd = cwd
+        self._label = label
+        self._submissions: dict[Firing, Submission] = {}
+        #: Whether the jobs of a job set write to files, by its name and index.
+        self._writes: dict[tuple[str, int], bool] = {}
+
+    def describe(self, job: Job, now: float) -> dict[str, Any]:
+        """A job of the ensemble, as it is at the time `now`."""
+        firing = job.firing
+        assert firing is not None
+        job_set, params = self._submission(firing)[job.index]
+        output, error = self._paths(job, job_set, params)
+        t_start, t_end, runtime = _time(job.t_start), _time(job.t_end), None
+        if t_start is not None:
+            runtime = round(max(0.0, (now if t_end is None else t_end) - t_start), 6)
+        return {
+            "id": job.id,
+            "name": job_set.name,
+            "state": _STATES[job.phase],
+            "group": firing.group,
+            "rule": firing.rule,
+            "firing": firing.number,
+            "index": job.index,
+            "attempt": firing.attempt,
+            "params": params,
+            "nnodes": None if job.ranks is None else _nodes(job.ranks),
+            "ranks": job.ranks,
+            "t_submit": _time(job.t_submit),
+            "t_alloc": _time(job.t_alloc),
+            "t_run": t_start,
+            "t_end": t_end,
+            "runtime": runtime,
+            "outcome": job.outcome,
+            "returncode": returncode(job),
+            "exception": {"type": job.exception_type, "note": job.exception_note},
+            "memo": job.memo,
+            "memo_left_out": job.memo_left_out,
+            "output": output,
+            "error": error,
+        }
+
+    def _submission(self, firing: Firing) -> Submission:
+        submission = self._submissions.get(firing)
+        if submission is None:
+            if len(self._submissions) >= _REMEMBERED:
+                self._submissions.clear()
+            group = self._spec.groups[firing.group]
+            submission = group.submission(firing.each, firing.params)
+            self._submissions[firing] = submission
+        return submission
+
+    def _paths(
+        self, job: Job, job_set: JobSet, params: Mapping[str, Any]
+    ) -> tuple[str | None, str | None]:
+        """The files of a job's output and errors; None where they go to the KVS."""
+        key = job_set.name, job_set.index
+        if key not in self._writes:
+            self._writes[key] = any(self._files(job_set, {}))
+        if not self._writes[key]:
+            return None, None
+        output, error = self._files(job_set, params)
+        label = self._label(job.id)
+        paths = [
+            path and path.replace("{{id}}", label).replace("{{jobid}}", label)
+            for path in (output, error or output)
+        ]
+        return paths[0], paths[1]
+
+    def _files(self, job_set: JobSet, params: Mapping[str, Any]) -> list[str | None]:
+        whole = jobspec.build(job_set, params, environment={}, cwd=self._cwd, tag={})
+        system = jobspec.anchored(whole)["attributes"]["system"]
+        files = system.get("shell", {}).get("options", {}).get("output", {})
+        return [
+            options.get("path") if isinstance(options := files.get(stream), dict) else None
+            for stream in _STREAMS
+        ]

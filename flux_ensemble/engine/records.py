@@ -1,0 +1,168 @@
+"""The record of jobs: each job that is gone, once.
+
+    Job is gone ──add──► Records ──take──► encode ──► JSON beside a snapshot ──decode──► Job
+
+A job stays as it was when it was gone. Those since the last snapshot are in memory, and come back
+by replay; those before it are kept by whoever took them, as the values of streams are
+(`metrics.streams`). What follows from the document is not stored: the parameters of a job follow
+from its firing and its index.
+
+In JSON, jobs are in columns, and what few have is in `more`: see `engine.compact`. The `times` of a
+job are when it was submitted, after the job before, and how much later it was given its resources,
+started and ended, in microseconds, as Flux has them. An id is the difference to the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.engine.compact import columns, unusual
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.jobs import Job, Phase
+
+#: Columns of the firings and of the jobs, besides ids and times.
+_FIRING_COLUMNS = ("rule", "number", "group")
+_FIRING_UNUSUAL: Mapping[str, Any] = {
+    "each": None,
+    "params": None,
+    "overrides": None,
+    "attempt": 0,
+}
+_COLUMNS = ("index", "ranks")
+_UNUSUAL: Mapping[str, Any] = {
+    "outcome": "success",
+    "status": 0,
+    "exception_type": None,
+    "exception_note": None,
+    "memo": {},
+    "memo_left_out": 0,
+}
+
+#: Times are in these units of a second.
+_MICRO = 1_000_000
+
+
+class Records:
+    """The jobs that are gone and that nobody has taken yet.
+
+    Args:
+        limit: how many jobs are recorded in all; 0 where there is no record.
+
+    Attributes:
+        total: how many were.
+        dropped: how many were not, because of the limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._jobs: list[Job] | None = None
+        self.total = 0
+        self.dropped = 0
+
+    def keep(self) -> None:
+        """Keep jobs from now on, for `take`."""
+        if self._jobs is None:
+            self._jobs = []
+
+    def add(self, job: Job) -> bool:
+        """Add a job that is gone; False if it is the first for which there is no room."""
+        if self.total >= self._limit:
+            self.dropped += bool(self._limit)
+            return self.dropped != 1
+        self.total += 1
+        if self._jobs is not None:
+            self._jobs.append(job)
+        return True
+
+    @property
+    def waiting(self) -> Sequence[Job]:
+        """The jobs since the last `take`, in the order in which they were gone."""
+        return self._jobs or ()
+
+    def take(self) -> list[Job]:
+        """Return the jobs since the last call, and forget them."""
+        jobs, self._jobs = self._jobs or [], None if self._jobs is None else []
+        return jobs
+
+    def dump(self) -> list[int]:
+        """The counts as JSON."""
+        return [self.total, self.dropped]
+
+    def load(self, value: Sequence[int]) -> None:
+        """Set what `dump` returned."""
+        self.total, self.dropped = value
+
+
+# -- as JSON ----------------------------------------------------------------------------
+
+
+def encode(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Jobs that are gone, of which there is at least one, as JSON."""
+    firings = dict.fromkeys(job.firing for job in jobs if job.firing is not None)
+    positions = {firing: position for position, firing in enumerate(firings)}
+    steps: list[int] = []
+    times: list[list[int | None]] = []
+    last = base = 0
+    for job in jobs:
+        steps.append(job.id - last)
+        last = job.id
+        begin, t_alloc, t_start, t_end = job.t_submit, job.t_alloc, job.t_start, job.t_end
+        submitted = round(begin * _MICRO)
+        times.append(
+            [
+                submitted - base,
+                None if t_alloc is None else round(t_alloc * _MICRO) - submitted,
+                None if t_start is None else round(t_start * _MICRO) - submitted,
+                None if t_end is None else round(t_end * _MICRO) - submitted,
+            ]
+        )
+        base = submitted
+    more = list(firings)
+    return {
+        "firings": {**columns(more, _FIRING_COLUMNS), "more": unusual(more, _FIRING_UNUSUAL)},
+        "firing": [positions[job.firing] for job in jobs if job.firing is not None],
+        "id": steps,
+        "times": times,
+        **columns(jobs, _COLUMNS),
+        "more": unusual(jobs, _UNUSUAL),
+    }
+
+
+def decode(value: Mapping[str, Any]) -> list[Job]:
+    """The jobs that `encode` was given.
+
+    Raises:
+        ArithmeticError, LookupError, TypeError, ValueError: it is not what `encode` returned.
+    """
+    firings = []
+    table = value["firings"]
+    for rule, number, group in zip(*(table[name] for name in _FIRING_COLUMNS), strict=True):
+        firings.append(Firing(rule, number, group, 0, 0))
+    _set(firings, table["more"])
+    jobs: list[Job] = []
+    id = submitted = 0
+    names = ("firing", "id", "times", *_COLUMNS)
+    for position, step, (later, t_alloc, t_start, t_end), index, ranks in zip(
+        *(value[name] for name in names), strict=True
+    ):
+        id += step
+        submitted += later
+        firing = firings[position]
+        job = Job(id, firing.group, firing, index, submitted / _MICRO)
+        if t_alloc is not None:
+            job.t_alloc = (submitted + t_alloc) / _MICRO
+        if t_start is not None:
+            job.t_start = (submitted + t_start) / _MICRO
+        if t_end is not None:
+            job.t_end = (submitted + t_end) / _MICRO
+        job.phase, job.outcome, job.status, job.ranks = Phase.GONE, "success", 0, ranks
+        jobs.append(job)
+    _set(jobs, value["more"])
+    return jobs
+
+
+def _set(items: Sequence[Any], more: Sequence[Any]) -> None:
+    for position, attributes in more:
+        for name, attribute in attributes.items():
+            setattr(items[position], name, attribute)

@@ -1,0 +1,269 @@
+"""Why rules fire or do not: what each one waits for, and what keeps it from firing at all.
+
+A reader of the engine's state, for people: it changes nothing, and says only what is certain.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from flux_ensemble.document.model import Action, Rule
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.metrics.conditions import SUBJECTS, Lookup, compile_condition
+from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.metrics.terms import Comparison, Term, terms_of
+from flux_ensemble.texts import listed
+
+#: Most rules that are described at once, and for which it is found out what can still happen.
+MAX_RULES = 1000
+
+#: Passes that look for rules that can only be triggered by rules that cannot fire.
+_PASSES = 10
+
+
+def why(engine: Engine, t: float, rule: str | None = None) -> list[dict[str, Any]]:
+    """Why rules fire or do not, as JSON (docs/rpc.md, `ensemble.why`).
+
+    Args:
+        engine: is not changed.
+        t: the time now.
+        rule: the id of one; None is all, of very many the first.
+
+    Raises:
+        RequestError: ENOENT; there is no such rule.
+    """
+    states = engine.rules.states
+    if rule is not None and rule not in states:
+        raise RequestError(errno.ENOENT, f"no rule with id {rule!r} (rules: {listed(states)})")
+    reader = _Reader(engine, t)
+    chosen = islice(states.values(), MAX_RULES) if rule is None else [states[rule]]
+    return [reader.describe(state) for state in chosen]
+
+
+class _Reader:
+    """Looks at the rules of one engine at one time."""
+
+    def __init__(self, engine: Engine, t: float) -> None:
+        self._engine = engine
+        self._t = t
+        self._statistics = [statistic.name for statistic in engine.spec.statistics]
+        workload = engine.workload
+        self._lookup: Lookup = engine.stats.at(
+            lambda group, gauge: workload.ages(group, gauge, t)
+        ).lookup
+        #: Rule id -> why it cannot fire any more.
+        self._never: dict[str, str] = {}
+        self._find_dead()
+
+    def describe(self, state: RuleState) -> dict[str, Any]:
+        """What there is to say of a rule."""
+        rule = state.rule
+        terms = () if rule.when is None else terms_of(rule.when, rule.name)
+        cooldown = state.t_next if state.t_next > self._t else None
+        return {
+            "id": rule.id,
+            "trigger": rule.title,
+            "action": rule.action.name,
+            "label": rule.action.label,
+            "enabled": state.enabled,
+            "fired": state.fired,
+            "left": state.left,
+            "error": state.error,
+            "terms": [self._term(state, term, len(terms)) for term in terms],
+            "skips": state.skip,
+            "t_cooldown": cooldown,
+            "t_next": self._t_next(state),
+            "waits": None if rule.id in self._never else self._waits(state),
+            "never": self._never.get(rule.id),
+        }
+
+    # -- conditions -------------------------------------------------------------------
+
+    def _term(self, state: RuleState, term: Term, terms: int) -> dict[str, Any]:
+        values = {}
+        for name in term.names:
+            path = self._path(name)
+            if path is not None:
+                values[name] = self._lookup(path)
+        holds = self._holds(state, term, terms)
+        comparison, missing = term.comparison, None
+        if holds is False and comparison is not None and comparison.name in values:
+            value = values[comparison.name]
+            operator, number = comparison.operator, comparison.number
+            now = "has no value yet" if value is None else f"is {value:.6g}"
+            missing = f"{comparison.name} {now}, and must be {operator} {number:g}"
+        return {"text": term.text, "holds": holds, "values": values, "missing": missing}
+
+    def _holds(self, state: RuleState, term: Term, terms: int) -> bool | None:
+        """Whether it holds now; None if that depends on the event that triggers the rule."""
+        if any(self._path(name) is None for name in term.names):
+            return None
+        condition = state.condition
+        if terms > 1 or condition is None:
+            condition = None
+            with suppress(ValueError):
+                condition = compile_condition(
+                    term.text,
+                    groups=self._engine.spec.groups,
+                    statistics=self._statistics,
+                    subject=SUBJECTS.get(state.rule.trigger),
+                )
+        if condition is None:
+            return None
+        value = self._lookup(state.path) if state.path is not None else None
+        return condition.holds(value, self._lookup)
+
+    def _path(self, name: str) -> MetricPath | None:
+        with suppress(ValueError):
+            return parse_path(name, self._engine.spec.groups, self._statistics)
+        return None
+
+    # -- when -------------------------------------------------------------------------
+
+    def _t_next(self, state: RuleState) -> float | None:
+        """When its timer is due next; None if it has none, or that is not known."""
+        rule, t_start = state.rule, self._engine.t_start
+        in_document = state.position < len(self._engine.spec.rules)
+        if not state.timer or t_start is None or not in_document:
+            return None
+        every = rule.every or 0.0
+        first = t_start + (rule.after if rule.after is not None else every)
+        if first >= self._t or not every:
+            return first
+        return first + every * math.ceil((self._t - first) / every)
+
+    def _waits(self, state: RuleState) -> str:
+        """What must happen for it to be evaluated."""
+        engine, rule = self._engine, state.rule
+        if not state.enabled:
+            by = [one.rule.id for one in self._live() if _enables(one.rule, rule.id)]
+            return f"it is disabled, until rule {by[0]!r} enables it" if by else "it is disabled"
+        if engine.state == "paused":
+            return "the ensemble is paused"
+        trigger = rule.trigger
+        if trigger == "timer":
+            return "waits for its timer"
+        if trigger == "heartbeat":
+            return f"waits for a heartbeat, every {engine.spec.heartbeat:g} s"
+        if trigger == "metric":
+            heartbeat = ", or a heartbeat" if engine.spec.heartbeat else ""
+            return f"waits for a change of a metric{heartbeat}"
+        if trigger == "idle":
+            busy = engine.workload.busy_of(rule.group)
+            return f"waits for {_whose(rule)} to be idle: {_jobs(busy)} not over"
+        if trigger.startswith("job-"):
+            return f"waits for {' or '.join(rule.triggers)} of a job of {_whose(rule)}"
+        return f"waits for {trigger}"
+
+    # -- never ------------------------------------------------------------------------
+
+    def _find_dead(self) -> None:
+        engine = self._engine
+        states = engine.rules.states
+        if not engine.acting:
+            self._never = dict.fromkeys(states, f"the ensemble has ended ({engine.state})")
+            return
+        for id, state in states.items():
+            if not state.live:
+                times = "once" if state.fired == 1 else f"{state.fired} times"
+                self._never[id] = f"it has fired {times}, as often as its repetitions allow"
+        for _ in range(_PASSES if len(states) <= MAX_RULES else 0):
+            before = len(self._never)
+            asked = self._asked()
+            for id, state in states.items():
+                if id not in self._never and state.enabled:
+                    reason = self._why_never(state, asked)
+                    if reason is not None:
+                        self._never[id] = reason
+            if len(self._never) == before:
+                return
+
+    def _live(self) -> Iterator[RuleState]:
+        """The rules that may still fire."""
+        for id, state in self._engine.rules.states.items():
+            if id not in self._never:
+                yield state
+
+    def _asked(self) -> dict[str, float]:
+        """The most jobs of each group that may still be submitted, every try counted."""
+        spec, table = self._engine.spec, self._engine.pending_table
+        open_ended = (
+            spec.finish == "never"
+            or table.calling
+            or any(
+                action.name == "custom" for state in self._live() for action in state.rule.actions
+            )
+        )
+        asked = dict.fromkeys(spec.groups, math.inf if open_ended else 0.0)
+        for state in self._live():
+            for action in state.rule.actions:
+                if action.name == "submit" and action.label is not None:
+                    asked[action.label] += self._most(state, action)
+        return asked
+
+    def _most(self, state: RuleState, action: Action) -> float:
+        if state.left is None or action.expressions is not None:
+            return math.inf
+        submission = self._engine.spec.groups[action.label or ""].submission
+        return float(state.left * len(submission(action.count, action.params)))
+
+    def _why_never(self, state: RuleState, asked: dict[str, float]) -> str | None:
+        rule, workload = state.rule, self._engine.workload
+        if rule.trigger == "start" and self._engine.t_start is not None:
+            return "the ensemble has started, and its condition did not hold then"
+        groups = rule.groups if rule.scope == "ensemble" else ()
+        if groups and not any(workload.busy_of(name) or asked[name] for name in groups):
+            return (
+                f"no job of {_whose(rule)} is active, and no rule that can still fire submits one"
+            )
+        for comparison in _comparisons(rule):
+            path = self._path(comparison.name)
+            if path is not None and path.statistic == COUNT:
+                reason = self._unreachable(comparison, path, asked[path.group])
+                if reason is not None:
+                    return reason
+        return None
+
+    def _unreachable(self, comparison: Comparison, path: MetricPath, more: float) -> str | None:
+        group = self._engine.spec.groups[path.group]
+        now = self._engine.stats.counts[path.group][path.variable]
+        more += self._engine.workload.busy_of(path.group)
+        if any(job_set.retries.times for job_set in group.sets) and more:
+            return None
+        _, operator, number = comparison
+        low = {">": number < now + more, ">=": number <= now + more, "==": number <= now + more}
+        high = {"<": now < number, "<=": now <= number, "==": now <= number}
+        if not low.get(operator, True):
+            return (
+                f"{path} is {now} and can become {now + more:g} at most: "
+                f"it cannot be {operator} {number:g}"
+            )
+        if not high.get(operator, True):
+            return f"{path} is {now} and never falls: it cannot be {operator} {number:g}"
+        return None
+
+
+def _enables(rule: Rule, id: str) -> bool:
+    return any(action.name == "enable" and action.label == id for action in rule.actions)
+
+
+def _comparisons(rule: Rule) -> Iterator[Comparison]:
+    if rule.when is not None:
+        for term in terms_of(rule.when, rule.name):
+            if term.comparison is not None:
+                yield term.comparison
+
+
+def _whose(rule: Rule) -> str:
+    return f"group {' or '.join(map(repr, rule.groups))}" if rule.groups else "the ensemble"
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"

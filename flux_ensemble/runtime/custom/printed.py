@@ -1,0 +1,37 @@
+"""What custom functions print, for the eventlog of their ensemble: bounded, a call an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.texts import bounded
+
+#: Most characters, of the end, that are kept of one call, and of all calls together.
+MAX_CALL = 4096
+MAX_ALL = 1024 * 1024
+
+
+class Printed:
+    """Puts what custom functions print into an eventlog.
+
+    Args:
+        note: adds an entry: its name and its context.
+    """
+
+    def __init__(self, note: Callable[[str, Mapping[str, Any]], None]) -> None:
+        self._note = note
+        self._left = MAX_ALL
+
+    def take(self, function: str, text: str) -> None:
+        """A call of a function has printed something."""
+        text = text.strip("\n")
+        if not text or self._left <= 0:
+            return
+        if len(text) > MAX_CALL:
+            text = f"... {len(text) - MAX_CALL} characters before this\n{text[-MAX_CALL:]}"
+        self._left -= len(text)
+        self._note("custom-output", {"function": function, "text": bounded(text)})
+        if self._left <= 0:
+            last = "what is printed from here on is in the service's log only"
+            self._note("custom-output", {"function": function, "text": last})

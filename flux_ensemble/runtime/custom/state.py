@@ -1,0 +1,38 @@
+"""What a custom function keeps from call to call: a mapping of JSON values."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+#: Most bytes of it as JSON.
+MAX_STATE = 64 << 10
+
+
+def takes_state(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter for it; those of earlier versions may have none."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    return "state" in parameters or any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
+
+
+def state_text(state: Any) -> str:
+    """A state as JSON; equal states give equal text.
+
+    Raises:
+        ValueError: it is not JSON, or too large; ends a sentence that begins "left a state".
+    """
+    try:
+        text = json.dumps(state, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"that is not JSON: {error}") from None
+    size = len(text.encode(errors="replace"))
+    if size > MAX_STATE:
+        raise ValueError(f"of {size} bytes of JSON, more than {MAX_STATE}")
+    return text

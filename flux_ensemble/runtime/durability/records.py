@@ -1,0 +1,74 @@
+"""The jobs of an ensemble that are gone: those that a snapshot left beside it, and those since.
+
+    engine ──take──► chunk, as JSON, to storage ──after a crash──► chunk
+                       └──► Records (compressed) ──jobs──► who asks for them
+
+Each chunk has the jobs between two snapshots, so those since the last one come back by replay.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.engine import records
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.runtime.durability.batches import dumps
+
+
+class Records:
+    """The record of the jobs of one ensemble."""
+
+    def __init__(self) -> None:
+        self._source = records.Records(0)
+        self._chunks: list[bytes] = []
+        #: How many jobs there are before each chunk, and after the last one.
+        self._ends = [0]
+
+    def follow(self, source: records.Records) -> None:
+        """Go on with an engine, which has the jobs since the last chunk."""
+        source.keep()
+        self._source = source
+
+    def __len__(self) -> int:
+        return self._ends[-1] + len(self._source.waiting)
+
+    def take(self) -> str | None:
+        """Make a chunk of the jobs since the last one, as JSON text; None if there are none."""
+        jobs = self._source.take()
+        if not jobs:
+            return None
+        chunk = dumps(records.encode(jobs))
+        self._append(chunk, len(jobs))
+        return chunk
+
+    def add(self, chunk: Mapping[str, Any]) -> None:
+        """Add a chunk that was taken by an earlier process.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        try:
+            self._append(dumps(chunk), len(chunk["id"]))
+        except (LookupError, TypeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"the jobs beside the snapshot are damaged: {reason}") from error
+
+    def _append(self, chunk: str, jobs: int) -> None:
+        self._chunks.append(zlib.compress(chunk.encode(), 1))
+        self._ends.append(self._ends[-1] + jobs)
+
+    def jobs(self, position: int) -> Sequence[Job]:
+        """Some of the jobs from a position on, in the order in which they were gone.
+
+        Returns:
+            At least one, but for those at the end.
+        """
+        number = bisect_right(self._ends, position) - 1
+        begin = self._ends[number]
+        if number == len(self._chunks):
+            return self._source.waiting[position - begin :]
+        return records.decode(json.loads(zlib.decompress(self._chunks[number])))[position - begin :]

@@ -1,0 +1,140 @@
+"""Sees to it that the functions which a document names can be called, before it is loaded.
+
+What plugins define shows only in the process that calls custom functions. So that process is
+started, and asked; the service goes on with other things meanwhile.
+
+load request ──► FunctionChecks.run ──► a worker process, which the ensemble is then made with
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from flux.message import Message
+
+from flux_ensemble.document.functions import unresolved
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.requests.messages import Responder
+
+
+class Prepared:
+    """A worker process that is started before its ensemble is made.
+
+    Attributes:
+        worker: the process; None where it is not needed yet.
+        ensemble: is told what goes wrong in it, once there is one.
+    """
+
+    def __init__(self, fail: Callable[[BaseException], None]) -> None:
+        self.worker: Worker | None = None
+        self.ensemble: Ensemble | None = None
+        self._fail = fail
+
+    def broken(self, error: BaseException) -> None:
+        """A callback of the worker has a fault."""
+        if self.ensemble is None:
+            self._fail(error)
+        else:
+            self.ensemble.broken(error)
+
+    def note(self, name: str, context: Mapping[str, Any]) -> None:
+        """Add an entry to the log of the ensemble, if there is one."""
+        if self.ensemble is not None:
+            self.ensemble.note(name, context)
+
+
+class FunctionChecks:
+    """The checks that are under way.
+
+    Args:
+        responder: refuses the load requests of documents whose functions cannot be called.
+        start: starts the worker process of a document, with what it is loaded with.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        start: Callable[[Spec, Mapping[str, Any], Prepared], Worker],
+    ) -> None:
+        self._responder = responder
+        self._start = start
+        self._open: dict[str, tuple[Message, Prepared]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._open
+
+    def run(
+        self,
+        message: Message,
+        spec: Spec,
+        load: Mapping[str, Any],
+        then: Callable[[Prepared | None], None],
+    ) -> None:
+        """Check the functions of a document.
+
+        Args:
+            message: the request to load it.
+            spec: the document.
+            load: what it is loaded with.
+            then: called when they are there, with the process that has them if one had to be
+                started; it may raise a `RequestError`.
+        """
+        functions = unresolved(spec)
+        if functions is None:
+            then(None)
+            return
+        prepared = Prepared(partial(self._break, spec.name))
+        prepared.worker = self._start(spec, load, prepared)
+        self._open[spec.name] = message, prepared
+        file = load.get("file") or "document"
+        prepared.worker.check(functions, partial(self._checked, spec.name, file, then))
+
+    def close(self, reason: str) -> None:
+        """End those that are under way, and refuse what waits for them."""
+        for name in list(self._open):
+            message = self._end(name)
+            self._responder.refuse(message, errno.EAGAIN, reason)
+
+    def _end(self, name: str) -> Message:
+        message, prepared = self._open.pop(name)
+        if prepared.worker is not None:
+            prepared.worker.close()
+        return message
+
+    def _break(self, name: str, error: BaseException) -> None:
+        if name in self._open:
+            self._responder.fail("load", self._end(name), error)
+
+    def _checked(
+        self,
+        name: str,
+        file: str,
+        then: Callable[[Prepared | None], None],
+        result: WorkerResult,
+    ) -> None:
+        if not result.ok:
+            reason = f"{file}: {result.reason}\n{result.detail}".rstrip()
+            self._responder.refuse(self._end(name), errno.EINVAL, reason)
+            return
+        message, prepared = self._open.pop(name)
+        try:
+            then(prepared)
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            if prepared.ensemble is None and prepared.worker is not None:
+                prepared.worker.close()
+            if isinstance(error, RequestError):
+                self._responder.refuse(message, error.errno, str(error))
+            else:
+                self._responder.fail("load", message, error)

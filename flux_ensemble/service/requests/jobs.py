@@ -1,0 +1,154 @@
+"""The handler of requests for jobs (docs/rpc.md, `ensemble.jobs`)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux.job import JobID
+from flux.message import Message
+
+from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.metrics.job_filter import compile_filter
+from flux_ensemble.metrics.names import OUTCOMES
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Loop
+from flux_ensemble.runtime.search import COUNT, Found, Search
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
+from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.texts import listed, shown
+
+Payload = Mapping[str, Any]
+
+#: What guests see of a job where a site lets them: nothing that its owner has written.
+GUEST_KEYS = (
+    "id", "name", "state", "group", "nnodes", "t_submit", "t_run", "t_end", "runtime", "outcome",
+)  # fmt: skip
+
+
+class Jobs:
+    """Handles requests for the jobs of ensembles.
+
+    Args:
+        responder, streams: send the responses.
+        ensembles: whose jobs they are.
+        loop: takes the steps of a search, and has the time.
+    """
+
+    def __init__(
+        self, responder: Responder, streams: Streams, ensembles: Ensembles, loop: Loop
+    ) -> None:
+        self._responder = responder
+        self._streams = streams
+        self._ensembles = ensembles
+        self._loop = loop
+
+    @request_handler("jobs")
+    def jobs(self, message: Message, payload: Payload) -> None:
+        """Respond with jobs of an ensemble, some in a response, and at last where to go on."""
+        if not message.pimpl.is_streaming():
+            raise RequestError(errno.EPROTO, "ensemble.jobs: expected a streaming request")
+        ensemble = self._ensembles.get(payload["name"])
+        keys = None if is_owner(message) else GUEST_KEYS
+        search = Search(
+            ensemble.engine,
+            ensemble.records,
+            Describer(ensemble.engine.spec, ensemble.cwd, lambda id: str(JobID(id).f58)),
+            matches=_matches(payload.get("filter"), keys),
+            group=_group(ensemble, payload.get("group")),
+            outcome=_outcome(payload.get("outcome")),
+            after=payload.get("after", 0),
+            count=payload.get("count", COUNT),
+        )
+        answer = _Answer(self._responder, self._streams, message, ensemble, search, keys)
+        self._streams.add(answer)
+        answer.go_on(self._loop)
+
+
+class _Answer:
+    """The responses to one request."""
+
+    def __init__(
+        self,
+        responder: Responder,
+        streams: Streams,
+        message: Message,
+        ensemble: Ensemble,
+        search: Search,
+        keys: tuple[str, ...] | None,
+    ) -> None:
+        self._responder = responder
+        self._streams = streams
+        self.message = message
+        self._ensemble = ensemble
+        self._search = search
+        self._keys = keys
+        self._stopped = False
+
+    def go_on(self, loop: Loop) -> None:
+        """Take a step, and the next one when the service has done what else there is."""
+        if self._stopped:
+            return
+        try:
+            found = self._search.step(loop.now())
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self.stop()
+            self._responder.fail("jobs", self.message, error)
+            return
+        if found:
+            self._responder.respond(self.message, {"jobs": _cut(found, self._keys)})
+        if not self._search.over:
+            loop.timer(0.0, lambda: self.go_on(loop))
+            return
+        records = self._ensemble.engine.records
+        last: dict[str, Any] = {
+            "jobs": [],
+            "next": self._search.next,
+            "recorded": records.total,
+            "dropped": records.dropped,
+        }
+        self._responder.respond(self.message, last)
+        self.stop()
+        self._responder.refuse(self.message, errno.ENODATA, "end of the jobs")
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._stopped = True
+        self._streams.over(self)
+
+
+def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[Found], bool]:
+    """What a filter says of a job; a guest's sees no more of it than the guest does."""
+    if text is None:
+        return lambda _: True
+    try:
+        matches = compile_filter(text)
+    except ValueError as error:
+        raise RequestError(errno.EINVAL, f"ensemble.jobs: filter: {error}") from None
+    return matches if keys is None else lambda job: matches(_cut([job], keys)[0])
+
+
+def _cut(jobs: list[Found], keys: tuple[str, ...] | None) -> list[Found]:
+    return jobs if keys is None else [{key: job[key] for key in keys} for job in jobs]
+
+
+def _group(ensemble: Ensemble, group: str | None) -> str | None:
+    groups = ensemble.engine.spec.groups
+    if group is not None and group not in groups:
+        names = listed(sorted(groups))
+        raise RequestError(errno.ENOENT, f"no job group named {group!r} (groups: {names})")
+    return group
+
+
+def _outcome(outcome: str | None) -> str | None:
+    if outcome is not None and outcome not in OUTCOMES:
+        expected = ", ".join(OUTCOMES)
+        reason = f"outcome: expected one of {expected}, not {shown(outcome)}"
+        raise RequestError(errno.EINVAL, f"ensemble.jobs: {reason}")
+    return outcome

@@ -1,0 +1,153 @@
+"""Warnings about documents that are valid, and not what was meant."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.document.lint import Warnings
+from flux_ensemble.document.loading import DocumentError, load_text
+
+ROOT = Path(__file__).parents[3]
+
+START = "{trigger: start, action: {name: submit, label: a}}"
+
+
+def found(jobs: str, rules: str = "", more: str = "") -> Warnings:
+    """What is said of a document with these entries, after a rule that submits group a."""
+    warnings = Warnings()
+    text = f"jobs: [{jobs}]\nrules:\n  - {START}\n  - {rules}\n{more}\n".replace("  - \n", "")
+    load_text(text, name="test", file="d.yaml", warnings=warnings)
+    return warnings
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentences"),
+    [
+        ("command: 'run {temprature}', params: {temperature: [1]}",
+         ["d.yaml:1: jobs[0].command: '{temprature}' is left as it is "
+          "(did you mean '{temperature}'?)"]),
+        ("command: [run, '{seeds}'], params: {seed: [1]}, environment: {A: '{sead}'}",
+         ["d.yaml:1: jobs[0].command: '{seeds}' is left as it is (did you mean '{seed}'?)",
+          "d.yaml:1: jobs[0].environment.A: '{sead}' is left as it is (did you mean '{seed}'?)"]),
+        ("command: x, output: 'out-{id}.txt'",
+         ["d.yaml:1: jobs[0].output: '{id}' is left as it is "
+          "(did you mean '{{id}}', which Flux fills in?)"]),
+        ("command: 'run --log {id}.log'",
+         ["d.yaml:1: jobs[0].command: '{id}' is left as it is "
+          "(did you mean '{{id}}', which Flux fills in?)"]),
+        ("command: 'run {id}', params: {id: [1]}", []),
+        ("command: 'run ${seeds} {{id}} {x} {}', params: {seed: [1]}", []),
+        # Programs have names of their own.
+        ("command: [python, -c, 'seeds = 3; print(f\"{seeds} {seed}\")'], params: {seed: [1]}", []),
+        ("command: [awk, '{prind $1}'], params: {print: [1]}", []),
+    ],
+)  # fmt: skip
+def test_a_placeholder_that_is_nearly_one_has_a_warning(entry: str, sentences: list[str]) -> None:
+    assert found(f"{{name: a, {entry}}}").warnings == sentences
+
+
+ANY = "action: {name: terminate}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (f"{{trigger: job-fail, group: b, {ANY}}}",
+         "rules[1]: the rule waits for jobs of group 'b', and no rule submits that"),
+        (f"{{trigger: idle, group: b, {ANY}}}",
+         "rules[1]: the rule waits for jobs of group 'b', and no rule submits that"),
+        (f"{{trigger: metric, name: count.b.success, when: 1, {ANY}}}",
+         "rules[1].when: the rule waits for jobs of group 'b', and no rule submits that"),
+        (f"{{trigger: metric, name: count.a.success, when: 6, {ANY}}}",
+         "rules[1].when: 'count.a.success == 6' can never hold: the rules submit at most 5 jobs "
+         "of group 'a'"),
+        (f"{{trigger: metric, name: count.a.success, when: '> 5', {ANY}}}",
+         "rules[1].when: 'count.a.success > 5' can never hold: the rules submit at most 5 jobs "
+         "of group 'a'"),
+        (f"{{trigger: job-success, when: '7 <= count.a.finished and mean[\"a-x\"] > 1', {ANY}}}",
+         "rules[1].when: 'count.a.finished >= 7' can never hold: the rules submit at most 5 jobs "
+         "of group 'a'"),
+        (f"{{trigger: metric, name: count.a.failed, when: 2.5, {ANY}}}",
+         "rules[1].when: 'count.a.failed == 2.5' can never hold: a counter is an integer >= 0"),
+        (f"{{trigger: metric, name: count.a.success, when: 5, {ANY}}}", None),
+        (f"{{trigger: metric, name: count.a.success, when: '< 100', {ANY}}}", None),
+        (f"{{trigger: metric, when: 'count.a.success >= 9 or count.a.failed > 1', {ANY}}}", None),
+        (f"{{trigger: job-fail, group: b, scope: queue, {ANY}}}", None),
+        ("{trigger: job-success, group: a, action: {name: submit, label: a, "
+         "repetitions: unlimited}}", None),
+    ],
+)  # fmt: skip
+def test_a_rule_that_can_never_fire_has_a_warning(rule: str, sentence: str | None) -> None:
+    jobs = "{name: a, command: x, count: 5}, {name: b, command: y}"
+    expected = [] if sentence is None else [f"d.yaml:4: {sentence}"]
+    assert found(jobs, rule).warnings == expected
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["finish: never", "custom: 'def f(**event): pass'"],
+)
+def test_where_others_may_submit_there_is_no_warning(more: str) -> None:
+    custom = "{trigger: start, action: {name: custom, label: f}}\n  - " if "def" in more else ""
+    rule = f"{custom}{{trigger: job-fail, group: b, {ANY}}}"
+    jobs = "{name: a, command: x}, {name: b, command: y}"
+    assert found(jobs, rule, more).warnings == []
+
+
+def test_retries_may_reach_a_count() -> None:
+    rule = f"{{trigger: metric, name: count.a.failed, when: 2, {ANY}}}"
+    assert found("{name: a, command: x, retries: 1}", rule).warnings == []
+    assert found("{name: a, command: x}", rule).warnings != []
+
+
+def test_a_document_whose_rules_submit_nothing_has_a_warning() -> None:
+    warnings = Warnings()
+    load_text("jobs: [{name: a, command: x}]", name="test", warnings=warnings)
+    load_text("jobs: [{name: a, command: x}]\nfinish: never", name="test", warnings=warnings)
+    assert warnings.warnings == [
+        "document:1: no rule submits anything, so the ensemble ends as soon as it has started"
+    ]
+
+
+def test_a_memo_key_that_is_not_simulated_has_a_note() -> None:
+    rule = f"{{trigger: metric, name: mean.a-loss, when: '> 1', {ANY}}}"
+    jobs = "{name: a, command: x}"
+    assert found(jobs, rule).notes == []
+    assert found(jobs, rule, "simulate: {a: {memo: {loss: 3}}}").notes == []
+    assert found(jobs, rule, "simulate: {a: {memo: {los: 3}}}").notes == [
+        "d.yaml:4: rules[1]: no simulated job publishes the memo key 'loss': 'simulate' does not "
+        "say so of group 'a'"
+    ]
+
+
+def documents() -> list[tuple[str, str]]:
+    """The examples, and the documents of the tests on Flux, with where they are."""
+    texts = [(path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
+    for path in sorted((ROOT / "t").glob("*.t")):
+        heredoc = r"cat >\S+\.yaml <<-?\\?(\w+)[^\n]*\n(.*?)^\t*\1$"
+        for match in re.finditer(heredoc, path.read_text(), re.MULTILINE | re.DOTALL):
+            text = re.sub(r"^\t*", "", match[2], flags=re.MULTILINE).replace("\\$", "$")
+            texts.append((path.name, text))
+    return texts
+
+
+def test_the_documents_of_examples_and_tests_have_no_false_warning() -> None:
+    warnings = Warnings()
+    read = 0
+    for name, text in documents():
+        try:
+            load_text(text, name="test", file=name, warnings=warnings)
+            read += 1
+        except DocumentError:
+            # It is wrong on purpose, or is filled in by the shell.
+            continue
+    assert read > 50
+    submits_nothing = "no rule submits anything, so the ensemble ends as soon as it has started"
+    assert warnings.warnings == [
+        "t1022-why.t:15: rules[2].when: 'count.sim.success >= 3' can never hold: the rules submit "
+        "at most 2 jobs of group 'sim'",
+        f"t3302-odd-jobs.t:1: {submits_nothing}",
+    ]

@@ -1,0 +1,145 @@
+"""The record of jobs: what it has, what of it is stored, and how it is bounded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from play import Play, Started, document, on_start
+
+from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.records import decode, encode
+
+SWEPT = [
+    {
+        "name": "a",
+        "command": "run {t}",
+        "params": {"t": [300, 310]},
+        "count": 2,
+        "output": "{t}/{{id}}.out",
+        "retries": 1,
+    },
+    {"name": "b", "command": "true"},
+]
+
+
+def played(**given: Any) -> Play:
+    play = Play(document(**{"rules": [on_start()], "finish": "never", **given}), start=False)
+    play.engine.records.keep()
+    play.post(Started(play.t))
+    return play
+
+
+def described(play: Play, jobs: list[Job], cwd: str = "/work") -> list[dict[str, Any]]:
+    describer = Describer(play.engine.spec, cwd, "f{}".format)
+    return [describer.describe(job, play.t) for job in jobs]
+
+
+def through_json(jobs: list[Job]) -> list[Job]:
+    return decode(json.loads(json.dumps(encode(jobs))))
+
+
+def test_each_job_that_is_gone_is_there_once_in_the_order_of_their_ends() -> None:
+    play = played()
+    for job in (1, 2):
+        play.begin(job)
+    play.end(2)
+    play.end(1, status=256)
+    rows = described(play, play.engine.records.take())
+    assert [(row["id"], row["outcome"], row["returncode"]) for row in rows] == [
+        (2, "success", 0),
+        (1, "failed", 1),
+    ]
+    assert not play.engine.records.take()
+
+
+def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
+    play = played(jobs=SWEPT)
+    play.event(3, "submit")
+    play.event(3, "validate")
+    play.event(3, "start", t_alloc=play.t, ranks="0-2,7")
+    play.event(3, "memo", fom=1.5, about={"x": [1]})
+    play.event(3, "exception", type="timeout", severity=0, note="too long")
+    play.end(3, status=14)
+    play.begin(1)
+    play.end(1, status=9)
+    jobs = play.engine.records.take()
+    rows = described(play, jobs)
+    assert described(play, through_json(jobs)) == rows
+    first, second = rows
+    assert first["params"] == {"t": 310}
+    assert (first["nnodes"], first["ranks"]) == (4, "0-2,7")
+    assert first["exception"] == {"type": "timeout", "note": "too long"}
+    assert (first["outcome"], first["returncode"]) == ("timeout", -14)
+    assert first["memo"] == {"fom": 1.5, "about": {"x": [1]}}
+    assert first["output"] == first["error"] == "/work/310/f3.out"
+    assert (second["params"], second["returncode"]) == ({"t": 300}, -9)
+    assert second["t_submit"] < second["t_run"] < second["t_end"]
+
+
+def test_parameters_and_attempts_are_those_of_the_firing() -> None:
+    rules = [on_start("a", params={"t": [5]}, count=1)]
+    play = played(jobs=SWEPT, rules=rules)
+    play.run(1, status=256)
+    play.run(2)
+    rows = described(play, through_json(play.engine.records.take()))
+    assert [(row["params"], row["attempt"], row["rule"]) for row in rows] == [
+        ({"t": 5}, 0, "rule-0"),
+        ({"t": 5}, 1, "retry"),
+    ]
+
+
+def test_a_job_that_never_ran_has_the_return_code_that_flux_gives_it() -> None:
+    play = played()
+    for job, kind in ((1, "cancel"), (2, "alloc")):
+        play.event(job, "submit")
+        play.event(job, "validate")
+        play.event(job, "exception", type=kind, severity=0)
+        play.event(job, "clean")
+    rows = described(play, through_json(play.engine.records.take()))
+    assert [(row["outcome"], row["returncode"], row["runtime"]) for row in rows] == [
+        ("canceled", -128, None),
+        ("failed", 1, None),
+    ]
+
+
+def test_a_job_that_was_refused_leaves_no_row() -> None:
+    play = played()
+    play.event(1, "submit")
+    play.event(1, "invalidate")
+    assert not play.engine.records.take()
+
+
+def test_what_is_beyond_the_limit_is_dropped_and_that_is_said_once() -> None:
+    play = played(jobs=[{"name": "a", "command": "true", "count": 3}], limits={"records": 1})
+    for job in (1, 2, 3):
+        play.run(job)
+    assert [job.id for job in play.engine.records.take()] == [1]
+    assert (play.engine.records.total, play.engine.records.dropped) == (1, 2)
+    assert play.recorded("records-full") == [{"limit": 1}]
+
+
+def test_a_document_can_turn_it_off() -> None:
+    play = played(records=False)
+    play.run(1)
+    assert not play.engine.records.take()
+    assert (play.engine.records.total, play.engine.records.dropped) == (0, 0)
+    assert not play.recorded("records-full")
+
+
+def test_nothing_is_kept_where_nobody_takes_it() -> None:
+    play = Play(document(rules=[on_start()], finish="never"))
+    play.run(1)
+    assert not play.engine.records.take()
+    assert play.engine.records.total == 1
+
+
+def test_a_row_without_a_memo_is_small() -> None:
+    play = played(jobs=[{"name": "a", "command": "true", "count": 1000}])
+    for job in range(1, 1001):
+        play.event(job, "submit")
+        play.event(job, "validate")
+        play.event(job, "start", t_alloc=play.t, ranks=str(job % 100))
+        play.end(job)
+    assert len(json.dumps(encode(play.engine.records.take()), separators=(",", ":"))) < 100 * 1000

@@ -1,0 +1,60 @@
+"""The directories of output files that are made before jobs are submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flux_ensemble.document import jobspec
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.members.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
+
+
+def make(cwd: Path, *outputs: str, **more: str) -> list[str]:
+    """Make the directories of these output files; what could not be made."""
+    warnings: list[str] = []
+    made = Outputs(warnings.append)
+    for output in outputs:
+        entry = {"name": "a", "command": "x", "output": output, **more}
+        group = load_mapping({"jobs": [entry]}, name="test").groups["a"]
+        ((job_set, params),) = group.submission()
+        built = jobspec.build(job_set, params, environment={}, cwd=str(cwd), tag={})
+        made.make(jobspec.anchored(built))
+    return warnings
+
+
+def test_directories_are_made_for_both_streams(tmp_path: Path) -> None:
+    assert make(tmp_path, "out/a/x.txt", "out/a/y.txt", error=f"{tmp_path}/err/x") == []
+    assert (tmp_path / "out" / "a").is_dir()
+    assert (tmp_path / "err").is_dir()
+
+
+def test_a_directory_with_a_template_of_flux_is_left_alone(tmp_path: Path) -> None:
+    assert make(tmp_path, "out/{{id}}/x.txt", "here/{{id}}.txt") == []
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+def test_a_missing_working_directory_is_not_made(tmp_path: Path) -> None:
+    assert make(tmp_path, "out/x.txt", workdir="nowhere") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_made_has_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    assert make(tmp_path, "plain/out/x.txt", "plain/out/y.txt") == [
+        f"cannot make the output directory '{tmp_path}/plain/out': Not a directory (ENOTDIR)"
+    ]
+
+
+def test_absurd_paths_are_not_followed(tmp_path: Path) -> None:
+    deep = "d/" * (MAX_LEVELS + 1)
+    (sentence,) = make(tmp_path, f"{deep}x")
+    assert f"more than {MAX_LEVELS} directories above it are missing" in sentence
+    assert list(tmp_path.iterdir()) == []
+    (sentence,) = make(tmp_path, f"{'x' * 300}/x")
+    assert sentence.endswith("File name too long (ENAMETOOLONG)")
+
+
+def test_the_sentences_are_bounded(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    files = [f"plain/{number}/x" for number in range(MAX_WARNINGS + 5)]
+    assert len(make(tmp_path, *files)) == MAX_WARNINGS

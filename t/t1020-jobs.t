@@ -1,0 +1,158 @@
+#!/bin/sh
+test_description='The record of jobs: each that has ended, and those that are active'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 4
+
+test_expect_success 'run jobs that end in different ways' '
+	cat >study.yaml <<-EOD &&
+	jobs:
+	  - name: sim
+	    command: [sh, -c, "flux job memo \$FLUX_JOB_ID fom={t}; exit {t}"]
+	    params: {t: [0, 3]}
+	    output: "out-{t}-{{{{id}}}}.txt"
+	  - {name: killed, command: [sh, -c, "kill -9 \$\$"]}
+	  - {name: long, command: sleep 100, duration: 1s}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: start, action: {name: submit, label: killed}}
+	  - {trigger: start, action: {name: submit, label: long}}
+	EOD
+	sed -i "s/{{{{id}}}}/{{id}}/" study.yaml &&
+	flux ensemble run study.yaml
+'
+
+# The jobs of an ensemble as JSON lines, sorted by group and index.
+jobs_by_client() {
+	run_python "$@" <<-EOD
+	import json
+	import sys
+
+	from flux_ensemble.client import Client
+
+	jobs = list(Client().jobs(sys.argv[1], filter=sys.argv[2] if len(sys.argv) > 2 else None))
+	for job in sorted(jobs, key=lambda job: (job["group"], job["index"])):
+	    print(json.dumps(job))
+	EOD
+}
+
+test_expect_success 'the client has each of them, with how it ended' '
+	jobs_by_client study >jobs &&
+	run_python <<-EOD
+	import json
+
+	killed, long, zero, three = map(json.loads, open("jobs"))
+	outcomes = [job["outcome"] for job in (killed, long, zero, three)]
+	assert outcomes == ["failed", "timeout", "success", "failed"], outcomes
+	assert [job["returncode"] for job in (zero, three)] == [0, 3]
+	assert [job["params"] for job in (zero, three)] == [{"t": 0}, {"t": 3}]
+	assert [job["memo"] for job in (zero, three)] == [{"fom": 0}, {"fom": 3}]
+	assert long["exception"]["type"] == "timeout", long
+	for job in (killed, long, zero, three):
+	    assert job["state"] == "inactive", job
+	    assert job["nnodes"] == 1, job
+	    assert job["t_submit"] < job["t_alloc"] <= job["t_run"] < job["t_end"], job
+	EOD
+'
+
+test_expect_success 'they are those of flux-jobs' '
+	flux jobs -a -n -o "{id.dec} {returncode} {ranks}" | sort >expected &&
+	run_python >actual <<-EOD &&
+	import json
+
+	for job in map(json.loads, open("jobs")):
+	    print(job["id"], job["returncode"], job["ranks"])
+	EOD
+	sort actual >sorted && test_cmp expected sorted
+'
+
+test_expect_success 'the path of their output is that of the file' '
+	run_python <<-EOD
+	import json
+	import os
+
+	for job in map(json.loads, open("jobs")):
+	    assert job["output"] is None or os.path.exists(job["output"]), job["output"]
+	assert sum(job["output"] is not None for job in map(json.loads, open("jobs"))) == 2
+	EOD
+'
+
+test_expect_success 'a filter is applied in the service' '
+	jobs_by_client study "job.params.t > 0 or exception.type == \"timeout\"" >chosen &&
+	is 2 "$(wc -l <chosen)" &&
+	test_must_fail jobs_by_client study "job.colour == 1" 2>err &&
+	grep "a job has no field .colour." err
+'
+
+test_expect_success 'the command prints a table, as flux-jobs does' '
+	flux ensemble jobs study --group sim >out && cat out &&
+	grep "JOBID *GROUP *STATUS *NNODES *RUNTIME *RC *PARAMS" out &&
+	grep "sim *success *1 .*s *0 t=0" out &&
+	grep "sim *failed *1 .*s *3 t=3" out &&
+	flux ensemble jobs study -n -o "{id} {returncode} {ranks}" | sort >ours &&
+	flux jobs -a -n -o "{id.f58} {returncode} {ranks}" | sort >theirs &&
+	test_cmp theirs ours
+'
+
+test_expect_success 'its formats know parameters, keys of memos and exceptions' '
+	flux ensemble jobs study -n -o "{group} {params.t} {memo.fom} {exception.type}" \
+		--outcome timeout >out &&
+	is "long   timeout" "$(cat out)" &&
+	is "3 3" "$(flux ensemble jobs study -n -o "{params.t} {memo.fom}" --filter "params.t > 0")" &&
+	flux ensemble jobs study -o long >long && grep "long .* timeout " long &&
+	flux ensemble jobs study --json >out && json jobs.3.id <out &&
+	test_must_fail flux ensemble jobs study -o "{colour}" 2>err &&
+	grep "colour" err
+'
+
+test_expect_success 'what there is not is a sentence' '
+	test_expect_code 2 flux ensemble jobs study --filter "job.colour == 1" 2>err &&
+	grep "a job has no field .colour. (fields: id, name, " err &&
+	test_expect_code 1 flux ensemble jobs study --group simm 2>err &&
+	grep "no job group named .simm. (groups: killed, long, sim); did you mean .sim." err &&
+	test_expect_code 1 flux ensemble jobs stuy 2>err &&
+	grep "did you mean .study." err
+'
+
+test_expect_success 'a local run leaves its jobs in a file' '
+	flux ensemble run --member local --state-dir state study.yaml;
+	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |
+		sort >out &&
+	cat >expected <<-EOD &&
+	killed 0 failed 137
+	long 0 timeout 143
+	sim 0 success 0
+	sim 1 failed 3
+	EOD
+	test_cmp expected out &&
+	flux ensemble jobs --state-dir state study --outcome success -n -o "{params.t}" >out &&
+	is 0 "$(cat out)"
+'
+
+test_expect_success 'a service that takes over has the same' '
+	flux module remove ensemble &&
+	load_module &&
+	jobs_by_client study >again &&
+	test_cmp jobs again
+'
+
+one_runs() {
+	jobs_by_client none >active && grep running active
+}
+
+test_expect_success 'records: false leaves active jobs only' '
+	cat >none.yaml <<-EOD &&
+	records: false
+	jobs:
+	  - {name: short, command: "true"}
+	  - {name: long, command: sleep 100}
+	rules:
+	  - {trigger: start, action: {name: submit, label: short}}
+	  - {trigger: job-finish, group: short, action: {name: submit, label: long}}
+	EOD
+	flux ensemble load none.yaml &&
+	wait_until one_runs &&
+	is 1 "$(wc -l <active)" &&
+	flux ensemble cancel none
+'
+
+test_done
