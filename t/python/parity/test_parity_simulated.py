@@ -15,9 +15,11 @@ from flux_ensemble.runtime.recording import read_lines
 ROOT = Path(__file__).parents[3]
 FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
 
-#: Examples of what a simulation has not: custom functions, jobs of others, and another size.
+#: Examples of what a simulation has not: custom functions, jobs that fail by themselves, jobs of
+#: others, and another size.
 ELSEWHERE = {
     "custom-action",
+    "fail-fast",
     "queue-scope",
     "grow-on-pending",
     "shrink-when-idle",
@@ -32,7 +34,10 @@ FIRINGS = {
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
     "job-memo": [1, 1, 1],
+    "more-nodes": [1, 1],
+    "more-time": [1, 1, 0],
     "parameter-sweep": [1, 1, 1, 1],
+    "pipeline": [1, 3, 1],
     "repetitions-and-backoff": [1, 3, 3],
     "terminate": [1, 1, 4],
 }
