@@ -130,6 +130,11 @@ def rule_id(entry: Mapping[str, Any], index: int) -> str:
     return str(entry.get("id", f"rule-{index}"))
 
 
+def _valid(items: list[Any]) -> list[Any]:
+    """The items of a list but for the invalid ones, in whose place is None."""
+    return [item for item in items if item is not None]
+
+
 class _RuleReader(ActionReader):
     """Reads rules that `check_form` has checked."""
 
@@ -199,7 +204,8 @@ class _RuleReader(ActionReader):
         """The triggers under their present names, each once; none if there is a problem."""
         written = entry.get("trigger", [])
         several = isinstance(written, list)
-        triggers = [TRIGGER_ALIASES.get(name, name) for name in (written if several else [written])]
+        names = _valid(written) if several else [written]
+        triggers = [TRIGGER_ALIASES.get(name, name) for name in names]
         if several and not all(str(trigger).startswith("job-") for trigger in triggers):
             self._problems.add((*at, "trigger"), "a list of triggers can have 'job-*' only")
             return []
@@ -236,7 +242,7 @@ class _RuleReader(ActionReader):
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")
         key = "group" if "group" in entry else "name"
         value = entry.get(key, [])
-        groups = value if isinstance(value, list) else [value]
+        groups = _valid(value) if isinstance(value, list) else [value]
         if len(groups) > 1 and not trigger.startswith("job-"):
             self._problems.add((*at, key), "only a 'job-*' trigger can have several groups")
         of_jobs = trigger.startswith(_RULE_KEYS["group"])

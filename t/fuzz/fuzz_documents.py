@@ -53,6 +53,8 @@ TEXTS = [
     "mean['sleep-duration'] > 3", "v1", "v1.yaml", "nextgen.yaml", "broken.yaml", "large.yaml",
     "missing.yaml", ".", "rule-0", "request", "unlimited", "quantile", "rolling_max", "skew",
     "#!/bin/sh\n", "def f(): ...\n", "x = 1\n", "job-success", "metric",
+    "{job.params.x}", "{job.id", "{{", "}}", "{1}", "{1 / 0}", "{count.sleep.success}", "trigger",
+    "job.returncode == 1", "job.memo['a'] in ('b', 'c')", "job-gave-up", "failed", "timeout",
 ]  # fmt: skip
 NUMBERS: list[Any] = [
     0, 1, -1, 2, 3.5, 1e308, -0.0, 2**31 - 1, 2**31, 2**53, 2**63, -(2**63) - 1, 10**30, 10**400,

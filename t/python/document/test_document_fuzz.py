@@ -33,6 +33,13 @@ VALID: dict[str, Any] = {
             "sweep": "sample",
             "samples": 2,
             "attributes": {"system": {"dependencies": [{"scheme": "a", "value": "b"}]}},
+            "retries": {
+                "times": 2,
+                "on": ["timeout", "job.returncode == 3"],
+                "after": "1s",
+                "factor": 2,
+                "with": {"duration": "{job.duration * 2}", "nodes": 2},
+            },
         },
         {
             "name": "v1",
@@ -89,14 +96,32 @@ VALID: dict[str, Any] = {
             "action": {"name": "custom", "label": "f", "repetitions": "unlimited"},
         },
         {"trigger": "timer", "every": 3, "action": {"name": "disable", "label": "memo"}},
+        {
+            "trigger": ["job-fail", "job-gave-up"],
+            "group": ["sleep", "v1"],
+            "when": "job.params.x > 1 or job.outcome == 'timeout'",
+            "actions": [
+                {
+                    "name": "submit",
+                    "label": "sleep",
+                    "params": {"x": ["{job.params.x + 1}", 3]},
+                    "nodes": "{job.nnodes}",
+                    "environment": {"A": "{{}} {job.id}"},
+                    "attributes": {"system": {"cwd": "{job.id}"}, "user": {"a": "{job.memo.a}"}},
+                },
+                {"name": "cancel", "jobs": "trigger"},
+                {"name": "terminate", "state": "failed", "reason": "{job.returncode} again"},
+            ],
+        },
     ],
     "custom": "def f(**kwargs): ...\n",
     "metrics": ["skew", {"name": "p90", "statistic": "quantile", "q": 0.9}],
     "limits": {"active-jobs": 3, "jobs": 100},
 }
 
-KEYS = sorted({"range", "system", "user", *DOCUMENT["properties"], *JOB["properties"],
-               *RULE["properties"], *ACTION["properties"]})  # fmt: skip
+KEYS = sorted({"range", "system", "user", "times", "on", "factor", "with",
+               *DOCUMENT["properties"], *JOB["properties"], *RULE["properties"],
+               *ACTION["properties"]})  # fmt: skip
 
 scalars = (
     st.none()
@@ -104,7 +129,9 @@ scalars = (
     | st.integers()
     | st.floats()
     | st.text(max_size=20)
-    | st.sampled_from(["sleep", "inf", "-1", "{x}", "> 3", "count.sleep.success", "1e999", *KEYS])
+    | st.sampled_from(
+        ["sleep", "inf", "-1", "{x}", "{job.id}", "> 3", "count.sleep.success", "1e999", *KEYS]
+    )
 )
 values = st.recursive(
     scalars,
