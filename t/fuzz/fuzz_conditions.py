@@ -2,8 +2,9 @@
 
     python t/fuzz/fuzz_conditions.py --seconds 60
 
-An expression is made by a grammar, or is no expression at all. It goes into a document, which is
-loaded, and then its engine gets what jobs do and publish: jobs of the ensemble, and of others.
+An expression is made by a grammar, or is no expression at all. It goes into a document, as a
+condition and into an action, which is loaded, and then its engine gets what jobs do and publish:
+jobs of the ensemble, and of others.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from flux_ensemble.engine.status import status
 _NAMES = (
     "x", "y", "digits", "memo['x']", "count.a.success", "count.a.submitted", "nodes.free",
     "queue['pending-nodes']", "mean['a-duration']", "max['a-x']", "variance['a-y']", "nothing",
+    "job.params.p", "job.memo.x", "job.memo['y']", "job.returncode", "job.runtime", "job.outcome",
+    "job.exception.type", "job.nnodes", "job.duration",
 )  # fmt: skip
 _OPERATORS = (
     "+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">", ">=", "and", "or",
     "**", "<<", "is", "in", "if", ",", ".", "=",
 )  # fmt: skip
 _TEXTS = ("'%1999999999d'", "'x'", "''", '"{:>999999999}"', "'\\x00'", "b'x'", "f'{x}'", "'a' * 9")
-_TRIGGERS = ("job-memo", "metric", "heartbeat", "job-success")
+_TRIGGERS = ("job-memo", "metric", "heartbeat", "job-success", "job-fail")
 
 
 def make(random: Random) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def make(random: Random) -> dict[str, Any]:
         "when": _when(random),
         "trigger": random.choice(_TRIGGERS),
         "queue": random.random() < 0.5,
+        "status": random.choice([0, 256, 9]),
         "memos": [
             {key: _value(random, 3) for key in random.sample(["x", "y", "digits", "z"], 3)}
             for _ in range(random.randint(1, 3))
@@ -129,7 +133,21 @@ def _value(random: Random, depth: int) -> Any:
 
 
 def attempt(given: dict[str, Any]) -> None:
-    """Load the document, and have its engine see the jobs."""
+    """Load documents with the expression, and have their engines see the jobs."""
+    when = str(given.get("when", ""))
+    _play(given, _condition(given))
+    for action in (
+        {"name": "submit", "label": "b", "params": {"p": f"{{{when}}}"}},
+        {"name": "submit", "label": "b", "nodes": f"{{{when}}}", "workdir": f"{{{{{{{when}}}"},
+        {"name": "update", "jobs": "trigger", "duration": f"{{{when}}}"},
+        {"name": "terminate", "reason": f"{{{when}}}{when}"},
+    ):
+        action["repetitions"] = 3
+        _play(given, {"trigger": ["job-fail", "job-memo"], "action": action})
+
+
+def _condition(given: dict[str, Any]) -> dict[str, Any]:
+    """A rule with the expression as its condition."""
     trigger = given.get("trigger", "job-memo")
     rule = {
         "trigger": trigger,
@@ -140,9 +158,17 @@ def attempt(given: dict[str, Any]) -> None:
         rule["scope"] = "queue"
     if trigger == "metric" and str(given.get("when", "")).lstrip()[:1] in "<>=!":
         rule["name"] = "max.a-x"
+    return rule
+
+
+def _play(given: dict[str, Any], rule: dict[str, Any]) -> None:
+    """Load the document with a rule, and have its engine see the jobs."""
     document = {
         "name": "fuzz",
-        "jobs": [{"name": "a", "command": "a"}, {"name": "b", "command": "b"}],
+        "jobs": [
+            {"name": "a", "command": "a", "params": {"p": 2}, "duration": 60},
+            {"name": "b", "command": "b {p}", "params": {"p": 0}},
+        ],
         "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}, rule],
         "logging": {"heartbeat": 10},
     }
@@ -163,7 +189,7 @@ def attempt(given: dict[str, Any]) -> None:
         engine.handle(JobEvent(t, 9, "memo", memo, foreign=True, job_name="other"))
         engine.handle(TimerFired(t, "heartbeat"))
     for name in ("finish", "clean"):
-        engine.handle(JobEvent(t, 1, name, {"status": 0}))
+        engine.handle(JobEvent(t, 1, name, {"status": given.get("status", 0)}))
     engine.check()
     json.dumps(engine.metrics(t), allow_nan=False)
     json.dumps(status(engine), allow_nan=False)
