@@ -59,6 +59,9 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "retry":
             what = f"{context['rule']} #{context['firing']}, job {context['index']}"
             yield (Span(f"   retry {context['attempt']} of {what}", "warn"),)
+        case "gave-up":
+            what = f"{context['rule']} #{context['firing']}, job {context['index']}"
+            yield (Span(f"   no retry of {what}: {context['reason']}", "bad"),)
         case "request":
             yield (Span(f"   request {_request(context)}", "warn"),)
         case "pause" | "resume" as name:
@@ -91,12 +94,14 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
                 Span(describe_jobs(job), "detail"),
             )
         return
+    jobs = "the triggering job" if action.get("jobs") else label or "all jobs"
     if name == "terminate":
-        what = "terminate ensemble" + (" and cancel its jobs" if action.get("cancel") else "")
+        what = "terminate ensemble" + (" as failed" if action.get("state") == "failed" else "")
+        what += " and cancel its jobs" if action.get("cancel") else ""
     elif name == "cancel":
-        what = f"cancel {label or 'all jobs'}"
+        what = f"cancel {jobs}"
     elif name == "update":
-        what = f"update {label or 'all jobs'} " + _pairs(action, ("urgency", "duration"))
+        what = f"update {jobs} " + _pairs(action, ("urgency", "duration"))
     elif name in ("grow", "shrink"):
         what = f"{name} by {action.get('value', 1)}"
     else:
@@ -176,6 +181,11 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
         case "retry":
             again = f"job {context['index']} again as retry #{context['retry']}"
             return f"{_firing(context)}: {again} (attempt {context['attempt']})"
+        case "gave-up":
+            which = f"job {context['index']} does not run again"
+            return (
+                f"{_firing(context)}: {which} (attempt {context['attempt']}): {context['reason']}"
+            )
         case "request":
             return _request(context)
         case "epoch":

@@ -50,7 +50,16 @@ def test_each_job_set_of_a_group_has_a_line() -> None:
         ({"name": "custom", "label": "again"}, "custom again"),
         ({"name": "terminate"}, "terminate ensemble"),
         ({"name": "terminate", "cancel": True}, "terminate ensemble and cancel its jobs"),
+        (
+            {"name": "terminate", "state": "failed", "cancel": True},
+            "terminate ensemble as failed and cancel its jobs",
+        ),
         ({"name": "cancel"}, "cancel all jobs"),
+        ({"name": "cancel", "jobs": "trigger"}, "cancel the triggering job"),
+        (
+            {"name": "update", "jobs": "trigger", "duration": 60.0},
+            "update the triggering job duration=60.0",
+        ),
         ({"name": "cancel", "label": "echo"}, "cancel echo"),
         ({"name": "update", "label": "echo", "urgency": 31}, "update echo urgency=31"),
         ({"name": "grow", "value": 2}, "grow by 2"),
@@ -88,6 +97,10 @@ def test_every_action_is_announced(action: dict[str, Any], words: str) -> None:
         (
             entry("retry", rule="r", firing=0, index=3, attempt=1, retry=0),
             "   retry 1 of r #0, job 3",
+        ),
+        (
+            entry("gave-up", rule="r", firing=0, index=3, attempt=1, reason="no value"),
+            "   no retry of r #0, job 3: no value",
         ),
     ],
 )
@@ -176,6 +189,10 @@ def test_every_cause_is_explained(trigger: str, cause: dict[str, Any], why: str)
         (
             entry("retry", rule="r", firing=2, index=3, attempt=1, retry=0),
             "r #2: job 3 again as retry #0 (attempt 1)",
+        ),
+        (
+            entry("gave-up", rule="r", firing=2, index=3, attempt=1, reason="no value"),
+            "r #2: job 3 does not run again (attempt 1): no value",
         ),
         (entry("finish", state="failed", reason="a cap"), "failed: a cap"),
         (entry("rule-added", rule="s", by="r"), "rule=s by=r"),
