@@ -173,8 +173,9 @@ def _read(
         elastic=elastic,
     )
     limits = value.get("limits", {})
+    own_name = _name(value, problems, name, file)
     return Spec(
-        name=_name(value, problems, name, file),
+        name=own_name,
         groups=groups,
         rules=read_rules(rules, context, problems),
         statistics=statistics,
@@ -182,6 +183,7 @@ def _read(
         scaling=read_scaling(value.get("scaling", {}), problems),
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
+        job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
         heartbeat=heartbeat,
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,

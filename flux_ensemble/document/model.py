@@ -376,7 +376,8 @@ class Spec:
     """A checked ensemble document.
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
-    "strict" has Flux start no job before the queue's record of it is on disk.
+    "strict" has Flux start no job before the queue's record of it is on disk. `job_prefix` goes
+    before the group in the names of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it.
     """
@@ -389,6 +390,7 @@ class Spec:
     scaling: Scaling = Scaling()
     finish: str = "idle"
     durability: str = "fast"
+    job_prefix: str = ""
     heartbeat: float = 0.0
     debug: bool = False
     custom: str | None = None
