@@ -154,8 +154,8 @@ class JobSet:
         """
         if not self.variable:
             return self
-        sized = replace(self, variable={}, **resolve(self.variable, params))
-        return replace(sized, tasks=max(sized.tasks, sized.nodes))
+        sizes = {"nodes": self.nodes, "tasks": self.tasks, **resolve(self.variable, params)}
+        return replace(self, variable={}, **{**sizes, "tasks": max(sizes["tasks"], sizes["nodes"])})
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """The texts of each job and what they are, placeholders not filled in."""
