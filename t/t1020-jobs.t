@@ -113,6 +113,25 @@ test_expect_success 'what there is not is a sentence' '
 	grep "did you mean .study." err
 '
 
+test_expect_success 'they are exported to tables' '
+	flux ensemble export study jobs.sqlite &&
+	run_python >out <<-EOD &&
+	import sqlite3
+
+	query = "select \"params.t\", returncode, \"memo.fom\" from jobs where \"group\" = ? order by 1"
+	print(*sqlite3.connect("jobs.sqlite").execute(query, ("sim",)))
+	EOD
+	is "(0, 0, 0) (3, 3, 3)" "$(cat out)" &&
+	flux ensemble export study jobs.csv --outcome timeout >out &&
+	is "1 job written to jobs.csv" "$(cat out)" &&
+	is 2 "$(wc -l <jobs.csv)" &&
+	test_expect_code 1 flux ensemble export study jobs.csv 2>err &&
+	grep "jobs.csv exists: --force replaces it" err &&
+	test_expect_code 1 flux ensemble export stuy other.csv 2>err &&
+	grep "did you mean .study." err &&
+	test_must_fail test -e other.csv
+'
+
 test_expect_success 'a local run leaves its jobs in a file' '
 	flux ensemble run --member local --state-dir state study.yaml;
 	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |

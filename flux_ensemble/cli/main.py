@@ -44,7 +44,10 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "status": "Show the service, the queue and the ensembles, or one of them.",
         "metrics": "Show the statistics of every job group.",
     },
-    "jobs": {"jobs": "Show the jobs of an ensemble, and how each of them ended."},
+    "jobs": {
+        "jobs": "Show the jobs of an ensemble, and how each of them ended.",
+        "export": "Write the jobs of an ensemble to a file, as a table.",
+    },
     "logs": {
         "log": "Print what an ensemble did, and why.",
         "wait": "Wait until ensembles have ended.",
