@@ -132,6 +132,30 @@ test_expect_success 'they are exported to tables' '
 	test_must_fail test -e other.csv
 '
 
+test_expect_success 'failures are grouped by their reasons, with what the jobs wrote' '
+	cat >faulty.yaml <<-EOD &&
+	jobs:
+	  - name: sim
+	    command: [sh, -c, "test {t} != 5 || { echo no licence for {t} >&2; exit 3; }"]
+	    params: {t: {range: [0, 10]}}
+	    count: 4
+	  - {name: filed, command: [sh, -c, "echo to a file; exit 4"], output: filed.txt}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: start, action: {name: submit, label: filed}}
+	EOD
+	flux ensemble run faulty.yaml &&
+	flux ensemble failures faulty >out && cat out &&
+	grep "^5 of 41 jobs failed" out &&
+	grep "^sim: exit 3: 4 jobs" out &&
+	grep "params.t = 5: 4 of 4 jobs failed so (lift 10)" out &&
+	grep "    no licence for 5" out &&
+	grep "^filed: exit 4: 1 job$" out &&
+	grep "    to a file" out &&
+	eval "$(sed -n "s/.*see: \(.*group sim.*\)/\1/p" out) -n" >listed &&
+	is 4 "$(wc -l <listed)"
+'
+
 test_expect_success 'a local run leaves its jobs in a file' '
 	flux ensemble run --member local --state-dir state study.yaml;
 	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |

@@ -46,6 +46,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     },
     "jobs": {
         "jobs": "Show the jobs of an ensemble, and how each of them ended.",
+        "failures": "Show why jobs failed, and what those have in common.",
         "export": "Write the jobs of an ensemble to a file, as a table.",
     },
     "logs": {

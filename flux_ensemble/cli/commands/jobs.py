@@ -1,11 +1,12 @@
-"""The commands on the jobs of an ensemble: jobs, export."""
+"""The commands on the jobs of an ensemble: jobs, failures, export."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from shlex import quote
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,10 +15,17 @@ from flux_ensemble.cli.display.formats import print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach
 from flux_ensemble.client import Client
+from flux_ensemble.texts import printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.cli.display.failures import Failures, Kind
 
 #: How a job can end.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
+
+#: Places that are shown of the jobs of a kind.
+MOST_RANKS = 5
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -121,4 +129,56 @@ def export(
     click.echo(f"{written} job{'s'[: written != 1]} written to {file}")
 
 
-COMMANDS = (jobs, export)
+@click.command
+@click.argument("name")
+@click.option("--group", metavar="GROUP", help="Only jobs of this job group.")
+@member_options
+def failures(name: str, group: str | None, member: str | None, state_dir: Path | None) -> None:
+    """Show why jobs of ensemble NAME failed, and what those that failed have in common.
+
+    A value of a parameter, or a rank, is shown if it is over-represented among the failed jobs: by
+    its lift, its share among them divided by that among all jobs of the group that have ended.
+    """
+    from flux_ensemble.cli.display.failures import Failures
+
+    client = reach(Client, member, state_dir)
+    counted = Failures()
+    with chosen(client, name, group=group) as choice:
+        for job in choice:
+            if "exception" not in job:
+                raise Failure("only the owner of the instance may see why jobs failed")
+            counted.add(job)
+    click.echo(f"{counted.failed} of {counted.ended} jobs failed")
+    for kind in counted.kinds():
+        click.echo()
+        for line in _about(kind, counted, name, client):
+            click.echo(printable(line))
+
+
+def _about(kind: Kind, counted: Failures, name: str, client: Client | LocalStates) -> Iterator[str]:
+    """What is printed of a kind of failures."""
+    from flux_ensemble.cli.session.job_output import tail
+
+    label, handle = (str, None) if isinstance(client, LocalStates) else (job_id, client.handle)
+    yield f"{kind.group}: {kind.reason}: {kind.jobs} job{'s'[: kind.jobs != 1]}"
+    if kind.ranks:
+        most = kind.ranks.most_common(MOST_RANKS)
+        more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
+        yield "  ranks: " + ", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more
+    for one in counted.lifts(kind):
+        yield (
+            f"  {one.name} = {one.value}: {one.failed} of {one.ended} jobs failed so "
+            f"(lift {one.lift:.2g})"
+        )
+    if note := kind.example["exception"]["note"]:
+        yield f"  {note}"
+    lines = tail(kind.example, handle)
+    if lines:
+        yield f"  job {label(kind.example['id'])} wrote at last:"
+        yield from (f"    {line}" for line in lines)
+    yield (
+        f"  see: flux ensemble jobs {name} --group {kind.group} --filter {quote(kind.expression)}"
+    )
+
+
+COMMANDS = (jobs, failures, export)
