@@ -144,7 +144,8 @@ test_expect_success 'failures are grouped by their reasons, with what the jobs w
 	  - {trigger: start, action: {name: submit, label: sim}}
 	  - {trigger: start, action: {name: submit, label: filed}}
 	EOD
-	flux ensemble run faulty.yaml &&
+	flux ensemble run faulty.yaml >out &&
+	grep "^5 of 41 jobs failed: see .flux ensemble failures faulty.$" out &&
 	flux ensemble failures faulty >out && cat out &&
 	grep "^5 of 41 jobs failed" out &&
 	grep "^sim: exit 3: 4 jobs" out &&
@@ -154,6 +155,23 @@ test_expect_success 'failures are grouped by their reasons, with what the jobs w
 	grep "    to a file" out &&
 	eval "$(sed -n "s/.*see: \(.*group sim.*\)/\1/p" out) -n" >listed &&
 	is 4 "$(wc -l <listed)"
+'
+
+test_expect_success 'run --fail-on-job-failure exits with 1, unless a retry made up for it' '
+	for member in flux local; do
+		test_expect_code 1 flux ensemble run --fail-on-job-failure --member $member faulty.yaml ||
+			return 1
+	done &&
+	cat >again.yaml <<-EOD &&
+	jobs:
+	  - name: once
+	    command: [sh, -c, "test -e tried || { touch tried; exit 1; }"]
+	    retries: 1
+	rules:
+	  - {trigger: start, action: {name: submit, label: once}}
+	EOD
+	flux ensemble run --fail-on-job-failure again.yaml >out &&
+	test_must_fail grep "jobs failed" out
 '
 
 test_expect_success 'a local run leaves its jobs in a file' '

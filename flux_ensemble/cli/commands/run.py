@@ -50,6 +50,12 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
 )
 @click.option(
+    "--fail-on-job-failure",
+    "strict",
+    is_flag=True,
+    help="Exit 1 if a job failed or ran out of time, and was not tried again.",
+)
+@click.option(
     "--record",
     metavar="FILE",
     help='Record every event and command in FILE, for "replay".',
@@ -99,6 +105,7 @@ class _Run:
     name: str | None
     debug: bool
     timeout: float
+    strict: bool
     record: str | None
     member: str | None
     state_dir: Path | None
@@ -153,6 +160,7 @@ class _Run:
             state_dir=self.state_dir,
             record=self.record,
             resume=self.resume,
+            strict=self.strict,
         )
 
     def _cluster(self) -> Cluster:
@@ -178,7 +186,14 @@ class _Run:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --member local", USAGE)
         ensure_service(client)
-        follower = Follower(client, make_view(), owner=True, events=events, timeout=self.timeout)
+        follower = Follower(
+            client,
+            make_view(),
+            owner=True,
+            events=events,
+            timeout=self.timeout,
+            strict=self.strict,
+        )
         request = {"text": text, "name": self.name, "file": label, **user_context()}
         if scaler is not None:
             request["scaler"] = scaler

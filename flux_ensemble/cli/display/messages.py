@@ -258,3 +258,27 @@ def closing(status: EnsembleStatus) -> Line:
         Span(state, STATE_STYLES.get(state, "")),
         Span(after + (f": {reason}" if reason else "")),
     )
+
+
+def failed_jobs(status: EnsembleStatus) -> int:
+    """How many jobs failed or ran out of time, and were not tried again."""
+    groups = status["groups"].values()
+    failed = sum(group["failed"] + group["timeout"] for group in groups)
+    # What is tried again after a shutdown of the instance was cancelled, and did not fail.
+    tried_again = max(0, status.get("retries", 0) - status.get("interrupted", 0))
+    return max(0, failed - tried_again)
+
+
+def failed_line(status: EnsembleStatus, command: str) -> Line | None:
+    """How many jobs failed, and what says why; None if none did.
+
+    Args:
+        status: of the ensemble.
+        command: `failures`, as it is called from where the ensemble ran.
+    """
+    failed = failed_jobs(status)
+    if not failed:
+        return None
+    jobs = sum(group["finished"] for group in status["groups"].values())
+    text = f"{failed} of {jobs} job{'s'[: jobs != 1]} failed: see '{command} {status['name']}'"
+    return (Span(text, "warn"),)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import click
 
 from flux_ensemble.cli.display.colours import use_colour
-from flux_ensemble.cli.display.messages import Line, Span, closing, plain
+from flux_ensemble.cli.display.messages import Line, Span, closing, failed_line, plain
 from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
 from flux_ensemble.client.responses import EnsembleStatus, GroupCounts
 from flux_ensemble.texts import printable
@@ -168,8 +168,16 @@ def describe(counts: GroupCounts) -> Line:
     return tuple(spans)
 
 
-def summarize(view: View, status: EnsembleStatus, metrics: Mapping[str, Any]) -> None:
-    """Prints the closing table, counts and statistics of each group, and the last line."""
+def summarize(
+    view: View, status: EnsembleStatus, metrics: Mapping[str, Any], failures: str | None = None
+) -> None:
+    """Prints the closing table, counts and statistics of each group, and the last lines.
+
+    Args:
+        view: where to print.
+        status, metrics: of the ensemble.
+        failures: the command that says why jobs failed, if there is one.
+    """
     view.close()
     rows = summary_rows(status, metrics)
     if rows:
@@ -177,6 +185,9 @@ def summarize(view: View, status: EnsembleStatus, metrics: Mapping[str, Any]) ->
         summary_table(metrics).show(rows)
         click.echo()
     view.line(closing(status))
+    line = failed_line(status, failures) if failures is not None else None
+    if line is not None:
+        view.line(line)
 
 
 def _text(line: Line) -> Any:

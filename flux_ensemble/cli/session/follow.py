@@ -26,13 +26,14 @@ from flux_ensemble.cli.common import (
     EXIT_CODES,
     FAILED,
     INTERRUPTED,
+    OK,
     TIMED_OUT,
     Failure,
     job_id,
     print_error,
     run_reactor,
 )
-from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.messages import Line, Span, announce, failed_jobs, job_event
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.reconnect import Absence
 from flux_ensemble.cli.session.signals import signals
@@ -53,6 +54,7 @@ class Follower:
         owner: the ensemble is to end with this command.
         events: print every job event too.
         timeout: end after so many seconds; 0 is no limit.
+        strict: a job that failed is a failure of the command.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Follower:
         owner: bool,
         events: bool = False,
         timeout: float = 0.0,
+        strict: bool = False,
     ) -> None:
         self._client = client
         self._handle = client.handle
@@ -70,6 +73,9 @@ class Follower:
         self._owner = owner
         self._events = events
         self._timeout = timeout
+        self._strict = strict
+        #: None where nobody could say.
+        self._failed_jobs: int | None = None
         self._name: str | None = None
         self._state: str | None = None
         self._done = False
@@ -140,6 +146,8 @@ class Follower:
         if self._name is not None and self._state is not None:
             self._summarize(self._name)
         code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
+        if code == OK and self._strict and self._failed_jobs != 0:
+            code = FAILED
         if self._unrecorded is None:
             return code
         print_error(self._unrecorded)
@@ -159,8 +167,9 @@ class Follower:
             about = f"the recording {self._record} "
             errors = (one for one in status["errors"] if one.startswith(about))
             self._unrecorded = next(errors, None)
+        self._failed_jobs = failed_jobs(status)
         try:
-            summarize(self._view, status, metrics)
+            summarize(self._view, status, metrics, "flux ensemble failures")
         except OSError:
             _drop_output()
 

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flux_ensemble.cli.common import (
     EXIT_CODES,
+    FAILED,
     INTERRUPTED,
+    OK,
     TIMED_OUT,
     USAGE,
     Failure,
     print_error,
     recorded,
 )
-from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.messages import Line, Span, announce, failed_jobs, job_event
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.signals import signal_pipe
 from flux_ensemble.client import user_context
@@ -57,6 +59,7 @@ def run_locally(
     state_dir: Path | None,
     record: str | None,
     resume: bool | None,
+    strict: bool = False,
 ) -> int:
     """Runs an ensemble to its end, and prints it to a view.
 
@@ -70,6 +73,7 @@ def run_locally(
         state_dir: where its directory is made; None is the default.
         record: a file for a recording.
         resume: as for `members.local.state_dir.StateLog`.
+        strict: a job that failed is a failure of the run.
 
     Returns:
         The exit code.
@@ -90,7 +94,7 @@ def run_locally(
             raise Failure(f"cannot write {record}: {error.strerror}", USAGE) from None
         loop = LocalLoop()
         stack.callback(loop.close)
-        printer = Printer(view, loop, spec.name, events=events)
+        printer = Printer(view, loop, spec.name, events=events, strict=strict)
         try:
             run = LocalRun(
                 stack, spec, cluster, loop, log, printer, **user_context(), recorder=recorder
@@ -120,10 +124,14 @@ class Printer:
         loop: of the run.
         name: the ensemble.
         events: print every job event too.
+        strict: a job that failed is a failure of the run.
     """
 
-    def __init__(self, view: View, loop: LocalLoop, name: str, *, events: bool) -> None:
+    def __init__(
+        self, view: View, loop: LocalLoop, name: str, *, events: bool, strict: bool
+    ) -> None:
         self.events = events
+        self._strict = strict
         self._view = view
         self._loop = loop
         self._name = name
@@ -150,10 +158,12 @@ class Printer:
         if limit is not None:
             limit.cancel()
         status, metrics = run.finish()
+        ended = cast("EnsembleStatus", status)
         with self._quietly():
-            summarize(self._view, cast("EnsembleStatus", status), metrics)
+            summarize(self._view, ended, metrics, "flux-ensemble failures")
         run.check_kept()
-        return EXIT_CODES[run.state] if self._forced is None else self._forced
+        code = EXIT_CODES[run.state] if self._forced is None else self._forced
+        return FAILED if code == OK and self._strict and failed_jobs(ended) else code
 
     def entry(self, entry: Entry) -> None:
         """Prints an entry of the eventlog, or an event of a job."""
