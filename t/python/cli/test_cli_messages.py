@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.display.messages import announce, explain, failed_line, job_event, plain
+from flux_ensemble.cli.display.messages import announce, explain, job_event, plain
+from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
 
 
