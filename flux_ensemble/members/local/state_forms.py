@@ -7,6 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from flux_ensemble.metrics.names import IGNORED
+from flux_ensemble.metrics.paths import BEST, COUNT
+
 #: A check of a value; an object with a form for each key that it has to have, or for every
 #: value, under `...`; a list of values of one form.
 Form = Callable[[Any], bool] | dict[Any, "Form"] | list["Form"]
@@ -125,12 +128,23 @@ _STATUS: Form = {
 }
 
 
+_COUNTS: Form = {...: {...: _count}}
+
+#: Metrics that are no statistics.
+_OF_METRICS: dict[str, Form] = {
+    COUNT: _COUNTS,
+    IGNORED: _COUNTS,
+    BEST: {...: {"value": _number, "job": _count, "params": _object}},
+}
+
+
 def _metrics(value: Any) -> bool:
-    """Counts of each group, and of each statistic the value of each stream."""
-    return fits(value, {"count": {...: {...: _count}}}) and all(
-        _NAME.fullmatch(name) and fits(one, {...: _or_none(_number)})
+    """Counts of each group, of each statistic the value of each stream, and the best jobs."""
+    return fits(value, {COUNT: _COUNTS}) and all(
+        fits(one, _OF_METRICS[name])
+        if name in _OF_METRICS
+        else _NAME.fullmatch(name) and fits(one, {...: _or_none(_number)})
         for name, one in value.items()
-        if name != "count"
     )
 
 

@@ -225,7 +225,8 @@ def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
 def test_a_job_that_failed_is_a_failure_where_that_was_asked_for(
     strict: bool, failed: int, retries: int, code: int
 ) -> None:
-    runs, handle, _ = follower(LOADED, finish("completed"), strict=strict)
+    kinds = frozenset({"job"} if strict else ())
+    runs, handle, _ = follower(LOADED, finish("completed"), fail_on=kinds)
     groups = {"g": {**COUNTS, "timeout": 0, "failed": failed}}
     status = {**STATUS, "groups": groups, "retries": retries, "interrupted": 0}
     handle.answers["status"] = {**ANSWER, "ensembles": [status]}

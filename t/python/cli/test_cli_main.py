@@ -195,10 +195,20 @@ def test_submit_reads_parameters_as_a_document_would(
     client = serve(monkeypatch, submit=[1, 2])
     monkeypatch.setattr(control, "job_id", lambda number: f"f{number}")
     given = ["--count", "2", "--param", "x=[1, 2]", "--param", "name=a=b"]
+    given += ["--set", "nodes=4", "--set", "duration=2h"]
     assert run_command(["submit", "mine", "echo", *given]) == 0
     assert capsys.readouterr().out == "f1\nf2\n"
     assert client.asked == [
-        ("submit", "mine", "echo", {"count": 2, "params": {"x": [1, 2], "name": "a=b"}})
+        (
+            "submit",
+            "mine",
+            "echo",
+            {
+                "count": 2,
+                "params": {"x": [1, 2], "name": "a=b"},
+                "overrides": {"nodes": 4, "duration": "2h"},
+            },
+        )
     ]
 
 
