@@ -113,6 +113,67 @@ test_expect_success 'what there is not is a sentence' '
 	grep "did you mean .study." err
 '
 
+test_expect_success 'they are exported to tables' '
+	flux ensemble export study jobs.sqlite &&
+	run_python >out <<-EOD &&
+	import sqlite3
+
+	query = "select \"params.t\", returncode, \"memo.fom\" from jobs where \"group\" = ? order by 1"
+	print(*sqlite3.connect("jobs.sqlite").execute(query, ("sim",)))
+	EOD
+	is "(0, 0, 0) (3, 3, 3)" "$(cat out)" &&
+	flux ensemble export study jobs.csv --outcome timeout >out &&
+	is "1 job written to jobs.csv" "$(cat out)" &&
+	is 2 "$(wc -l <jobs.csv)" &&
+	test_expect_code 1 flux ensemble export study jobs.csv 2>err &&
+	grep "jobs.csv exists: --force replaces it" err &&
+	test_expect_code 1 flux ensemble export stuy other.csv 2>err &&
+	grep "did you mean .study." err &&
+	test_must_fail test -e other.csv
+'
+
+test_expect_success 'failures are grouped by their reasons, with what the jobs wrote' '
+	cat >faulty.yaml <<-EOD &&
+	jobs:
+	  - name: sim
+	    command: [sh, -c, "test {t} != 5 || { echo no licence for {t} >&2; exit 3; }"]
+	    params: {t: {range: [0, 10]}}
+	    count: 4
+	  - {name: filed, command: [sh, -c, "echo to a file; exit 4"], output: filed.txt}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: start, action: {name: submit, label: filed}}
+	EOD
+	flux ensemble run faulty.yaml >out &&
+	grep "^5 of 41 jobs failed: see .flux ensemble failures faulty.$" out &&
+	flux ensemble failures faulty >out && cat out &&
+	grep "^5 of 41 jobs failed" out &&
+	grep "^sim: exit 3: 4 jobs" out &&
+	grep "params.t = 5: 4 of 4 jobs failed so (lift 10)" out &&
+	grep "    no licence for 5" out &&
+	grep "^filed: exit 4: 1 job$" out &&
+	grep "    to a file" out &&
+	eval "$(sed -n "s/.*see: \(.*group sim.*\)/\1/p" out) -n" >listed &&
+	is 4 "$(wc -l <listed)"
+'
+
+test_expect_success 'run --fail-on-job-failure exits with 1, unless a retry made up for it' '
+	for member in flux local; do
+		test_expect_code 1 flux ensemble run --fail-on-job-failure --member $member faulty.yaml ||
+			return 1
+	done &&
+	cat >again.yaml <<-EOD &&
+	jobs:
+	  - name: once
+	    command: [sh, -c, "test -e tried || { touch tried; exit 1; }"]
+	    retries: 1
+	rules:
+	  - {trigger: start, action: {name: submit, label: once}}
+	EOD
+	flux ensemble run --fail-on-job-failure again.yaml >out &&
+	test_must_fail grep "jobs failed" out
+'
+
 test_expect_success 'a local run leaves its jobs in a file' '
 	flux ensemble run --member local --state-dir state study.yaml;
 	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |

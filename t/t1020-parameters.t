@@ -56,6 +56,23 @@ test_expect_success 'every job has the size that its parameter says' '
 	done
 '
 
+test_expect_success 'the names of jobs can say which ensemble they are of' '
+	cat >named.yaml <<-EOD &&
+	job-names: full
+	jobs:
+	  - {name: short, command: echo hello, output: "{{name}}.out"}
+	rules:
+	  - trigger: start
+	    action: {name: submit, label: short}
+	EOD
+	flux ensemble run --name study named.yaml &&
+	is study.short "$(flux jobs -a -n --name=study.short -o {name})" &&
+	is hello "$(cat study.short.out)" &&
+	is 1/0/0/0 "$(counts_of study short)" &&
+	flux-ensemble run --member local --state-dir state --name here named.yaml &&
+	is hello "$(cat here.short.out)"
+'
+
 test_expect_success 'the local queue gives each job its own limit' '
 	cat >limits.yaml <<-EOD &&
 	jobs:

@@ -81,4 +81,28 @@ test_expect_success 'why of an ensemble that has ended says so' '
 	flux ensemble why study | grep "^study is completed: "
 '
 
+test_expect_success 'why tells of a run on the local queue, too' '
+	cat >local.yaml <<-EOD &&
+	jobs:
+	  - {name: sim, command: [sh, -c, "until test -e go; do sleep 0.1; done"]}
+	rules:
+	  - trigger: start
+	    action: {name: submit, label: sim}
+	  - id: after
+	    trigger: job-success
+	    when: count.sim.failed >= 1
+	    action: {name: terminate}
+	EOD
+	{ flux-ensemble run --member local --state-dir state local.yaml & } &&
+	wait_until sh -c "flux-ensemble why --state-dir state local after | grep waits.for.job-success" &&
+	flux-ensemble why --state-dir state local >out &&
+	grep "^rule-0: submit sim on start" out &&
+	grep "count.sim.failed is 0, and must be >= 1" out &&
+	test_must_fail flux-ensemble why --state-dir state local afte 2>err &&
+	grep "has said nothing about a rule .afte." err &&
+	touch go &&
+	wait &&
+	flux-ensemble why --state-dir state local | grep "^local is completed: "
+'
+
 test_done

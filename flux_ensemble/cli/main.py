@@ -45,7 +45,11 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "metrics": "Show the statistics of every job group.",
         "why": "Show why rules fire or do not, and what they wait for.",
     },
-    "jobs": {"jobs": "Show the jobs of an ensemble, and how each of them ended."},
+    "jobs": {
+        "jobs": "Show the jobs of an ensemble, and how each of them ended.",
+        "failures": "Show why jobs failed, and what those have in common.",
+        "export": "Write the jobs of an ensemble to a file, as a table.",
+    },
     "logs": {
         "log": "Print what an ensemble did, and why.",
         "wait": "Wait until ensembles have ended.",

@@ -123,6 +123,8 @@ class EnsembleStatus(TypedDict):
     rules: list[RuleStatus]
     jobs: dict[str, int]
     firings: int
+    interrupted: int
+    retries: int
     directory: str
     errors: list[str]
 

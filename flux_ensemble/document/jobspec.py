@@ -67,6 +67,7 @@ def build(
     environment: Mapping[str, str],
     cwd: str,
     tag: Mapping[str, Any],
+    prefix: str = "",
 ) -> dict[str, Any]:
     """The jobspec of one job.
 
@@ -76,6 +77,7 @@ def build(
         environment: the base environment; the job set adds to it.
         cwd: the base of a relative working directory.
         tag: identifies the job; goes to `attributes.user.ensemble`.
+        prefix: of the job's name, which is the job set's.
 
     Returns:
         A canonical jobspec. It shares parts with the arguments and with other jobspecs of
@@ -102,7 +104,7 @@ def build(
         attributes = jobset.jobspec.get("attributes", {})
     system = {"cwd": cwd, "environment": environment, **attributes.get("system", {})}
     system["duration"] = jobset.duration
-    system["job"] = {**system.get("job", {}), "name": jobset.name}
+    system["job"] = {**system.get("job", {}), "name": f"{prefix}{jobset.name}"}
     if jobset.workdir is not None:
         system["cwd"] = os.path.join(cwd, fill(jobset.workdir))
     if jobset.environment:

@@ -188,8 +188,9 @@ def _read(
         },
     )
     limits = value.get("limits", {})
+    own_name = _name(value, problems, name, file)
     return Spec(
-        name=_name(value, problems, name, file),
+        name=own_name,
         groups=groups,
         rules=read_rules(rules, context, problems),
         statistics=statistics,
@@ -198,6 +199,7 @@ def _read(
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
         records=value.get("records", True),
+        job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
         heartbeat=heartbeat,
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,

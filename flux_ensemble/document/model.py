@@ -162,8 +162,8 @@ class JobSet:
         """
         if not self.variable:
             return self
-        sized = replace(self, variable={}, **resolve(self.variable, params))
-        return replace(sized, tasks=max(sized.tasks, sized.nodes))
+        sizes = {"nodes": self.nodes, "tasks": self.tasks, **resolve(self.variable, params)}
+        return replace(self, variable={}, **{**sizes, "tasks": max(sizes["tasks"], sizes["nodes"])})
 
     def overridden(self, overrides: Mapping[str, Any]) -> JobSet:
         """The job set with some of its fields replaced.
@@ -464,7 +464,8 @@ class Spec:
 
     `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
     "strict" has Flux start no job before the queue's record of it is on disk. `records` is whether
-    there is a record of the jobs that have ended.
+    there is a record of the jobs that have ended. `job_prefix` goes before the group in the names
+    of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it.
     """
@@ -478,6 +479,7 @@ class Spec:
     finish: str = "idle"
     durability: str = "fast"
     records: bool = True
+    job_prefix: str = ""
     heartbeat: float = 0.0
     debug: bool = False
     custom: str | None = None

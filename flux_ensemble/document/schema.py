@@ -66,7 +66,6 @@ def _integer(minimum: int, maximum: int = MAX_INT) -> Schema:
 
 
 def _variable(schema: Schema) -> Schema:
-    """A number, or text that a parameter is put into."""
     return {**schema, "type": [schema["type"], "string"]}
 
 
@@ -370,6 +369,7 @@ DOCUMENT = {
                 },
             ),
             "finish": _choice("a way to finish", ("idle", "never")),
+            "job-names": _choice("a kind of job names", ("group", "full")),
             "durability": _choice("a durability", ("fast", "strict")),
             "records": _BOOLEAN,
             "seed": {"type": "integer", "description": "an integer"},

@@ -23,6 +23,8 @@ class Backlog:
         groups: the job groups, by name.
 
     Attributes:
+        queues: urgency, and name of the group if that is bounded -> its firings with their numbers;
+            none is empty.
         bounds: how many jobs of a group may be active at once, for the groups with a bound.
     """
 
@@ -37,18 +39,17 @@ class Backlog:
             for name, group in groups.items()
             if (bounds := [one.max_active for one in group.sets if one.max_active is not None])
         }
-        #: Urgency, and name of the group if that is bounded -> its firings with their numbers.
-        self._queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
+        self.queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
         self._number = 0
 
     def __bool__(self) -> bool:
-        return bool(self._queues)
+        return bool(self.queues)
 
     def __iter__(self) -> Iterator[Firing]:
         """The firings in order, as if no group had a bound."""
         entries = [
             (-urgency, number, firing)
-            for (urgency, _), queue in self._queues.items()
+            for (urgency, _), queue in self.queues.items()
             for number, firing in queue
         ]
         entries.sort(key=lambda entry: entry[:2])
@@ -58,7 +59,7 @@ class Backlog:
     def append(self, firing: Firing) -> None:
         """Add a firing behind those of its urgency."""
         self._number += 1
-        self._queues.setdefault(self._key(firing), deque()).append((self._number, firing))
+        self.queues.setdefault(self._key(firing), deque()).append((self._number, firing))
 
     def next(self, room: Callable[[str], int]) -> Firing | None:
         """The firing whose jobs are next; None if there is none.
@@ -67,7 +68,7 @@ class Backlog:
             room: how many more jobs of a group with a bound may be active.
         """
         first: tuple[int, int, Firing] | None = None
-        for (urgency, group), queue in self._queues.items():
+        for (urgency, group), queue in self.queues.items():
             number, firing = queue[0]
             if first is not None and (-urgency, number) > first[:2]:
                 continue
@@ -78,13 +79,13 @@ class Backlog:
     def remove(self, firing: Firing) -> None:
         """Remove a firing that has no more jobs to send."""
         key = self._key(firing)
-        queue = self._queues[key]
+        queue = self.queues[key]
         if queue[0][1] is firing:
             queue.popleft()
         else:
             queue.remove(next(entry for entry in queue if entry[1] is firing))
         if not queue:
-            del self._queues[key]
+            del self.queues[key]
 
     def _key(self, firing: Firing) -> tuple[int, str]:
         group, urgency = firing.group, self._urgency[firing.group]

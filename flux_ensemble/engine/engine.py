@@ -92,7 +92,7 @@ class Engine(Core):
         workload = self.workload
         if workload.drained or self.scale_outcomes or self.deferred:
             self._evaluation.follow_up()
-        if workload.room > 0 and workload.backlog:
+        if workload.room > 0 and workload.backlog.queues:
             self._actions.send_jobs()
         if not workload.busy and not self.pending_table.busy:
             self._rest()

@@ -162,6 +162,11 @@ class PendingTable:
         self._numbers[rule] = number + 1
         return number
 
+    @property
+    def jobs_again(self) -> int:
+        """How many jobs have been submitted again."""
+        return self._numbers[RETRY_RULE]
+
     # -- commands -------------------------------------------------------------------
 
     def add(self, pending: Pending) -> None:

@@ -29,6 +29,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "members": engine.scaling.report(),
         "firings": engine.firings,
         "interrupted": engine.interrupted,
+        "retries": engine.pending_table.jobs_again,
     }
 
 

@@ -22,7 +22,7 @@ from flux_ensemble.metrics.terms import Comparison, Term, terms_of
 from flux_ensemble.texts import listed
 
 #: Most rules that are described at once, and for which it is found out what can still happen.
-MAX_RULES = 1000
+MAX_RULES = 500
 
 #: Passes that look for rules that can only be triggered by rules that cannot fire.
 _PASSES = 10

@@ -51,6 +51,12 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
 )
 @click.option(
+    "--fail-on-job-failure",
+    "strict",
+    is_flag=True,
+    help="Exit 1 if a job failed or ran out of time, and was not tried again.",
+)
+@click.option(
     "--record",
     metavar="FILE",
     help='Record every event and command in FILE, for "replay".',
@@ -88,7 +94,10 @@ def run(**options: Any) -> int:
     cancels its jobs; a second Ctrl-C leaves at once.
     """
     kept = {field.name for field in fields(_Run)} - {"minicluster"}
+    strict = options.pop("strict")
     given = {key: value for key, value in options.items() if key in kept}
+    if strict:
+        given["fail_on"] |= {"job"}
     minicluster = {key: value for key, value in options.items() if key not in kept}
     return _Run(**given, minicluster=minicluster).execute()
 

@@ -171,8 +171,11 @@ def metrics(
 @click.command
 @click.argument("name")
 @click.argument("rule", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the service's answer as JSON.")
-def why(name: str, rule: str | None, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@member_options
+def why(
+    name: str, rule: str | None, as_json: bool, member: str | None, state_dir: Path | None
+) -> None:
     """Show why the rules of ensemble NAME, or RULE alone, fire or do not.
 
     For each rule: how often it has fired, each term of its condition with the values now, what it
@@ -180,9 +183,13 @@ def why(name: str, rule: str | None, as_json: bool) -> None:
     """
     from flux_ensemble.cli.display.reasons import reasons
 
-    client = Client()
-    with naming(client, name):
+    client = reach(Client, member, state_dir)
+    answer: Any
+    if isinstance(client, LocalStates):
         answer = client.why(name, rule)
+    else:
+        with naming(client, name):
+            answer = client.why(name, rule)
     if as_json:
         print_json(answer)
         return

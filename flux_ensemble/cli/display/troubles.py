@@ -29,8 +29,25 @@ def fails(status: EnsembleStatus, fail_on: frozenset[str]) -> bool:
     )
 
 
+def failed_jobs(status: EnsembleStatus) -> int:
+    """How many jobs failed or ran out of time, and were not tried again."""
+    groups = status.get("groups", {}).values()
+    failed = sum(group["failed"] + group["timeout"] for group in groups)
+    return max(0, failed - _tried_again(status))
+
+
+def _tried_again(status: EnsembleStatus) -> int:
+    # What is tried again after a shutdown of the instance was cancelled, and did not fail.
+    return max(0, status.get("retries", 0) - status.get("interrupted", 0))
+
+
 def _jobs(status: EnsembleStatus) -> Iterator[str]:
     groups = status.get("groups", {}).values()
+    if _tried_again(status):
+        number = failed_jobs(status)
+        if number:
+            yield f"{number} job{'s'[: number != 1]} failed"
+        return
     for number, what in (
         (sum(group["failed"] for group in groups), "failed"),
         (sum(group["timeout"] for group in groups), "ran out of time"),

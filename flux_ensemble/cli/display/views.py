@@ -15,6 +15,7 @@ import click
 from flux_ensemble.cli.display.colours import use_colour
 from flux_ensemble.cli.display.messages import Line, Span, closing, plain
 from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
+from flux_ensemble.cli.display.troubles import failed_jobs
 from flux_ensemble.client.responses import EnsembleStatus, GroupCounts
 from flux_ensemble.texts import printable
 
@@ -168,8 +169,16 @@ def describe(counts: GroupCounts) -> Line:
     return tuple(spans)
 
 
-def summarize(view: View, status: EnsembleStatus, metrics: Mapping[str, Any]) -> None:
-    """Prints the closing table, counts and statistics of each group, and the last line."""
+def summarize(
+    view: View, status: EnsembleStatus, metrics: Mapping[str, Any], failures: str | None = None
+) -> None:
+    """Prints the closing table, counts and statistics of each group, and the last lines.
+
+    Args:
+        view: where to print.
+        status, metrics: of the ensemble.
+        failures: the command that says why jobs failed, if there is one.
+    """
     view.close()
     rows = summary_rows(status, metrics)
     if rows:
@@ -177,6 +186,24 @@ def summarize(view: View, status: EnsembleStatus, metrics: Mapping[str, Any]) ->
         summary_table(metrics).show(rows)
         click.echo()
     view.line(closing(status))
+    line = failed_line(status, failures) if failures is not None else None
+    if line is not None:
+        view.line(line)
+
+
+def failed_line(status: EnsembleStatus, command: str) -> Line | None:
+    """How many jobs failed, and what says why; None if none did.
+
+    Args:
+        status: of the ensemble.
+        command: `failures`, as it is called from where the ensemble ran.
+    """
+    failed = failed_jobs(status)
+    if not failed:
+        return None
+    jobs = sum(group["finished"] for group in status["groups"].values())
+    text = f"{failed} of {jobs} job{'s'[: jobs != 1]} failed: see '{command} {status['name']}'"
+    return (Span(text, "warn"),)
 
 
 def _text(line: Line) -> Any:

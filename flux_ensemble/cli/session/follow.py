@@ -168,7 +168,7 @@ class Follower:
             errors = (one for one in status["errors"] if one.startswith(about))
             self._unrecorded = next(errors, None)
         try:
-            summarize(self._view, status, metrics)
+            summarize(self._view, status, metrics, "flux ensemble failures")
         except OSError:
             _drop_output()
 

@@ -164,7 +164,7 @@ class Printer:
         status, metrics = run.finish()
         ended = cast("EnsembleStatus", status)
         with self._quietly():
-            summarize(self._view, ended, metrics)
+            summarize(self._view, ended, metrics, "flux-ensemble failures")
         run.check_kept()
         code = EXIT_CODES[run.state] if self._forced is None else self._forced
         return code or (FAILED if fails(ended, fail_on) else OK)

@@ -91,6 +91,11 @@ class LocalStates:
                 ):
                     yield job
 
+    def why(self, name: str, rule: str | None = None) -> Any:
+        """As `Client.why`."""
+        with _sentences():
+            return self._states.why(name, rule)
+
     def log(self, name: str) -> Iterator[Any]:
         """As `Client.log`."""
         with _sentences():

@@ -25,6 +25,7 @@ class TagTemplates:
     Args:
         environment: of the jobs.
         cwd: working directory of the jobs.
+        prefix: of the jobs' names.
         built: gets each jobspec that is built, with the placeholder.
     """
 
@@ -33,8 +34,10 @@ class TagTemplates:
         *,
         environment: Mapping[str, str],
         cwd: str,
+        prefix: str = "",
         built: Callable[[Mapping[str, Any]], None] = lambda jobspec: None,
     ) -> None:
+        self._prefix = prefix
         self._built = built
         self._environment = environment
         self._cwd = cwd
@@ -67,6 +70,7 @@ class TagTemplates:
                 environment=self._environment,
                 cwd=self._cwd,
                 tag=self._placeholder,
+                prefix=self._prefix,
             )
         )
         self._built(whole)

@@ -97,7 +97,9 @@ class Submitter:
         self._queue = queue
         self._spec = spec
         self._strict = spec.durability == "strict"
-        self._templates = TagTemplates(environment=environment, cwd=cwd, built=Outputs(warn).make)
+        self._templates = TagTemplates(
+            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=Outputs(warn).make
+        )
         self._tag = {"name": spec.name, "run": run}
         self._sent: dict[Tag, _Sent] = {}
         self._submitting: dict[int, SubmitJobs] = {}

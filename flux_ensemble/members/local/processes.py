@@ -84,6 +84,7 @@ class ProcessRunner:
             will end then.
         warn: called with a sentence about something that a job did wrong.
         full: called with a sentence if the output of a job cannot be kept.
+        prefix: of the jobs' names.
         hold: a descriptor that is open until the last process of a job is gone, if given.
 
     Raises:
@@ -100,9 +101,11 @@ class ProcessRunner:
         lost: Callable[[str], None],
         warn: Callable[[str], None],
         full: Callable[[str], None],
+        prefix: str = "",
         hold: int | None = None,
     ) -> None:
         self._loop = loop
+        self._prefix = prefix
         self._cwd = cwd
         self._output = output
         self._lost = lost
@@ -187,14 +190,19 @@ class ProcessRunner:
         if self._halted:
             return
         whole = jobspec.build(
-            job.job_set, job.params, environment=self._environment, cwd=self._cwd, tag={}
+            job.job_set,
+            job.params,
+            environment=self._environment,
+            cwd=self._cwd,
+            tag={},
+            prefix=self._prefix,
         )
         system = whole["attributes"]["system"]
         environment = system["environment"]
         nodes, tasks = len(set(job.claim.placed or ())), jobspec.size(whole)["tasks"]
         output = system.get("shell", {}).get("options", {}).get("output", {})
         values = {
-            "id": job.id, "jobid": job.id, "name": job.job_set.name,
+            "id": job.id, "jobid": job.id, "name": system["job"]["name"],
             "nnodes": nodes, "size": tasks, "ntasks": tasks, "taskid": 0, "task": 0,
         }  # fmt: skip
         files = {

@@ -67,6 +67,7 @@ class LocalQueue:
             lost=lost,
             warn=warn,
             full=full,
+            prefix=spec.job_prefix,
             hold=hold,
         )
         self._queue = VirtualQueue(

@@ -32,6 +32,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.loop import LocalLoop
@@ -48,6 +49,9 @@ from flux_ensemble.runtime.recording import Recorder
 
 #: Seconds between two snapshots of status and metrics.
 _SNAPSHOT_SECONDS = 1.0
+
+#: Most rules for which a snapshot says why they fire or do not.
+MAX_EXPLAINED = 200
 
 
 class RunError(Exception):
@@ -379,6 +383,12 @@ class LocalRun:
         except OSError as error:
             self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
 
+    def _why(self) -> dict[str, Any]:
+        """What `why` says, for those who read the files."""
+        now, engine = self._loop.now(), self._ensemble.engine
+        few = len(engine.rules.states) <= MAX_EXPLAINED
+        return {"t": now, "rules": why(engine, now) if few else []}
+
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` says why that failed."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
@@ -392,7 +402,8 @@ class LocalRun:
         status = self._ensemble.status()
         self._unwritten = ""
         try:
-            self._log.snapshot(status, self._metrics, self._events.count)
+            kept = {**status, "why": self._why()}
+            self._log.snapshot(kept, self._metrics, self._events.count)
         except OSError as error:
             path = self._log.directory.path / "status.json"
             self._unwritten = f"cannot write {path}: {error.strerror}"

@@ -355,6 +355,22 @@ class States:
             metrics: dict[str, Any] = self._read(directory)["metrics"]
         return metrics
 
+    def why(self, name: str, rule: str | None) -> dict[str, Any]:
+        """As in the response to `ensemble.why`, as it was at most a second ago.
+
+        Raises:
+            StateError: as `status`; or there is nothing about the rule.
+            OSError: as `status`.
+        """
+        status = self.status(name)
+        found: Any = status.get("why")
+        if not state_forms.fits(found, state_forms.WHY):
+            raise StateError(f"the run of {name!r} has not said why its rules fire or do not")
+        rules = [one for one in found["rules"] if rule in (None, one["id"])]
+        if rule is not None and not rules:
+            raise StateError(f"the run of {name!r} has said nothing about a rule {rule!r}")
+        return {key: status[key] for key in ("state", "reason")} | {"t": found["t"], "rules": rules}
+
     def _read(self, directory: Directory) -> dict[str, Any]:
         try:
             return _snapshot(directory)

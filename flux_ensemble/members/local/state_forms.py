@@ -78,7 +78,7 @@ _GROUP: Form = dict.fromkeys(
     _count,
 )  # fmt: skip
 
-_RULE: Form = {
+_RULE: dict[Any, Form] = {
     "id": _text,
     "trigger": _text,
     "action": _text,
@@ -88,6 +88,29 @@ _RULE: Form = {
     "repetitions": _or_none(_count),
     "error": _or_none(_text),
 }
+
+_TERM: Form = {
+    "text": _text,
+    "holds": lambda value: value is None or isinstance(value, bool),
+    "values": {...: _or_none(_number)},
+    "missing": _or_none(_text),
+}
+
+#: What `why` says of a rule.
+_REASON: Form = {
+    **{
+        key: _RULE[key] for key in ("id", "trigger", "action", "label", "enabled", "fired", "error")
+    },
+    "left": _or_none(_count),
+    "terms": [_TERM],
+    "skips": _count,
+    "t_cooldown": _or_none(_time),
+    "t_next": _or_none(_time),
+    "waits": _or_none(_text),
+    "never": _or_none(_text),
+}
+
+WHY: Form = {"t": _time, "rules": [_REASON]}
 
 _STATUS: Form = {
     "name": _text,

@@ -186,7 +186,7 @@ def _no_flux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(constants=constants))
     monkeypatch.setitem(sys.modules, "flux.constants", constants)
     monkeypatch.setattr(follow, "job_id", str)
-    monkeypatch.setattr(follow, "summarize", lambda view, status, metrics: view.close())
+    monkeypatch.setattr(follow, "summarize", lambda view, *_: view.close())
 
 
 def follower(*steps: Step, owner: bool = True, **options: Any) -> tuple[Follower, Handle, View]:
@@ -216,6 +216,20 @@ def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
     runs.load(REQUEST)
     assert handle.ops() == ["load", "log", "status", "status", "status", "metrics"]
     assert view.progressed == 1
+
+
+@pytest.mark.parametrize(
+    ("strict", "failed", "retries", "code"),
+    [(True, 1, 0, 1), (True, 1, 1, 0), (True, 0, 0, 0), (False, 1, 0, 0)],
+)
+def test_a_job_that_failed_is_a_failure_where_that_was_asked_for(
+    strict: bool, failed: int, retries: int, code: int
+) -> None:
+    runs, handle, _ = follower(LOADED, finish("completed"), strict=strict)
+    groups = {"g": {**COUNTS, "timeout": 0, "failed": failed}}
+    status = {**STATUS, "groups": groups, "retries": retries, "interrupted": 0}
+    handle.answers["status"] = {**ANSWER, "ensembles": [status]}
+    assert runs.load(REQUEST) == code
 
 
 def test_job_events_are_printed_where_they_are_asked_for() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.display.messages import announce, explain, job_event, plain
+from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
 
 
@@ -219,3 +220,27 @@ def test_a_job_event_is_printed_as_flux_does() -> None:
         '   f7 finish status=0 note="a b"'
     )
     assert plain(job_event(entry("job-event", id=7, name="free", context={}), str)) == "   7 free"
+
+
+@pytest.mark.parametrize(
+    ("failed", "timeout", "more", "line"),
+    [
+        (8, 1, {}, "9 of 10 jobs failed: see 'flux ensemble failures md'"),
+        (8, 1, {"retries": 4}, "5 of 10 jobs failed: see 'flux ensemble failures md'"),
+        (
+            1,
+            0,
+            {"retries": 1, "interrupted": 1},
+            "1 of 10 jobs failed: see 'flux ensemble failures md'",
+        ),
+        (2, 0, {"retries": 2}, None),
+        (0, 0, {}, None),
+    ],
+)
+def test_how_many_jobs_failed_does_not_count_those_that_were_tried_again(
+    failed: int, timeout: int, more: dict[str, int], line: str | None
+) -> None:
+    group = {"finished": 10, "failed": failed, "timeout": timeout}
+    status: Any = {"name": "md", "groups": {"a": group}, **more}
+    found = failed_line(status, "flux ensemble failures")
+    assert (found and plain(found)) == line

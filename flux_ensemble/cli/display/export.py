@@ -1,0 +1,217 @@
+"""Writes jobs to files: CSV, JSON lines, SQLite, Parquet.
+
+In tables the parameters of a job are columns `params.NAME`, and the keys of its memo `memo.NAME`.
+Which ones there are is known when the last job was read: so CSV and Parquet are written from a copy
+on disk. No file is there before it is whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+Job = Mapping[str, Any]
+
+#: Most columns; what is beyond is left out. SQLite takes 2000.
+MAX_COLUMNS = 1000
+
+#: Jobs that are written at once.
+_BATCH = 10_000
+
+
+class ExportError(Exception):
+    """A file cannot be written; one sentence."""
+
+
+def write(path: Path, jobs: Iterable[Job], *, force: bool = False) -> int:
+    """Write jobs to a file, whose suffix says in which form.
+
+    Args:
+        path: the file.
+        jobs: as `Client.jobs` gives them.
+        force: replace the file that is there.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        ExportError: the suffix is unknown, the file exists, or cannot be written.
+        OSError: the jobs cannot be had.
+    """
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise ExportError(f"{path}: expected a file that ends in one of: {', '.join(WRITERS)}")
+    if path.suffix.lower() == ".parquet":
+        _require_parquet()
+    if path.exists() and not force:
+        raise ExportError(f"{path} exists: --force replaces it")
+    counted = _Counted(jobs)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
+            beside = Path(directory, "jobs")
+            writer(beside, counted)
+            os.replace(beside, path)
+    except OSError as error:
+        if error is counted.error:
+            raise
+        raise ExportError(f"cannot write {path}: {error.strerror}") from None
+    except sqlite3.Error as error:
+        raise ExportError(f"cannot write {path}: {error}") from None
+    return counted.count
+
+
+class _Counted:
+    """Jobs, counted as they go by; `error` is why there are no more."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._jobs = iter(jobs)
+        self.count = 0
+        self.error: OSError | None = None
+
+    def __iter__(self) -> Iterator[Job]:
+        return self
+
+    def __next__(self) -> Job:
+        try:
+            job = next(self._jobs)
+        except OSError as error:
+            self.error = error
+            raise
+        self.count += 1
+        return job
+
+
+def flat(job: Job) -> dict[str, Any]:
+    """A job as a row of a table."""
+    row: dict[str, Any] = {}
+    for name, value in job.items():
+        if name in ("params", "memo", "exception"):
+            row.update((f"{name}.{key}", one) for key, one in value.items())
+        else:
+            row[name] = value
+    return row
+
+
+def _write_lines(path: Path, jobs: Iterable[Job]) -> None:
+    with path.open("w") as file:
+        for job in jobs:
+            file.write(json.dumps(job) + "\n")
+
+
+def _write_csv(path: Path, jobs: Iterable[Job]) -> None:
+    with _spool(path, jobs) as (columns, rows), path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow([_scalar(row.get(name)) for name in columns])
+
+
+def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        # If it is not whole it is not there, so nothing has to be undone.
+        database.execute("pragma journal_mode = off")
+        database.execute("pragma synchronous = off")
+        database.execute('create table jobs ("id" integer)')
+        database.execute("begin")
+        #: Each column, by the name in which letters have no case.
+        columns = {"id": "id"}
+        for batch in _batches(jobs):
+            rows = [flat(job) for job in batch]
+            for name in dict.fromkeys(name for row in rows for name in row):
+                if name.casefold() not in columns and len(columns) < MAX_COLUMNS:
+                    columns[name.casefold()] = name
+                    database.execute(f"alter table jobs add column {_quoted(name)}")
+            names = list(columns.values())
+            marks = ", ".join("?" * len(names))
+            database.executemany(
+                f"insert into jobs ({', '.join(map(_quoted, names))}) values ({marks})",
+                ([_scalar(row.get(name)) for name in names] for row in rows),
+            )
+        database.execute("commit")
+    finally:
+        database.close()
+
+
+def _write_parquet(path: Path, jobs: Iterable[Job]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    with _spool(path, jobs) as (columns, rows):
+        values: dict[str, list[Any]] = {name: [] for name in columns}
+        for row in rows:
+            for name in columns:
+                values[name].append(_scalar(row.get(name)))
+        arrays = {name: _array(pyarrow, column) for name, column in values.items()}
+        pyarrow.parquet.write_table(pyarrow.table(arrays), path)
+
+
+def _array(pyarrow: Any, column: list[Any]) -> Any:
+    """A column; one of numbers and texts becomes text."""
+    try:
+        return pyarrow.array(column)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError):
+        return pyarrow.array([None if value is None else str(value) for value in column])
+
+
+def _require_parquet() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ExportError(
+            "Parquet needs pyarrow: pip install 'flux-ensemble[parquet]', or write .csv, .jsonl or "
+            ".sqlite"
+        ) from None
+
+
+#: What writes a file, by its suffix.
+WRITERS: Mapping[str, Callable[[Path, Iterable[Job]], None]] = {
+    ".csv": _write_csv,
+    ".jsonl": _write_lines,
+    ".sqlite": _write_sqlite,
+    ".parquet": _write_parquet,
+}
+
+
+@contextmanager
+def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterator[dict[str, Any]]]]:
+    """The columns of jobs, and their rows, from a copy beside a file."""
+    columns: dict[str, None] = {}
+    with path.with_name("copy").open("w+") as file:
+        for job in jobs:
+            row = flat(job)
+            columns.update(dict.fromkeys(row))
+            file.write(json.dumps(row) + "\n")
+        file.seek(0)
+        yield list(columns)[:MAX_COLUMNS], map(json.loads, file)
+
+
+def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    batch: list[Job] = []
+    for job in jobs:
+        batch.append(job)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _scalar(value: Any) -> Any:
+    """A value as a cell; lists and mappings are JSON, and so are integers of more than 64 bits."""
+    if isinstance(value, (list, dict)) or (
+        isinstance(value, int) and not -(2**63) <= value < 2**63
+    ):
+        return json.dumps(value)
+    return value
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'

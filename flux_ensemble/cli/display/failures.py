@@ -1,0 +1,159 @@
+"""Why jobs failed: the kinds of failures, and what the jobs of each have in common.
+
+    jobs ──add──► Failures ──kinds──► a kind for each group and reason, the most frequent first
+
+A value is over-represented among the failed jobs of a kind by its lift: its share among them,
+divided by its share among all jobs of the group that have ended. Nodes are looked at like
+parameters.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Job = Mapping[str, Any]
+
+#: A value of a parameter, or of `ranks`: its name, and the value as text.
+Trait = tuple[str, str]
+
+FAILED = ("failed", "timeout")
+
+#: A shell ends with 128 and the number of the signal that its command died of.
+_SHELL = 128
+
+#: What is shown of a value: it is that of so many failed jobs, and has that lift.
+MIN_JOBS, MIN_LIFT = 3, 1.5
+
+#: Values that are shown of a kind, and different values of a parameter that are counted.
+MOST_SHOWN = 3
+MOST_VALUES = 10_000
+
+
+@dataclass
+class Kind:
+    """The failed jobs of a group that failed for the same reason.
+
+    Args:
+        group, reason: those.
+        example: the last one.
+        jobs: how many they are.
+        ranks: how many ran where.
+    """
+
+    group: str
+    reason: str
+    example: Job
+    jobs: int = 0
+    ranks: Counter[str] = field(default_factory=Counter)
+    traits: Counter[Trait] = field(default_factory=Counter)
+
+    @property
+    def expression(self) -> str:
+        """A filter that chooses these jobs."""
+        job = self.example
+        if job["outcome"] == "timeout":
+            return "job.outcome == 'timeout'"
+        if job["exception"]["type"] is not None:
+            return f"job.exception.type == '{job['exception']['type']}'"
+        return f"job.returncode == {job['returncode']}"
+
+
+@dataclass(frozen=True)
+class Lift:
+    """A value that is over-represented among the jobs of a kind: `failed` of these have it."""
+
+    name: str
+    value: str
+    failed: int
+    ended: int
+    lift: float
+
+
+class Failures:
+    """Jobs that have ended, counted.
+
+    Attributes:
+        ended, failed: how many.
+    """
+
+    def __init__(self) -> None:
+        self.ended = self.failed = 0
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._ended: Counter[str] = Counter()
+        self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
+        self._values: Counter[tuple[str, str]] = Counter()
+
+    def add(self, job: Job) -> None:
+        """Count a job; one that is active does not count."""
+        if job["outcome"] is None:
+            return
+        group, traits = job["group"], list(_traits(job))
+        self.ended += 1
+        self._ended[group] += 1
+        counted = self._traits[group]
+        for trait in traits:
+            if trait not in counted:
+                if self._values[group, trait[0]] >= MOST_VALUES:
+                    continue
+                self._values[group, trait[0]] += 1
+            counted[trait] += 1
+        if job["outcome"] not in FAILED:
+            return
+        self.failed += 1
+        key = group, reason(job)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(*key, job)
+        kind.example = job
+        kind.jobs += 1
+        if job["ranks"] is not None:
+            kind.ranks[job["ranks"]] += 1
+        kind.traits.update(trait for trait in traits if trait in counted)
+
+    def kinds(self) -> list[Kind]:
+        """The kinds of failures, the most frequent first."""
+        return sorted(self._kinds.values(), key=lambda kind: -kind.jobs)
+
+    def lifts(self, kind: Kind) -> list[Lift]:
+        """The values that are most over-represented among the jobs of a kind."""
+        lifts = []
+        for (name, value), failed in kind.traits.items():
+            ended = self._traits[kind.group][name, value]
+            lift = (failed / kind.jobs) / (ended / self._ended[kind.group])
+            if failed >= MIN_JOBS and lift >= MIN_LIFT:
+                lifts.append(Lift(name, value, failed, ended, lift))
+        return sorted(lifts, key=lambda one: -one.failed * one.lift)[:MOST_SHOWN]
+
+
+def reason(job: Job) -> str:
+    """Why a job failed, in words: its exit code, signal, or exception."""
+    if job["outcome"] == "timeout":
+        return "timeout"
+    exception, code = job["exception"]["type"], job["returncode"]
+    if exception is not None:
+        return f"exception {exception}"
+    if code is None:
+        return "unknown"
+    if code < 0:
+        return _signal(-code)
+    if code > _SHELL and (name := _signal(code - _SHELL)).startswith("SIG"):
+        return f"exit {code} ({name})"
+    return f"exit {code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _traits(job: Job) -> Iterator[Trait]:
+    for name, value in job["params"].items():
+        yield f"params.{name}", str(value)
+    if job["ranks"] is not None:
+        yield "ranks", job["ranks"]

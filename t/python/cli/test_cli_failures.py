@@ -1,0 +1,85 @@
+"""Why jobs failed, and what those that failed have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_ensemble.cli.display import failures
+from flux_ensemble.cli.display.failures import Failures, reason
+
+
+def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "group": "a",
+        "outcome": outcome,
+        "returncode": code,
+        "exception": {"type": None, "note": None},
+        "params": {},
+        "ranks": "0",
+        **more,
+    }
+
+
+def counted(*jobs: dict[str, Any]) -> Failures:
+    found = Failures()
+    for one in jobs:
+        found.add(one)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (job("failed", 3), "exit 3"),
+        (job("failed", -9), "SIGKILL"),
+        (job("failed", 137), "exit 137 (SIGKILL)"),
+        (job("failed", 255), "exit 255"),
+        (job("timeout", 142), "timeout"),
+        (job("failed", 1, exception={"type": "alloc", "note": "no"}), "exception alloc"),
+        (job("failed", None), "unknown"),
+    ],
+)
+def test_the_reason_is_the_exit_code_the_signal_or_the_exception(
+    given: dict[str, Any], words: str
+) -> None:
+    assert reason(given) == words
+
+
+def test_kinds_are_the_groups_and_reasons_the_most_frequent_first() -> None:
+    found = counted(
+        job(), job("failed", 1), job("failed", 2), job("failed", 2, ranks="1"),
+        job("failed", 2, group="b"), job("canceled", -128), job(None, None),
+    )  # fmt: skip
+    assert (found.failed, found.ended) == (4, 6)
+    kinds = [(kind.group, kind.reason, kind.jobs) for kind in found.kinds()]
+    assert kinds == [("a", "exit 2", 2), ("a", "exit 1", 1), ("b", "exit 2", 1)]
+    assert found.kinds()[0].ranks == {"0": 1, "1": 1}
+
+
+def test_a_value_that_failed_jobs_share_has_a_lift() -> None:
+    good = [job(params={"t": t, "seed": seed}) for t in (1, 2, 3) for seed in range(10)]
+    bad = [job("failed", 1, params={"t": 4, "seed": seed}) for seed in range(10)]
+    found = counted(*good, *bad)
+    (kind,) = found.kinds()
+    (lift,) = found.lifts(kind)
+    assert (lift.name, lift.value, lift.failed, lift.ended) == ("params.t", "4", 10, 10)
+    assert lift.lift == pytest.approx(4.0)
+
+
+def test_so_has_a_rank() -> None:
+    found = counted(*(job() for _ in range(20)), *(job("failed", 1, ranks="7") for _ in range(5)))
+    (lift,) = found.lifts(found.kinds()[0])
+    assert (lift.name, lift.value) == ("ranks", "7")
+
+
+def test_few_jobs_show_nothing() -> None:
+    found = counted(job(), job(), job("failed", 1, ranks="7"), job("failed", 1, ranks="7"))
+    assert found.lifts(found.kinds()[0]) == []
+
+
+def test_parameters_with_ever_new_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MOST_VALUES", 10)
+    found = counted(*(job("failed", 1, params={"seed": seed}) for seed in range(100)))
+    assert len(found.kinds()[0].traits) <= 11
