@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from flux_ensemble.document.model import REQUEST_RULE, JobSet, Rule, Spec, Submission
+from flux_ensemble.document.model import REQUEST_RULE, JobSet, Rule, Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,
@@ -22,12 +22,12 @@ from flux_ensemble.engine.commands import (
     StartTimer,
     StopTimer,
 )
-from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rules import RuleIndex, RuleState
+from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.job_fields import JobField
@@ -159,8 +159,7 @@ class Core:
         self._final: tuple[str, str] | None = None
         #: The commands of the current event.
         self._out: list[Command] = []
-        #: The firing that was last looked up, and its jobs.
-        self._latest: tuple[Firing, Submission] | None = None
+        self._submissions = Submissions(spec.groups)
         self.watch_combinations()
 
     @property
@@ -290,13 +289,7 @@ class Core:
         """The job set and the parameters of a job of the ensemble."""
         firing = job.firing
         assert firing is not None
-        if self._latest is None or self._latest[0] is not firing:
-            group = self.spec.groups[firing.group]
-            self._latest = (
-                firing,
-                group.submission(firing.each, firing.params, firing.overrides),
-            )
-        of_job: tuple[JobSet, dict[str, Any]] = self._latest[1][job.index]
+        of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[job.index]
         return of_job
 
     @property

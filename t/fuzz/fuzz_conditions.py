@@ -136,14 +136,15 @@ def attempt(given: dict[str, Any]) -> None:
     """Load documents with the expression, and have their engines see the jobs."""
     when = str(given.get("when", ""))
     _play(given, _condition(given))
-    for action in (
+    actions: tuple[dict[str, Any], ...] = (
         {"name": "submit", "label": "b", "params": {"p": f"{{{when}}}"}},
         {"name": "submit", "label": "b", "nodes": f"{{{when}}}", "workdir": f"{{{{{{{when}}}"},
         {"name": "update", "jobs": "trigger", "duration": f"{{{when}}}"},
         {"name": "terminate", "reason": f"{{{when}}}{when}"},
-    ):
-        action["repetitions"] = 3
-        _play(given, {"trigger": ["job-fail", "job-memo"], "action": action})
+    )
+    for action in actions:
+        rule = {"trigger": ["job-fail", "job-memo"], "action": {**action, "repetitions": 3}}
+        _play(given, rule)
 
 
 def _condition(given: dict[str, Any]) -> dict[str, Any]:
