@@ -16,6 +16,7 @@ from benchmark import Benchmark, Numbers, Row, middle
 from engine import Load, document, held
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.runtime.durability.records import Records
 
 if TYPE_CHECKING:
     from live import Stage
@@ -26,6 +27,9 @@ JOBS, PENDING, ENSEMBLES = (500, 1000, 2000), 8000, (0, 50, 200)
 
 #: Seconds in which ensembles do nothing, and are watched at it.
 IDLE = 5.0
+
+#: Jobs of a chunk of the record: about as many as end between two snapshots.
+RECORDED = 3000
 
 
 def slope(points: Sequence[Sequence[float]]) -> float:
@@ -58,14 +62,33 @@ def _active(jobs: int) -> float:
 # -- the service ------------------------------------------------------------------------
 
 
+def _records(jobs: int) -> list[float]:
+    """Microseconds to put a job into the record, and its bytes there; it has no memo."""
+    load = Load(load_mapping({**document(1, 1, jobs), "limits": {"active-jobs": jobs + 1}}))
+    records = Records()
+    records.follow(load.engine.records)
+    load.wait(jobs)
+    for job in load.engine.workload.jobs.values():
+        job.t_alloc, job.t_start = job.t_submit + 0.5, job.t_submit + 0.6
+        job.t_end = job.t_submit + 7
+        job.outcome, job.status, job.ranks = "success", 0, str(job.id % 100)
+        load.engine.records.add(job)
+    begin = time.process_time()
+    chunk = records.take()
+    seconds = time.process_time() - begin
+    assert chunk is not None
+    return [1e6 * seconds / jobs, len(chunk) / jobs]
+
+
 def _jobs(sizes: Sequence[int]) -> Numbers:
     """Processor seconds of the service, megabytes of the KVS, and seconds of a recovery.
 
-    The latter are by the number of jobs that the instance has had in all.
+    The latter are by the number of jobs that the instance has had in all. Runs without a record are
+    next to those with one, since what they differ in is little.
     """
     from live import burst, live
 
-    ours, bare, spent = [], [], []
+    ours, bare, spent, unrecorded = [], [], [], []
     with live() as stage:
         stage.load_service()
         stage.load(_quiet("watching")).get()
@@ -85,8 +108,18 @@ def _jobs(sizes: Sequence[int]) -> Numbers:
             stage.await_idle()
             spent.append([jobs, stage.processor_since(used)["service"]])
             ours.append([jobs, (stage.kvs_bytes() - before) / 1e6])
-        recovery.append([2 * sum(sizes), _recover(stage)])
-    return {"processor": spent, "kvs": ours, "kvs_bare": bare, "recovery": recovery}
+            used = stage.processor()
+            stage.run({**burst(f"unrecorded-{jobs}", jobs), "records": False})
+            stage.await_idle()
+            unrecorded.append([jobs, stage.processor_since(used)["service"]])
+        recovery.append([3 * sum(sizes), _recover(stage)])
+    return {
+        "processor": spent,
+        "unrecorded": unrecorded,
+        "kvs": ours,
+        "kvs_bare": bare,
+        "recovery": recovery,
+    }
 
 
 def _recover(stage: Stage) -> float:
@@ -150,6 +183,7 @@ def measure(smoke: bool) -> Numbers:
         "groups": [[one, *_document(one, 1)] for one in groups],
         "rules": [[one, *_document(groups[0], one)] for one in rules],
         "active": [[one, _active(one)] for one in active],
+        "record": _records(20 if smoke else RECORDED),
         "jobs": _jobs(jobs),
         "pending": _memory(pending),
         "ensembles": _ensembles(many, 0.1 if smoke else IDLE),
@@ -169,7 +203,18 @@ def rows(numbers: Numbers) -> list[Row]:
         Row("a rule: memory of the engine", slope([one[::2] for one in rules]), unit="kB"),
         Row("an active job: memory of the engine", slope(numbers["active"]), unit="kB"),
         Row("an active job: memory of the service", 1e3 * slope(numbers["pending"]), unit="kB"),
-        Row("a job: processor time of the service", 1e3 * slope(jobs["processor"]), unit="ms"),
+        Row(
+            "a job: processor time of the service", 1e3 * slope(jobs["processor"]), unit="ms",
+            found=f"{1e3 * slope(jobs['unrecorded']):.2g} ms with records: false",
+        ),
+        Row(
+            "a job: to put it into the record", numbers["record"][0], unit="us",
+            found="at most 10% of the line above",
+        ),
+        Row(
+            "a job: its row in the record, without a memo", numbers["record"][1] / 1e3, unit="kB",
+            found="at most 0.2 kB",
+        ),
         Row(
             "a job: KVS, all of it", 1e3 * slope(jobs["kvs"]), unit="kB",
             found=f"{1e3 * slope(jobs['kvs_bare']):.2g} kB without an ensemble",

@@ -39,6 +39,8 @@ ROWS = {
             *["active job: memory of the engine", "active job: memory of the service"],
             *[
                 "a job: processor",
+                "a job: to put it into the record",
+                "a job: its row in the record",
                 "a job: KVS",
                 "to recover",
                 "an ensemble: memory",
