@@ -10,7 +10,8 @@ from typing import Any
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.filling import TRIGGER, Filling
 from flux_ensemble.document.functions import Functions
-from flux_ensemble.document.model import SCALE_ACTIONS, Action, Group, Spec
+from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.model import SCALE_ACTIONS, Action, Spec
 from flux_ensemble.document.overrides import OVERRIDES, SHAPE, VALUES
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint

@@ -20,7 +20,7 @@ from flux_ensemble.document.distributions import (
     Uniform,
 )
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.model import Group
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form

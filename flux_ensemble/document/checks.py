@@ -9,7 +9,7 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import SourceError, defined_names
 from flux_ensemble.document.model import SCALE_ACTIONS, Scaling
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.document.schema import IDENTIFIER, matches
+from flux_ensemble.document.schema_terms import IDENTIFIER, matches
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.names import (

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flux_ensemble.document.model import Action, Group
+from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.model import Action
 from flux_ensemble.document.overrides import OVERRIDES, VALUES
 from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable

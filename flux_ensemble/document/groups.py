@@ -9,13 +9,13 @@ from typing import Any
 from flux_ensemble.document import jobspec, nextgen
 from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.job_sets import TAG_KEY, TAG_TAKEN, Group, JobSet
 from flux_ensemble.document.jobspec import Task
-from flux_ensemble.document.model import TAG_KEY, TAG_TAKEN, Group, JobSet
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.retries import Policy, Retries, read_retries
-from flux_ensemble.document.schema import PARAMETER, matches
+from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
 from flux_ensemble.document.texts import as_text, check_sizes, split_command

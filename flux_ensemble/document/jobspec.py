@@ -14,10 +14,10 @@ from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from flux_ensemble.document.bounds import MAX_BYTES
-from flux_ensemble.document.model import TAG_KEY, JobSet
+from flux_ensemble.document.job_sets import TAG_KEY, JobSet
 from flux_ensemble.document.problems import DocumentError, Path, Problems, hint
-from flux_ensemble.document.schema import MAX_INT
 from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema_terms import MAX_INT
 from flux_ensemble.document.texts import as_text, filler
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.texts import listed, shown

@@ -29,8 +29,8 @@ from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.document.rules import read_rules, rule_id
-from flux_ensemble.document.schema import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.texts import shown

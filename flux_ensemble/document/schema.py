@@ -7,244 +7,155 @@ other modules.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
+from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
+from flux_ensemble.document.schema_terms import (
+    BOOLEAN,
+    DURATION,
+    ENSEMBLE_NAME,
+    ENSEMBLE_NAME_RULE,
+    IDENTIFIER,
+    NAMED,
+    OBJECT,
+    SCALAR,
+    SYSTEM,
+    URGENCY,
+    Schema,
+    choice,
+    integer,
+    list_of,
+    mapping,
+    or_list,
+    or_text,
+    text,
+    variable,
+)
 from flux_ensemble.document.sweep import SWEEPS
 from flux_ensemble.metrics.best import MODES
 from flux_ensemble.metrics.names import OF
 
-#: Largest integer of a jobspec; Flux reads them as C ints.
-MAX_INT = 2**31 - 1
-
-#: Names of groups and rules. They are used in metric paths, and in file names.
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
-
-#: Names of ensembles. A dot would separate directories of the KVS.
-ENSEMBLE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}\Z"
-ENSEMBLE_NAME_RULE = "a name (letters, digits, '_' and '-', at most 128, not '-' first)"
-
-#: Names of parameters and statistics. They are used in `{name}` and in expressions.
-PARAMETER = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}\Z"
-IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
-
-Schema = dict[str, Any]
-
-
-def _mapping(what: str, properties: Schema, *required: str) -> Schema:
-    return {
-        "type": "object",
-        "description": what,
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def _list(what: str, items: Schema) -> Schema:
-    return {"type": "array", "description": what, "items": items}
-
-
-def _choice(what: str, names: tuple[str, ...]) -> Schema:
-    return {"type": "string", "description": what, "enum": list(names)}
-
-
-def _text(what: str = "text that is not empty", **more: Any) -> Schema:
-    return {"type": "string", "description": what, "minLength": 1, **more}
-
-
-def _integer(minimum: int, maximum: int = MAX_INT) -> Schema:
-    upper = "" if maximum == MAX_INT else f" and <= {maximum}"
-    return {
-        "type": "integer",
-        "description": f"an integer >= {minimum}{upper}",
-        "minimum": minimum,
-        "maximum": maximum,
-    }
-
-
-def _variable(schema: Schema) -> Schema:
-    return {**schema, "type": [schema["type"], "string"]}
-
-
-_BOOLEAN = {"type": "boolean", "description": "true or false"}
-_OBJECT = {"type": "object", "description": "a mapping"}
-_DURATION = {
-    "type": ["number", "string"],
-    "description": "a duration (seconds, or text such as '30s', '1.5h' or '100ms')",
-    "minimum": 0,
-}
-_SCALAR = {
-    "type": ["string", "number", "boolean"],
-    "description": "text, a number, true or false",
-}
-_NAME = _text(
-    "a name (letters, digits, '_', '-' and '.', at most 128, not '-' or '.' first)", pattern=NAME
-)
-_URGENCY = _integer(0, 31)
-
-#: `attributes.system` of a jobspec, as far as Flux itself insists on it.
-_SYSTEM = {
-    **_OBJECT,
-    "properties": {
-        "duration": {"type": "number", "description": "a number of seconds", "minimum": 0},
-        "cwd": _text(),
-        "environment": {
-            "type": "object",
-            "description": "a mapping of environment variables",
-            "additionalProperties": {"type": "string", "description": "text"},
-        },
-        "dependencies": _list(
-            "a list of dependencies",
-            {
-                **_OBJECT,
-                "properties": {"scheme": _text(), "value": _text()},
-                "required": ["scheme", "value"],
-            },
-        ),
-        "constraints": _OBJECT,
-        "shell": {**_OBJECT, "properties": {"options": _OBJECT}},
-        "job": _OBJECT,
-    },
-}
-
-
-def _or_text(schema: Schema) -> Schema:
-    """The schema of a value that an expression in braces can give."""
-    return {**schema, "type": [schema["type"], "string"]}
-
-
 #: What a submission can have in place of what its group says.
 _OVERRIDES = {
-    "nodes": _or_text(_integer(1)),
-    "tasks": _or_text(_integer(1)),
-    "cores": _or_text(_integer(1)),
-    "gpus": _or_text(_integer(0)),
-    "duration": _DURATION,
-    "urgency": _or_text(_URGENCY),
-    "queue": _text(),
-    "bank": _text(),
+    "nodes": or_text(integer(1)),
+    "tasks": or_text(integer(1)),
+    "cores": or_text(integer(1)),
+    "gpus": or_text(integer(0)),
+    "duration": DURATION,
+    "urgency": or_text(URGENCY),
+    "queue": text(),
+    "bank": text(),
     "environment": {"type": "object", "description": "a mapping of environment variables"},
-    "workdir": _text(),
-    "attributes": _mapping(
-        "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}
+    "workdir": text(),
+    "attributes": mapping(
+        "a mapping with the keys system and user", {"system": SYSTEM, "user": OBJECT}
     ),
 }
 
-ACTION = _mapping(
+ACTION = mapping(
     "an action such as {name: submit, label: GROUP}",
     {
-        "name": _choice("an action", ACTIONS),
-        "label": _text(),
-        "value": _or_text(_integer(1)),
-        "count": _or_text(_integer(1)),
+        "name": choice("an action", ACTIONS),
+        "label": text(),
+        "value": or_text(integer(1)),
+        "count": or_text(integer(1)),
         "params": {
             "type": ["object", "string"],
             "description": "a mapping, or 'trigger'",
             "pattern": r"^trigger\Z",
         },
         **_OVERRIDES,
-        "jobs": _choice("the jobs", ("trigger",)),
-        "state": _choice("a final state", ("completed", "failed")),
-        "reason": _text(),
+        "jobs": choice("the jobs", ("trigger",)),
+        "state": choice("a final state", ("completed", "failed")),
+        "reason": text(),
         "repetitions": {
             "type": ["integer", "string"],
             "description": "an integer >= 1 or 'unlimited'",
             "minimum": 1,
             "pattern": r"^unlimited\Z",
         },
-        "backoff": _integer(0),
-        "cooldown": _DURATION,
-        "cancel": _BOOLEAN,
-        "timeout": _DURATION,
+        "backoff": integer(0),
+        "cooldown": DURATION,
+        "cancel": BOOLEAN,
+        "timeout": DURATION,
     },
     "name",
 )
 
 
-def _or_list(schema: Schema, what: str) -> Schema:
-    """The schema of one or several values."""
-    return {
-        "if": {"type": schema["type"]},
-        "then": schema,
-        "else": {**_list(what, schema), "minItems": 1},
-    }
-
-
-RULE = _mapping(
+RULE = mapping(
     "a rule such as {trigger: start, action: {...}}",
     {
-        "id": _NAME,
-        "trigger": _or_list(_choice("a trigger", TRIGGERS), "a trigger, or a list of them"),
-        "name": _text(),
-        "group": _or_list(_text(), "a job group, or a list of them"),
+        "id": NAMED,
+        "trigger": or_list(choice("a trigger", TRIGGERS), "a trigger, or a list of them"),
+        "name": text(),
+        "group": or_list(text(), "a job group, or a list of them"),
         "when": {
             "type": ["number", "string"],
             "description": "a number, a comparison such as '> 5', or an expression",
         },
-        "scope": _choice("a scope", ("ensemble", "queue")),
-        "on-error": _choice("a way to handle errors", ("disable", "fail", "retry")),
-        "after": _DURATION,
-        "every": _DURATION,
-        "by": {**_list("a list of parameters", _text("the name of a parameter")), "minItems": 1},
-        "enabled": _BOOLEAN,
+        "scope": choice("a scope", ("ensemble", "queue")),
+        "on-error": choice("a way to handle errors", ("disable", "fail", "retry")),
+        "after": DURATION,
+        "every": DURATION,
+        "by": {**list_of("a list of parameters", text("the name of a parameter")), "minItems": 1},
+        "enabled": BOOLEAN,
         "action": ACTION,
-        "actions": {**_list("a list of actions", ACTION), "minItems": 1},
+        "actions": {**list_of("a list of actions", ACTION), "minItems": 1},
     },
     "trigger",
 )
 
-JOB = _mapping(
+JOB = mapping(
     "a job group such as {name: NAME, command: COMMAND}",
     {
-        "name": _NAME,
+        "name": NAMED,
         "command": {
             "type": ["string", "array"],
             "description": "a command: text, or a list of its words",
-            "items": _SCALAR,
+            "items": SCALAR,
         },
         "jobspec": {
             "type": ["string", "object"],
             "description": "a jobspec: a mapping, or the path of a file with one",
         },
-        "count": _integer(1),
-        "nodes": _variable(_integer(1)),
-        "tasks": _variable(_integer(1)),
-        "cores": _variable(_integer(1)),
-        "gpus": _variable(_integer(0)),
-        "duration": _DURATION,
-        "workdir": _text(),
+        "count": integer(1),
+        "nodes": variable(integer(1)),
+        "tasks": variable(integer(1)),
+        "cores": variable(integer(1)),
+        "gpus": variable(integer(0)),
+        "duration": DURATION,
+        "workdir": text(),
         "environment": {"type": "object", "description": "a mapping of environment variables"},
-        "output": _text(),
-        "error": _text(),
-        "queue": _text(),
-        "bank": _text(),
-        "urgency": _variable(_URGENCY),
-        "exclusive": _BOOLEAN,
-        "attributes": _mapping(
-            "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}
+        "output": text(),
+        "error": text(),
+        "queue": text(),
+        "bank": text(),
+        "urgency": variable(URGENCY),
+        "exclusive": BOOLEAN,
+        "attributes": mapping(
+            "a mapping with the keys system and user", {"system": SYSTEM, "user": OBJECT}
         ),
-        "params": _OBJECT,
-        "sweep": _choice("a kind of sweep", SWEEPS),
-        "samples": _integer(1, 1_000_000),
+        "params": OBJECT,
+        "sweep": choice("a kind of sweep", SWEEPS),
+        "samples": integer(1, 1_000_000),
         "retries": {
-            **_mapping(
+            **mapping(
                 "an integer >= 0, or a mapping such as {times: 3, on: [failed, timeout]}",
                 {
-                    "times": _integer(0),
-                    "on": _or_list(_text(), "an outcome or an expression, or a list of them"),
-                    "after": _DURATION,
+                    "times": integer(0),
+                    "on": or_list(text(), "an outcome or an expression, or a list of them"),
+                    "after": DURATION,
                     "factor": {"type": "number", "description": "a number >= 1", "minimum": 1},
-                    "with": _mapping("a mapping such as {duration: 2h}", _OVERRIDES),
+                    "with": mapping("a mapping such as {duration: 2h}", _OVERRIDES),
                 },
                 "times",
             ),
             "type": ["integer", "object"],
             "minimum": 0,
         },
-        "max-active": _integer(1),
+        "max-active": integer(1),
     },
     "name",
 )
@@ -257,26 +168,26 @@ def _distribution(what: str, value: Schema, **more: Schema) -> Schema:
     """The schema of a distribution of values; `more` are further kinds of it."""
     example = "{normal: {mean: 60, sigma: 5}}"
     return {
-        **_mapping(
+        **mapping(
             f"{what}, a list of these, or a mapping such as {example}",
             {
-                "uniform": _mapping(
+                "uniform": mapping(
                     "a mapping such as {min: 1, max: 2}", {"min": value, "max": value}, "min", "max"
                 ),
-                "normal": _mapping(
+                "normal": mapping(
                     "a mapping such as {mean: 60, sigma: 5}",
                     {"mean": value, "sigma": _POSITIVE},
                     "mean",
                     "sigma",
                 ),
-                "lognormal": _mapping(
+                "lognormal": mapping(
                     "a mapping such as {median: 60, sigma: 0.5}",
                     {"median": value, "sigma": _POSITIVE},
                     "median",
                     "sigma",
                 ),
-                "exponential": _mapping("a mapping such as {mean: 60}", {"mean": value}, "mean"),
-                "param": _text("the name of a parameter"),
+                "exponential": mapping("a mapping such as {mean: 60}", {"mean": value}, "mean"),
+                "param": text("the name of a parameter"),
                 **more,
             },
         ),
@@ -290,11 +201,11 @@ def _distribution(what: str, value: Schema, **more: Schema) -> Schema:
 
 
 #: How the jobs of a group behave in a simulation.
-SIMULATED = _mapping(
+SIMULATED = mapping(
     "a mapping such as {duration: 30s, failure-rate: 0.01}",
     {
         "duration": _distribution(
-            "a duration", _DURATION, **{"from-log": _text("the path of a recording")}
+            "a duration", DURATION, **{"from-log": text("the path of a recording")}
         ),
         "failure-rate": {
             "type": "number",
@@ -302,7 +213,7 @@ SIMULATED = _mapping(
             "minimum": 0,
             "maximum": 1,
         },
-        "startup": _distribution("a duration", _DURATION),
+        "startup": _distribution("a duration", DURATION),
         "memo": {
             "type": "object",
             "description": "a mapping such as {KEY: 5}",
@@ -314,40 +225,40 @@ SIMULATED = _mapping(
 DOCUMENT = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "ensemble document of flux-ensemble",
-    **_mapping(
+    **mapping(
         "a mapping such as {jobs: [...], rules: [...]}",
         {
-            "name": _text(ENSEMBLE_NAME_RULE, pattern=ENSEMBLE_NAME),
-            "logging": _mapping(
+            "name": text(ENSEMBLE_NAME_RULE, pattern=ENSEMBLE_NAME),
+            "logging": mapping(
                 "a mapping with the keys debug and heartbeat",
-                {"debug": _BOOLEAN, "heartbeat": _DURATION},
+                {"debug": BOOLEAN, "heartbeat": DURATION},
             ),
-            "jobs": _list("a list of job groups", JOB),
-            "rules": _list("a list of rules", RULE),
+            "jobs": list_of("a list of job groups", JOB),
+            "rules": list_of("a list of rules", RULE),
             "custom": {"type": "string", "description": "Python source text"},
-            "plugins": _list(
+            "plugins": list_of(
                 "a list of Python modules",
-                _text(
+                text(
                     "the name of a Python module",
                     pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z",
                 ),
             ),
-            "metrics": _list(
+            "metrics": list_of(
                 "a list of statistics",
                 {
                     "type": ["string", "object"],
                     "description": "a statistic: its name, or a mapping such as "
                     "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}",
                     "properties": {
-                        "name": _text(),
-                        "statistic": _text(),
-                        "of": _choice("the jobs whose durations it takes in", OF),
-                        "best": _mapping(
+                        "name": text(),
+                        "statistic": text(),
+                        "of": choice("the jobs whose durations it takes in", OF),
+                        "best": mapping(
                             "a mapping such as {name: top, of: GROUP-KEY, mode: max}",
                             {
-                                "name": _text(pattern=IDENTIFIER),
-                                "of": _text(),
-                                "mode": _choice("a mode", MODES),
+                                "name": text(pattern=IDENTIFIER),
+                                "of": text(),
+                                "mode": choice("a mode", MODES),
                             },
                             "name",
                             "of",
@@ -355,23 +266,23 @@ DOCUMENT = {
                     },
                 },
             ),
-            "limits": _mapping(
+            "limits": mapping(
                 "a mapping with the keys active-jobs, jobs and records",
-                {"active-jobs": _integer(1), "jobs": _integer(1), "records": _integer(1)},
+                {"active-jobs": integer(1), "jobs": integer(1), "records": integer(1)},
             ),
-            "scaling": _mapping(
+            "scaling": mapping(
                 "a mapping with the keys min-size, max-size, deadline and refusals",
                 {
-                    "min-size": _integer(1),
-                    "max-size": _integer(1),
-                    "deadline": _DURATION,
-                    "refusals": _integer(1),
+                    "min-size": integer(1),
+                    "max-size": integer(1),
+                    "deadline": DURATION,
+                    "refusals": integer(1),
                 },
             ),
-            "finish": _choice("a way to finish", ("idle", "never")),
-            "job-names": _choice("a kind of job names", ("group", "full")),
-            "durability": _choice("a durability", ("fast", "strict")),
-            "records": _BOOLEAN,
+            "finish": choice("a way to finish", ("idle", "never")),
+            "job-names": choice("a kind of job names", ("group", "full")),
+            "durability": choice("a durability", ("fast", "strict")),
+            "records": BOOLEAN,
             "seed": {"type": "integer", "description": "an integer"},
             "simulate": {
                 "type": "object",
@@ -382,73 +293,6 @@ DOCUMENT = {
     ),
 }
 
-#: Canonical jobspec V1 (RFC 25), as far as Flux itself insists on it.
-JOBSPEC_V1 = _mapping(
-    "a jobspec (RFC 25)",
-    {
-        "version": {"description": "version 1", "enum": [1]},
-        "resources": _list("a list of resources", _OBJECT),
-        "tasks": {
-            **_list(
-                "a list of one task",
-                {
-                    **_mapping(
-                        "a task with the keys command, slot and count",
-                        {
-                            "command": {
-                                "type": "array",
-                                "description": "a command as a list of words",
-                                "items": {"type": "string", "description": "text"},
-                                "minItems": 1,
-                            },
-                            "slot": _text(),
-                            "count": {
-                                **_mapping(
-                                    "a mapping with one of per_slot and total",
-                                    {"per_slot": _integer(1), "total": _integer(1)},
-                                ),
-                                "minProperties": 1,
-                                "maxProperties": 1,
-                            },
-                        },
-                        "command",
-                        "slot",
-                        "count",
-                    ),
-                    "additionalProperties": True,
-                },
-            ),
-            "minItems": 1,
-            "maxItems": 1,
-        },
-        "attributes": _mapping(
-            "a mapping with the keys system and user",
-            {
-                "system": _SYSTEM,
-                "user": _OBJECT,
-            },
-        ),
-    },
-    "version",
-    "resources",
-    "tasks",
-)
-
-#: A resource of a jobspec, without what is in `with`.
-RESOURCE_V1 = {
-    **_mapping(
-        "a resource such as {type: node, count: 1, with: [...]}",
-        {
-            "type": _text(),
-            "count": _integer(0),
-            "with": _list("a list of resources", _OBJECT),
-            "label": _text(),
-        },
-        "type",
-        "count",
-    ),
-    "additionalProperties": True,
-}
 
 #: Schemas by what is checked with them.
 SCHEMAS: Mapping[str, Schema] = {
@@ -459,12 +303,3 @@ SCHEMAS: Mapping[str, Schema] = {
     "resource": RESOURCE_V1,
     "simulated": SIMULATED,
 }
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether a text matches one of the patterns of names.
-
-    >>> matches(NAME, "md-300.a"), matches(NAME, "md 300")
-    (True, False)
-    """
-    return re.match(pattern, text) is not None

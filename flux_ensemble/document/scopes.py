@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from flux_ensemble.document.model import Group, Rule, Spec
+from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.model import Rule, Spec
 from flux_ensemble.metrics.conditions import SUBJECTS, Names
 from flux_ensemble.metrics.job_fields import JobScope, idle_scope, scope_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from flux_ensemble.document.model import Group
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
 
 #: In place of the name of a group without a `max-active`.

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import Group, Submission
+from flux_ensemble.document.job_sets import Group, Submission
 from flux_ensemble.engine.firings import Firing
 
 #: Most combinations of one rule that can have jobs at the same time, or that are remembered for

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from flux_ensemble.document.model import REQUEST_RULE, JobSet, Rule, Spec
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.model import REQUEST_RULE, Rule, Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from flux_ensemble.document import jobspec
-from flux_ensemble.document.model import JobSet, Spec, Submission
+from flux_ensemble.document.job_sets import JobSet, Submission
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.jobs import Job, Phase

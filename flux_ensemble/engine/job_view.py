@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flux_ensemble.document.model import JobSet
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.texts import filler
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.jobs import Job

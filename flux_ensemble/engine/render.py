@@ -6,7 +6,8 @@ import shlex
 from dataclasses import fields
 from typing import Any
 
-from flux_ensemble.document.model import Action, Group, Rule
+from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.model import Action, Rule
 
 #: Fields of an action but for its name, with their defaults.
 _DEFAULTS = tuple((field.name, field.default) for field in fields(Action)[1:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_ensemble.document.model import JobSet
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.retries import Policy
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flux_ensemble.document.model import Group, Submission
+from flux_ensemble.document.job_sets import Group, Submission
 from flux_ensemble.engine.firings import Firing
 
 #: How many are kept. Where parameters are overridden, one takes time for each of their values.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from flux_ensemble.document.model import Group
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.backlog import Backlog
 from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flux_ensemble.document.model import TAG_KEY
+from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.engine.events import JobEvent, Tag
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.texts import clip

@@ -33,7 +33,7 @@ import flux.job
 from flux.constants import FLUX_JOB_NOVALIDATE
 from flux.core.inner import lib
 
-from flux_ensemble.document.model import TAG_KEY
+from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.steps import Step, Steps, run

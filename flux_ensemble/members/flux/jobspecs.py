@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from flux_ensemble.document import jobspec
-from flux_ensemble.document.model import JobSet
+from flux_ensemble.document.job_sets import JobSet
 
 #: How many halves are kept; a sweep goes through its combinations in order.
 KEPT = 16

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
-from flux_ensemble.document.model import JobSet
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.engine.codec import encode, event_from_json
 from flux_ensemble.engine.commands import Command, Record, UpdateJobs
 from flux_ensemble.engine.engine import Engine

@@ -272,7 +272,7 @@ def _lines(
 def _is_name(name: str) -> bool:
     """An ensemble can have that name."""
     # Here, because commands that ask Flux need nothing of documents.
-    from flux_ensemble.document.schema import ENSEMBLE_NAME
+    from flux_ensemble.document.schema_terms import ENSEMBLE_NAME
 
     return re.match(ENSEMBLE_NAME, name) is not None
 

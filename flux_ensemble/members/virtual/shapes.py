@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flux_ensemble.document import jobspec
-from flux_ensemble.document.model import JobSet, Spec
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.model import Spec
 from flux_ensemble.members.virtual.cluster import Shape, UnsatisfiableError, shape_of
 
 #: How many shapes are kept. There are more only where the sizes of jobs differ from job to job.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import anchored, build
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.model import JobSet
 
 TAG = {"name": "test", "group": "app", "rule": "rule-0", "firing": 0, "index": 3, "run": 17}
 V1: dict[str, Any] = {

@@ -12,12 +12,12 @@ import pytest
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import ENTRY_POINTS, defined_names
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import (
     TRIGGER_ALIASES,
     TRIGGERS,
     Action,
-    JobSet,
     Limits,
     Rule,
     Scaling,

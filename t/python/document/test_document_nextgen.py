@@ -11,8 +11,8 @@ import jobspec.core
 import pytest
 from jobspec.transformer.flux.workload import FluxWorkload
 
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.loading import DocumentError, load_mapping
-from flux_ensemble.document.model import JobSet
 
 NEXTGEN: dict[str, Any] = {
     "version": 1,

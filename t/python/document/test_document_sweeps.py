@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.model import Group
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.values import parse_values
 

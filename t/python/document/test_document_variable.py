@@ -9,8 +9,8 @@ import pytest
 from play import Play, on_start
 from simulations import predict
 
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.model import Group
 
 
 def group(**entry: Any) -> Group:

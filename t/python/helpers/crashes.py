@@ -22,8 +22,9 @@ from typing import Any
 
 from fakes import Result
 
+from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.model import TAG_KEY, Spec
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.members.flux.delivery import Answer, Fences, Outcomes, Report

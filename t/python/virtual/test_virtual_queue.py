@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.loading import load_text
-from flux_ensemble.document.model import JobSet
 from flux_ensemble.engine.commands import Scale
 from flux_ensemble.engine.events import CommandFailed, JobEvent, Tag
 from flux_ensemble.members.virtual.cluster import Cluster, Shape

@@ -1,0 +1,264 @@
+"""Job groups in their checked form: the job sets of an entry of `jobs:`, and their submissions.
+
+Everything here is immutable. Durations are seconds (float), and 0 means no limit, as in Flux
+jobspecs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from flux_ensemble.document.overrides import SHAPE
+from flux_ensemble.document.retries import Retries
+from flux_ensemble.document.sweep import Sweep
+from flux_ensemble.document.texts import check_sizes, sizes
+from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
+from flux_ensemble.texts import listed, shown
+
+#: Key of `attributes.user` in a jobspec under which a job carries its tag.
+TAG_KEY = "ensemble"
+
+
+TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs"
+
+
+#: Most jobs in one submission of a group.
+MAX_JOBS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobSet:
+    """One entry of `jobs:`; entries of one name form a group.
+
+    `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
+    the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
+    has the fields that differ from job to job, as text with a placeholder; see `sized`.
+
+    >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
+    >>> list(md.texts())[-1]
+    ("a path in 'output'", 'md.out')
+    """
+
+    name: str
+    index: int
+    command: tuple[str, ...] = ()
+    count: int = 1
+    nodes: int = 1
+    tasks: int = 1
+    cores: int = 1
+    gpus: int = 0
+    duration: float = 0.0
+    workdir: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    output: str | None = None
+    error: str | None = None
+    queue: str | None = None
+    bank: str | None = None
+    urgency: int = 16
+    exclusive: bool = False
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    retries: Retries = field(default_factory=Retries)
+    jobspec: Mapping[str, Any] | None = None
+    max_active: int | None = None
+    sweep: Sweep = field(default_factory=Sweep)
+    variable: Mapping[str, str] = field(default_factory=dict)
+
+    def sized(self, params: Mapping[str, Any]) -> JobSet:
+        """The job set with the sizes that it has with these parameters.
+
+        >>> JobSet("md", 0, variable={"tasks": "{n}"}).sized({"n": 8}).tasks
+        8
+        """
+        if not self.variable:
+            return self
+        sizes = {"nodes": self.nodes, "tasks": self.tasks, **resolve(self.variable, params)}
+        return replace(self, variable={}, **{**sizes, "tasks": max(sizes["tasks"], sizes["nodes"])})
+
+    def overridden(self, overrides: Mapping[str, Any]) -> JobSet:
+        """The job set with some of its fields replaced.
+
+        Args:
+            overrides: values that `overrides.OVERRIDES` has read.
+
+        Raises:
+            ValueError: it is from a jobspec, and they change its shape; or they have the tag.
+
+        >>> md = JobSet("md", 0, ("run",)).overridden({"nodes": 4, "duration": 60.0})
+        >>> md.nodes, md.tasks, md.duration
+        (4, 4, 60.0)
+        """
+        for key in SHAPE if self.jobspec is not None else ():
+            if key in overrides:
+                raise ValueError(
+                    f"{key!r} cannot be replaced in group {self.name!r}, whose jobspec says it"
+                )
+        if TAG_KEY in overrides.get("attributes", {}).get("user", {}):
+            raise ValueError(TAG_TAKEN)
+        variable = {key: text for key, text in self.variable.items() if key not in overrides}
+        changed = replace(self, variable=variable, **overrides)
+        if "nodes" in overrides and "tasks" not in overrides and self.tasks == self.nodes:
+            # One task for each node, as where neither is given.
+            return replace(changed, tasks=changed.nodes)
+        return replace(changed, tasks=max(changed.tasks, changed.nodes))
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """The texts of each job and what they are, placeholders not filled in."""
+        for word in self.command:
+            yield "a word of a command", word
+        for name, value in self.environment.items():
+            yield "an environment variable", f"{name}={value}"
+        paths = (("workdir", self.workdir), ("output", self.output), ("error", self.error))
+        for what, path in paths:
+            if path is not None:
+                yield f"a path in {what!r}", path
+
+
+@dataclass(frozen=True)
+class Group:
+    """The job sets of one name, submitted together, in document order."""
+
+    name: str
+    sets: tuple[JobSet, ...]
+
+    @cached_property
+    def params(self) -> KeysView[str]:
+        """The parameters that any of its job sets declares, in document order."""
+        return dict.fromkeys(name for jobset in self.sets for name in jobset.sweep.names).keys()
+
+    @cached_property
+    def _whole(self) -> Submission:
+        return Submission(tuple((jobset, jobset.sweep, jobset.count) for jobset in self.sets))
+
+    @cached_property
+    def _single(self) -> Submission:
+        """One job for each combination."""
+        return Submission(tuple((jobset, jobset.sweep, 1) for jobset in self.sets))
+
+    def submission(
+        self,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> Submission:
+        """The jobs of one submission; the arguments override the document's.
+
+        Args:
+            count: jobs for each combination.
+            params: parameter -> a list of values, `{"range": [...]}`, or one value.
+            overrides: fields of the job sets, as for `JobSet.overridden`.
+
+        Raises:
+            ValueError: an unknown parameter, invalid values, values that do not fit together,
+                too many jobs, texts that get too long, or a shape that a jobspec says.
+
+        >>> md = JobSet("md", 0, ("run", "{t}"), sweep=Sweep({"t": (300, 310)}))
+        >>> [params for _, params in Group("md", (md,)).submission(count=2)]
+        [{'t': 300}, {'t': 300}, {'t': 310}, {'t': 310}]
+        >>> len(Group("md", (md,)).submission(params={"t": {"range": [0, 100]}}))
+        100
+        """
+        if params or overrides:
+            return self._overridden(count, params or {}, overrides or {})
+        return self._whole if count is None else self._single.times(count)
+
+    def _overridden(
+        self, count: int | None, params: Mapping[str, Any], overrides: Mapping[str, Any]
+    ) -> Submission:
+        for name in params:
+            if name not in self.params:
+                raise ValueError(
+                    f"group {self.name!r} has no parameter {shown(name)} "
+                    f"(parameters: {listed(sorted(self.params))})"
+                )
+        values: dict[str, Sequence[Any]] = {}
+        for name in [name for name in self.params if name in params]:
+            try:
+                values[name] = parse_values(params[name])
+            except ValueError as error:
+                raise ValueError(f"parameter {name!r}: {error}") from None
+        changed = sizes(values)
+        parts = []
+        check = VariableCheck()
+        for original in self.sets:
+            jobset = original.overridden(overrides) if overrides else original
+            sweep = jobset.sweep.override(values)
+            if sweep is not jobset.sweep:
+                for key, text in jobset.variable.items():
+                    name = variable_text(key, text, sweep.params or {})
+                    if name in values:
+                        check.check(key, text, name, values[name])
+            if overrides or sweep is not jobset.sweep:
+                own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
+                check_sizes(jobset.texts(), own)
+            parts.append((jobset, sweep, jobset.count if count is None else count))
+        return Submission(tuple(parts))
+
+
+class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
+    """The jobs of one submission of a group: a sequence that is computed on demand.
+
+    Jobs are numbered from 0, by job set, then by combination of parameters. Item `i` is the
+    job set, with the sizes of job `i`, and the parameter values of job `i`.
+
+    Args:
+        parts: each job set, its sweep, and how many jobs each combination has.
+        ends: the number of the first job after each part; computed if it is not given.
+        each: multiplies the number of jobs of every part.
+
+    Raises:
+        ValueError: there are too many jobs.
+
+    >>> jobs = Submission(((JobSet("md", 0), Sweep({"t": (300, 310)}), 1),))
+    >>> len(jobs), jobs[1][1], len(jobs.times(5))
+    (2, {'t': 310}, 10)
+    """
+
+    def __init__(
+        self,
+        parts: tuple[tuple[JobSet, Sweep, int], ...],
+        ends: Sequence[int] | None = None,
+        each: int = 1,
+    ) -> None:
+        self._parts = parts
+        self._ends = ends or list(accumulate(len(sweep) * count for _, sweep, count in parts))
+        self._each = each
+        self._length = (self._ends[-1] if self._ends else 0) * each
+        if self._length > MAX_JOBS:
+            raise ValueError(f"expected at most {MAX_JOBS} jobs, not {self._length}")
+
+    def times(self, each: int) -> Submission:
+        """The submission with `each` times as many jobs for each combination."""
+        return Submission(self._parts, self._ends, each)
+
+    @property
+    def sizes(self) -> list[tuple[JobSet, int]]:
+        """Each job set and its number of jobs."""
+        return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
+
+    def tally(self, names: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:
+        """The values that some parameters have together, and how many jobs have them.
+
+        Args:
+            names: of parameters that each job set has.
+        """
+        for _, sweep, count in self._parts:
+            for values, combinations in sweep.tally(names):
+                yield values, combinations * count * self._each
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._length:
+            raise IndexError(f"the submission has no job {index}")
+        job = index // self._each
+        part = bisect_right(self._ends, job)
+        jobset, sweep, count = self._parts[part]
+        params = sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        return jobset.sized(params), params

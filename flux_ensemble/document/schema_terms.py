@@ -1,0 +1,142 @@
+"""The parts that the JSON Schema of an ensemble document is made of."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+#: Largest integer of a jobspec; Flux reads them as C ints.
+MAX_INT = 2**31 - 1
+
+
+#: Names of groups and rules. They are used in metric paths, and in file names.
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
+
+
+#: Names of ensembles. A dot would separate directories of the KVS.
+ENSEMBLE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}\Z"
+
+
+ENSEMBLE_NAME_RULE = "a name (letters, digits, '_' and '-', at most 128, not '-' first)"
+
+
+#: Names of parameters and statistics. They are used in `{name}` and in expressions.
+PARAMETER = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}\Z"
+
+
+IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
+
+
+Schema = dict[str, Any]
+
+
+def mapping(what: str, properties: Schema, *required: str) -> Schema:
+    return {
+        "type": "object",
+        "description": what,
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def list_of(what: str, items: Schema) -> Schema:
+    return {"type": "array", "description": what, "items": items}
+
+
+def choice(what: str, names: tuple[str, ...]) -> Schema:
+    return {"type": "string", "description": what, "enum": list(names)}
+
+
+def text(what: str = "text that is not empty", **more: Any) -> Schema:
+    return {"type": "string", "description": what, "minLength": 1, **more}
+
+
+def integer(minimum: int, maximum: int = MAX_INT) -> Schema:
+    upper = "" if maximum == MAX_INT else f" and <= {maximum}"
+    return {
+        "type": "integer",
+        "description": f"an integer >= {minimum}{upper}",
+        "minimum": minimum,
+        "maximum": maximum,
+    }
+
+
+def variable(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "string"]}
+
+
+BOOLEAN = {"type": "boolean", "description": "true or false"}
+
+
+OBJECT = {"type": "object", "description": "a mapping"}
+
+
+DURATION = {
+    "type": ["number", "string"],
+    "description": "a duration (seconds, or text such as '30s', '1.5h' or '100ms')",
+    "minimum": 0,
+}
+
+
+SCALAR = {
+    "type": ["string", "number", "boolean"],
+    "description": "text, a number, true or false",
+}
+
+
+NAMED = text(
+    "a name (letters, digits, '_', '-' and '.', at most 128, not '-' or '.' first)", pattern=NAME
+)
+
+
+URGENCY = integer(0, 31)
+
+
+#: `attributes.system` of a jobspec, as far as Flux itself insists on it.
+SYSTEM = {
+    **OBJECT,
+    "properties": {
+        "duration": {"type": "number", "description": "a number of seconds", "minimum": 0},
+        "cwd": text(),
+        "environment": {
+            "type": "object",
+            "description": "a mapping of environment variables",
+            "additionalProperties": {"type": "string", "description": "text"},
+        },
+        "dependencies": list_of(
+            "a list of dependencies",
+            {
+                **OBJECT,
+                "properties": {"scheme": text(), "value": text()},
+                "required": ["scheme", "value"],
+            },
+        ),
+        "constraints": OBJECT,
+        "shell": {**OBJECT, "properties": {"options": OBJECT}},
+        "job": OBJECT,
+    },
+}
+
+
+def or_text(schema: Schema) -> Schema:
+    """The schema of a value that an expression in braces can give."""
+    return {**schema, "type": [schema["type"], "string"]}
+
+
+def or_list(schema: Schema, what: str) -> Schema:
+    """The schema of one or several values."""
+    return {
+        "if": {"type": schema["type"]},
+        "then": schema,
+        "else": {**list_of(what, schema), "minItems": 1},
+    }
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a text matches one of the patterns of names.
+
+    >>> matches(NAME, "md-300.a"), matches(NAME, "md 300")
+    (True, False)
+    """
+    return re.match(pattern, text) is not None
