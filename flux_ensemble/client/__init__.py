@@ -5,7 +5,8 @@
 User programs import it, so it needs only Flux's bindings, not the service or the engine.
 """
 
-from flux_ensemble.client.client import Client, user_context
+from flux_ensemble.client.client import Client
 from flux_ensemble.client.errors import EnsembleError
+from flux_ensemble.client.instance import user_context
 
 __all__ = ["Client", "EnsembleError", "user_context"]

@@ -18,7 +18,6 @@ dependency (examples/raw_rpc.py).
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,9 +29,10 @@ from flux_ensemble.client.errors import (
     failure,
     is_unloaded,
 )
+from flux_ensemble.client.instance import no_instance, user_context
 from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
-from flux_ensemble.client.payloads import is_text, payload_problem
+from flux_ensemble.client.payloads import payload_problem
 from flux_ensemble.client.responses import (
     Ended,
     Entry,
@@ -79,7 +79,7 @@ class Client:
             try:
                 handle = flux.Flux() if uri is None else flux.Flux(uri)
             except OSError as exc:
-                raise EnsembleError(exc.errno or errno.ENOENT, _no_instance(exc, uri)) from exc
+                raise EnsembleError(exc.errno or errno.ENOENT, no_instance(exc, uri)) from exc
         self.handle = handle
 
     def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
@@ -395,31 +395,3 @@ class Client:
     def _state(self, op: str, **payload: Any) -> State:
         state: State = self.call(op, **payload)
         return state
-
-
-def user_context(
-    cwd: str | None = None, environment: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """The `cwd` and `environment` of a load request; default: those of this process.
-
-    >>> user_context("/scratch", {"LANG": "C"})
-    {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
-    """
-    variables = os.environ if environment is None else environment
-    return {
-        "cwd": os.getcwd() if cwd is None else cwd,
-        # A jobspec is JSON, so variables that are not UTF-8 cannot be passed to jobs.
-        "environment": {key: value for key, value in variables.items() if is_text(f"{key}{value}")},
-    }
-
-
-def _no_instance(exc: OSError, uri: str | None) -> str:
-    if uri is not None:
-        return f"there is no Flux instance at {uri!r}: {exc.strerror}"
-    uri = os.environ.get("FLUX_URI")
-    if uri is not None:
-        return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"
-    return (
-        "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
-        "or set FLUX_URI"
-    )

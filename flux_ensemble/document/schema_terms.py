@@ -8,29 +8,28 @@ from typing import Any
 #: Largest integer of a jobspec; Flux reads them as C ints.
 MAX_INT = 2**31 - 1
 
-
 #: Names of groups and rules. They are used in metric paths, and in file names.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"
-
 
 #: Names of ensembles. A dot would separate directories of the KVS.
 ENSEMBLE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}\Z"
 
-
 ENSEMBLE_NAME_RULE = "a name (letters, digits, '_' and '-', at most 128, not '-' first)"
-
 
 #: Names of parameters and statistics. They are used in `{name}` and in expressions.
 PARAMETER = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}\Z"
 
-
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
-
 
 Schema = dict[str, Any]
 
 
 def mapping(what: str, properties: Schema, *required: str) -> Schema:
+    """The schema of a mapping with known keys.
+
+    >>> mapping("a point", {"x": integer(0)}, "x")["required"]
+    ['x']
+    """
     return {
         "type": "object",
         "description": what,
@@ -41,18 +40,38 @@ def mapping(what: str, properties: Schema, *required: str) -> Schema:
 
 
 def list_of(what: str, items: Schema) -> Schema:
+    """The schema of a list.
+
+    >>> list_of("a list of names", text())["type"]
+    'array'
+    """
     return {"type": "array", "description": what, "items": items}
 
 
 def choice(what: str, names: tuple[str, ...]) -> Schema:
+    """The schema of a text that is one of some names.
+
+    >>> choice("a mode", ("max", "min"))["enum"]
+    ['max', 'min']
+    """
     return {"type": "string", "description": what, "enum": list(names)}
 
 
 def text(what: str = "text that is not empty", **more: Any) -> Schema:
+    """The schema of a text that is not empty.
+
+    >>> text()["description"]
+    'text that is not empty'
+    """
     return {"type": "string", "description": what, "minLength": 1, **more}
 
 
 def integer(minimum: int, maximum: int = MAX_INT) -> Schema:
+    """The schema of an integer between two bounds.
+
+    >>> integer(0, 31)["description"]
+    'an integer >= 0 and <= 31'
+    """
     upper = "" if maximum == MAX_INT else f" and <= {maximum}"
     return {
         "type": "integer",
@@ -63,14 +82,17 @@ def integer(minimum: int, maximum: int = MAX_INT) -> Schema:
 
 
 def variable(schema: Schema) -> Schema:
+    """The schema of a number that a text with a parameter can give.
+
+    >>> variable(integer(1))["type"]
+    ['integer', 'string']
+    """
     return {**schema, "type": [schema["type"], "string"]}
 
 
 BOOLEAN = {"type": "boolean", "description": "true or false"}
 
-
 OBJECT = {"type": "object", "description": "a mapping"}
-
 
 DURATION = {
     "type": ["number", "string"],
@@ -78,20 +100,16 @@ DURATION = {
     "minimum": 0,
 }
 
-
 SCALAR = {
     "type": ["string", "number", "boolean"],
     "description": "text, a number, true or false",
 }
 
-
 NAMED = text(
     "a name (letters, digits, '_', '-' and '.', at most 128, not '-' or '.' first)", pattern=NAME
 )
 
-
 URGENCY = integer(0, 31)
-
 
 #: `attributes.system` of a jobspec, as far as Flux itself insists on it.
 SYSTEM = {
@@ -120,12 +138,24 @@ SYSTEM = {
 
 
 def or_text(schema: Schema) -> Schema:
-    """The schema of a value that an expression in braces can give."""
+    """The schema of a value that an expression in braces can give.
+
+    >>> or_text(integer(1))["type"]
+    ['integer', 'string']
+    """
     return {**schema, "type": [schema["type"], "string"]}
 
 
 def or_list(schema: Schema, what: str) -> Schema:
-    """The schema of one or several values."""
+    """The schema of one or several values.
+
+    >>> or_list(text(), "a name, or a list of them")["else"]["minItems"]
+    1
+    """
+
+    >>> or_text(integer(1))["type"]
+    ['integer', 'string']
+    """
     return {
         "if": {"type": schema["type"]},
         "then": schema,

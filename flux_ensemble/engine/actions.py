@@ -6,14 +6,13 @@ turned into commands. Each command with an id is pending until its outcome comes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.actions import parse_action
-from flux_ensemble.document.model import GAVE_UP_TRIGGER, REQUEST_RULE, RETRY_RULE, Action, Rule
+from flux_ensemble.document.model import Action
 from flux_ensemble.document.rules import parse_rule
-from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import (
     CallCustom,
     Reply,
@@ -22,16 +21,13 @@ from flux_ensemble.engine.commands import (
     SubmitJobs,
     UpdateJobs,
 )
-from flux_ensemble.engine.core import Cause, Core, Triggered
+from flux_ensemble.engine.core import Core, Triggered
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
-from flux_ensemble.engine.rules import TRIGGER_OF, RuleState
 from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.metrics.conditions import Variable
-from flux_ensemble.metrics.job_fields import JobField
+from flux_ensemble.engine.sending import Sending, because
 
 #: How often `on-error: retry` calls a custom function again, and the first delay in
 #: seconds, which doubles each time.
@@ -42,59 +38,13 @@ RETRY_DELAY = 1.0
 class Actions:
     """Performs actions for one engine."""
 
-    def __init__(self, core: Core, scaling: Scaling) -> None:
+    def __init__(self, core: Core, scaling: Scaling, sending: Sending) -> None:
         self._core = core
+        self._sending = sending
         self._scaling = scaling
         self._table = core.pending_table
 
     # -- firing -------------------------------------------------------------------
-
-    def fire(
-        self, state: RuleState, cause: Cause, values: Callable[[Variable], Any]
-    ) -> Iterable[Triggered]:
-        """Run the actions of a rule, once.
-
-        Args:
-            state: the rule.
-            cause: why.
-            values: of the variables in its expressions.
-        """
-        actions = list(state.rule.actions)
-        # Before any of them is performed: where one cannot be, none is.
-        for position, filling in enumerate(state.fillings):
-            if filling is not None:
-                params = None if cause.job is None else cause.job.params
-                try:
-                    actions[position] = filling.fill(actions[position], values, params)
-                except ValueError as error:
-                    self._unfilled(state, actions[position], cause, error)
-                    return ()
-        if len(actions) == 1:
-            return self._fire(state, actions[0], cause)
-        return self._fire_all(state, actions, cause)
-
-    def _unfilled(self, state: RuleState, action: Action, cause: Cause, error: ValueError) -> None:
-        """An expression of an action has no value, or one that does not fit."""
-        origin = _origin(state, cause)
-        self._record_firing(origin, action, state.rule.title, cause.event)
-        self._failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
-
-    def _fire_all(
-        self, state: RuleState, actions: Iterable[Action], cause: Cause
-    ) -> Iterator[Triggered]:
-        """Run several actions; what one triggers is evaluated before the next is looked at."""
-        for action in actions:
-            if not self._core.acting:
-                return
-            yield from self._fire(state, action, cause)
-
-    def _fire(self, state: RuleState, action: Action, cause: Cause) -> Iterable[Triggered]:
-        rule, origin, told = state.rule, _origin(state, cause), None
-        if action.name == "custom":
-            told = {**cause.event, "trigger": _trigger(rule, cause)}
-            if cause.job is not None:
-                told.update(cause.job.told())
-        return self.run(origin, action, rule.title, cause.event, told)
 
     def run(
         self,
@@ -116,10 +66,10 @@ class Actions:
         jobs = {}
         if action.name == "submit":
             jobs["jobs"] = describe(self._core.spec.groups[action.label or ""], action)
-        self._record_firing(origin, action, title, event, **jobs)
+        self.record_firing(origin, action, title, event, **jobs)
         return self._perform_or_hold(Held(origin, Call(action, told or event)))
 
-    def _record_firing(
+    def record_firing(
         self, origin: Origin, action: Action, title: str, event: Mapping[str, Any], **more: Any
     ) -> None:
         self._core.firings += 1
@@ -154,13 +104,13 @@ class Actions:
         groups = list(core.spec.groups) if action.label is None else [action.label]
         match action.name:
             case "submit":
-                self.submit(
+                self._sending.submit(
                     groups[0], action.count, action.params, origin, overrides=action.overrides
                 )
             case "cancel" if action.jobs is not None:
                 self._cancel_job(call.event["job"], origin)
             case "cancel":
-                if not core.cancel_jobs(groups, _because(origin), origin):
+                if not core.cancel_jobs(groups, because(origin), origin):
                     self._outcome(origin, jobs=0)
             case "update" if action.jobs is not None:
                 job = core.workload.jobs.get(call.event["job"])
@@ -173,147 +123,18 @@ class Actions:
             case "terminate":
                 self._outcome(origin)
                 reason = action.reason or "a terminate action ran"
-                core.end(action.state, f"{reason} ({_because(origin)})", cancel=action.cancel)
+                core.end(action.state, f"{reason} ({because(origin)})", cancel=action.cancel)
             case "enable":
                 self._outcome(origin)
-                return core.enable(core.rules.states[groups[0]], _because(origin), origin.chain)
+                return core.enable(core.rules.states[groups[0]], because(origin), origin.chain)
             case "disable":
                 self._outcome(origin)
-                core.disable(core.rules.states[groups[0]], _because(origin))
+                core.disable(core.rules.states[groups[0]], because(origin))
             case "grow" | "shrink":
                 self._scaling.ask(action, origin)
         return ()
 
     # -- jobs ---------------------------------------------------------------------
-
-    def submit(
-        self,
-        group: str,
-        each: int | None,
-        params: Mapping[str, Any] | None,
-        origin: Origin,
-        *,
-        overrides: Mapping[str, Any] | None = None,
-        only: int | None = None,
-        attempt: int = 0,
-        delay: float = 0.0,
-    ) -> None:
-        """Ask for the jobs of one submission of a group, or for one of them again.
-
-        Args:
-            group: the group's name.
-            each: overrides the group's count.
-            params: override the group's parameters.
-            origin: the firing that asks.
-            overrides: of fields of the group.
-            only: the index of the one job to ask for, or None for all.
-            attempt: how often that job has been tried before.
-            delay: seconds until they are sent.
-        """
-        core = self._core
-        size = len(core.spec.groups[group].submission(each, params, overrides))
-        indices = range(size) if only is None else range(only, only + 1)
-        limit = core.spec.limits.jobs
-        if core.workload.total + len(indices) > limit:
-            core.fail(self._over_limit(group, origin, len(indices), limit))
-            return
-        firing = Firing(
-            origin.rule,
-            origin.number,
-            group,
-            indices.start,
-            indices.stop,
-            each,
-            params,
-            attempt,
-            origin.request,
-            overrides,
-        )
-        firing.delayed = delay > 0
-        if not core.workload.add(firing):
-            core.fail(
-                f"{_because(origin)} would submit group {group!r}: more than {MAX_COMBINATIONS} "
-                "combinations of values would have jobs for a rule with 'by'; give it fewer "
-                "parameters"
-            )
-        elif firing.delayed:
-            core.emit(StartTimer(firing.timer, delay))
-
-    def delay_over(self, key: str) -> bool:
-        """Send the job that a timer is for; False if the timer is for something else."""
-        if not key.startswith(DELAY):
-            return False
-        self._core.workload.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
-        return True
-
-    def retry(
-        self,
-        firing: Firing,
-        index: int,
-        overrides: Mapping[str, Any] | None,
-        delay: float,
-    ) -> None:
-        """Ask for a job again.
-
-        Args:
-            firing: that asked for it.
-            index: of the job.
-            overrides: of fields of its group.
-            delay: seconds until it is sent.
-        """
-        origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
-        self._core.record(
-            "retry",
-            rule=firing.rule,
-            firing=firing.number,
-            index=index,
-            attempt=firing.attempt + 1,
-            retry=origin.number,
-        )
-        self.submit(
-            firing.group,
-            firing.each,
-            firing.params,
-            origin,
-            overrides=overrides,
-            only=index,
-            attempt=firing.attempt + 1,
-            delay=delay,
-        )
-
-    def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
-        core = self._core
-        asked = f"{core.workload.total + jobs} jobs in all, and limits.jobs is {limit}"
-        sentence = f"{_because(origin)} would submit group {group!r}: {asked}"
-        cycle = core.rules.cycle(origin.rule)
-        return f"{sentence}; rules that fire each other: {', '.join(cycle)}" if cycle else sentence
-
-    def send_jobs(self) -> None:
-        """Send waiting jobs, as many as the limits allow."""
-        core = self._core
-        if core.state != "running" or core.t_start is None:
-            return
-        while (batch := core.workload.next_batch()) is not None:
-            firing, first, count = batch
-            origin = Origin(firing.rule, firing.number, (), firing.request)
-            command = SubmitJobs(
-                self._table.next_id(),
-                firing.group,
-                firing.rule,
-                firing.number,
-                first,
-                count,
-                firing.each,
-                firing.params,
-                firing.overrides,
-            )
-            core.send(Pending(origin, command, firing=firing))
-
-    def cancel_unseen(self, job: Job, firing: Firing) -> None:
-        """Cancel a job that was withdrawn before it appeared in the queue."""
-        job.canceling = True
-        origin = Origin(firing.rule, firing.number)
-        self._core.cancel((job.id,), "canceled before it showed in the queue", origin)
 
     def _cancel_job(self, id: int, origin: Origin) -> None:
         """Cancel the triggering job, if it is active."""
@@ -322,7 +143,7 @@ class Actions:
             self._outcome(origin, jobs=0)
             return
         job.canceling = True
-        self._core.cancel((id,), _because(origin), origin)
+        self._core.cancel((id,), because(origin), origin)
 
     def _update(self, candidates: Iterable[Job], action: Action, origin: Origin) -> None:
         # Flux sets the urgency of a job until it is allocated resources, its duration
@@ -373,7 +194,7 @@ class Actions:
                     action = parse_action(value, core.spec, rules)
                     triggered = self._run_returned(origin, action)
             except ValueError as error:
-                self._failed(origin, f"the custom function returned what cannot be used: {error}")
+                self.failed(origin, f"the custom function returned what cannot be used: {error}")
                 return
             yield from triggered
 
@@ -438,10 +259,10 @@ class Actions:
         elif isinstance(pending.command, Scale):
             self._scaling.on_failed(pending, event)
         else:
-            self._failed(origin, event.reason, event.detail, pending.call)
+            self.failed(origin, event.reason, event.detail, pending.call)
         return ()
 
-    def _failed(
+    def failed(
         self, origin: Origin, reason: str, detail: str = "", call: Call | None = None
     ) -> None:
         """An action of a rule failed; do what its `on-error` says."""
@@ -477,34 +298,3 @@ def _free_id(rules: Collection[str]) -> str:
     while f"rule-{number}" in rules:
         number += 1
     return f"rule-{number}"
-
-
-def _origin(state: RuleState, cause: Cause) -> Origin:
-    """A new firing of a rule."""
-    groups = state.groups
-    if cause.group is not None and cause.group not in groups:
-        groups = (*groups, cause.group)
-    if cause.combinations:
-        groups = (*groups, *cause.combinations)
-    return Origin(state.rule.id, state.next_number(), cause.chain, None, groups)
-
-
-def _trigger(rule: Rule, cause: Cause) -> str:
-    """Which of a rule's triggers it is."""
-    trigger = str(cause.event["trigger"])
-    if trigger in rule.triggers:
-        return trigger
-    if rule.more_triggers and cause.job is not None:
-        of_outcome = TRIGGER_OF.get(cause.job(JobField("outcome")))
-        for trigger in rule.triggers:
-            if trigger == of_outcome:
-                return trigger
-        if GAVE_UP_TRIGGER in rule.triggers:
-            return GAVE_UP_TRIGGER
-    return rule.trigger
-
-
-def _because(origin: Origin) -> str:
-    if origin.rule == REQUEST_RULE:
-        return "a request"
-    return "a retry" if origin.rule == RETRY_RULE else f"rule {origin.rule!r}"

@@ -42,7 +42,9 @@ from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
+from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.engine.sending import Sending
 
 
 class Engine(Core):
@@ -59,9 +61,10 @@ class Engine(Core):
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
         self.scaling = Scaling(self)
-        self._actions = Actions(self, self.scaling)
-        self.observer = Observer(self, self._actions)
-        self._evaluation = Evaluation(self, self._actions, self.scaling)
+        self._sending = Sending(self)
+        self._actions = Actions(self, self.scaling, self._sending)
+        self.observer = Observer(self, self._sending)
+        self._evaluation = Evaluation(self, RuleActions(self, self._actions), self.scaling)
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
             Started: self._on_started,
@@ -93,7 +96,7 @@ class Engine(Core):
         if workload.drained or self.scale_outcomes or self.deferred:
             self._evaluation.follow_up()
         if workload.room > 0 and workload.backlog.queues:
-            self._actions.send_jobs()
+            self._sending.send_jobs()
         if not workload.busy and not self.pending_table.busy:
             self._rest()
         return out
@@ -185,7 +188,7 @@ class Engine(Core):
         triggered = self._actions.call_again(key)
         if triggered is not None:
             return triggered
-        if self._actions.delay_over(key) or self.scaling.on_timer(key) or self.state != "running":
+        if self._sending.delay_over(key) or self.scaling.on_timer(key) or self.state != "running":
             return ()
         if key == HEARTBEAT:
             return self._evaluation.heartbeat(event.t)

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flux_ensemble.document.model import SCALE_ACTIONS, Action
-from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
 from flux_ensemble.engine.job_view import CombinationView
-from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.engine.rule_actions import RuleActions
+from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
@@ -26,7 +26,7 @@ from flux_ensemble.metrics.numbers import finite
 class Evaluation:
     """Evaluates the rules of one engine."""
 
-    def __init__(self, core: Core, actions: Actions, scaling: Scaling) -> None:
+    def __init__(self, core: Core, actions: RuleActions, scaling: Scaling) -> None:
         self._core = core
         self._actions = actions
         self._scaling = scaling

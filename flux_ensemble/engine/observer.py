@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.retrying import Retrying
-from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News, RuleState
+from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
+from flux_ensemble.engine.sending import Sending
 from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, STREAMS
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES
@@ -53,10 +54,10 @@ class Observer:
         crowded: groups for which it was logged that a memo key was ignored.
     """
 
-    def __init__(self, core: Core, actions: Actions) -> None:
+    def __init__(self, core: Core, sending: Sending) -> None:
         self._core = core
-        self._actions = actions
-        self._retrying = Retrying(core, actions)
+        self._sending = sending
+        self._retrying = Retrying(core, sending)
         self.crowded: set[str] = set()
         #: The nodes of each group's jobs, 0 where they differ.
         self._nodes: dict[str, int] = {}
@@ -110,7 +111,7 @@ class Observer:
         job = self._core.workload.admit(event.job, event.tag, event.t)
         if job is not None:
             if job.firing is not None and job.firing.cancel_unseen:
-                self._actions.cancel_unseen(job, job.firing)
+                self._sending.cancel_unseen(job, job.firing)
             self.await_nodes(job)
         return job
 

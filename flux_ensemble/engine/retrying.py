@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.retries import Policy
-from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.sending import Sending
 from flux_ensemble.metrics.conditions import Names, variables
 from flux_ensemble.metrics.job_fields import scope_of
 
@@ -15,9 +15,9 @@ from flux_ensemble.metrics.job_fields import scope_of
 class Retrying:
     """Decides for one engine which jobs run again."""
 
-    def __init__(self, core: Core, actions: Actions) -> None:
+    def __init__(self, core: Core, sending: Sending) -> None:
         self._core = core
-        self._actions = actions
+        self._sending = sending
         #: By name and index of the job set.
         self._policies: dict[tuple[str, int], Policy] = {}
 
@@ -60,7 +60,7 @@ class Retrying:
                 reason=f"retries: with: {error}",
             )
             return True
-        self._actions.retry(firing, job.index, overrides, job_set.retries.delay(firing.attempt))
+        self._sending.retry(firing, job.index, overrides, job_set.retries.delay(firing.attempt))
         return False
 
     def _policy(self, job_set: JobSet) -> Policy:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -24,7 +23,8 @@ from flux_ensemble.document.model import (
 from flux_ensemble.document.scopes import job_scope, names_of
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
-from flux_ensemble.engine.turns import Turns, dump_turns, load_turns
+from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.engine.turns import dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
@@ -56,92 +56,6 @@ News = tuple[str | None, tuple[Change, ...]]
 
 #: Fields of a rule that are tuples.
 _LISTS = ("by", "more_triggers", "more_groups")
-
-#: Attributes of a rule's state that a snapshot holds as they are.
-_DUMPED = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
-
-
-@dataclass(slots=True, eq=False)
-class RuleState(Turns):
-    """A rule and how often it ran."""
-
-    rule: Rule
-    #: Its place in the order in which rules act.
-    position: int
-    #: The metric of a metric rule that names one.
-    path: MetricPath | None
-    condition: Condition | None
-    #: Of each action with expressions, else None.
-    fillings: tuple[Filling | None, ...]
-    #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
-    groups: tuple[str, ...]
-    enabled: bool = field(init=False)
-    #: Number of the next firing; ahead of `fired` where a custom function returned actions.
-    number: int = field(init=False, default=0)
-    #: Its timer is set.
-    timer: bool = field(init=False, default=False)
-    #: Why it failed last, or None.
-    error: str | None = field(init=False, default=None)
-    #: Ids of the rules whose jobs triggered it.
-    causes: set[str] = field(init=False, default_factory=set)
-    #: Of a rule with `by`: the combinations that it may not run for as if it were the first time.
-    turns: dict[str, Turns] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.enabled = self.rule.enabled
-        self.left = None if self.rule.by else self.rule.action.repetitions
-
-    @property
-    def live(self) -> bool:
-        """Whether it has runs left."""
-        return self.left is None or self.left > 0
-
-    @property
-    def armed(self) -> bool:
-        """Whether it is enabled and has runs left."""
-        return self.enabled and self.live
-
-    def take_turn(self, t: float, combination: str | None = None) -> bool:
-        """Count a matching evaluation at time `t`; True if the action is to run.
-
-        Args:
-            combination: of a rule with `by`.
-        """
-        action = self.rule.action
-        if combination is None:
-            return self.take(action, t)
-        turns = self.turns.get(combination)
-        if turns is None:
-            turns = Turns()
-            turns.left = action.repetitions
-            if turns.left is not None or action.backoff or action.cooldown:
-                self.turns[combination] = turns
-        mine = turns.take(action, t)
-        self.fired += mine
-        return mine
-
-    def next_number(self) -> int:
-        """The number of a new firing."""
-        self.number += 1
-        return self.number - 1
-
-    def dump(self) -> list[Any]:
-        """Its counters as JSON; `left` follows from `fired`."""
-        return [self.rule.id, *(getattr(self, name) for name in _DUMPED), sorted(self.causes)]
-
-    def load(self, value: Sequence[Any]) -> None:
-        """Set what `dump` returned.
-
-        Raises:
-            ValueError: it ran more often than its repetitions allow.
-        """
-        for name, attribute in zip(_DUMPED, value[1:-1], strict=True):
-            setattr(self, name, attribute)
-        self.causes.update(value[-1])
-        if self.left is not None:
-            self.left -= self.fired
-            if self.left < 0:
-                raise ValueError(f"its rule {self.rule.id!r} ran {self.fired} times")
 
 
 def _triggers(

@@ -6,7 +6,7 @@ from typing import Any
 
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase
-from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.engine.rule_state import RuleState
 
 
 def status(engine: Engine) -> dict[str, Any]:

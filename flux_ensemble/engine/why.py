@@ -15,7 +15,7 @@ from typing import Any
 from flux_ensemble.document.model import Action, Rule
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.rules import RuleState
+from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.conditions import SUBJECTS, Lookup, compile_condition
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of

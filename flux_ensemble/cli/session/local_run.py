@@ -33,8 +33,9 @@ from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.signals import signal_pipe
 from flux_ensemble.client import user_context
 from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.listener import FunctionsError, RunError
 from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.run import FunctionsError, LocalRun, RunError
+from flux_ensemble.members.local.run import LocalRun
 from flux_ensemble.members.local.state_dir import StateLog, default_root
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder

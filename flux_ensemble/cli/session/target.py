@@ -20,7 +20,8 @@ from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import EnsembleStatus, Summary
 from flux_ensemble.members.local.directory import StateError
-from flux_ensemble.members.local.state_dir import States, default_root
+from flux_ensemble.members.local.state_dir import default_root
+from flux_ensemble.members.local.states import States
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

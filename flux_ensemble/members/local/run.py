@@ -25,7 +25,7 @@ import errno
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any
 
 from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
@@ -35,6 +35,7 @@ from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
@@ -52,40 +53,6 @@ _SNAPSHOT_SECONDS = 1.0
 
 #: Most rules for which a snapshot says why they fire or do not.
 MAX_EXPLAINED = 200
-
-
-class RunError(Exception):
-    """A run that cannot begin or go on; one sentence."""
-
-
-class FunctionsError(RunError):
-    """The functions that the document names cannot be called."""
-
-
-class Listener(Protocol):
-    """Is told what happens in a run.
-
-    Attributes:
-        events: it also wants the events of jobs.
-    """
-
-    events: bool
-
-    def entry(self, entry: Entry) -> None:
-        """An entry of the eventlog, or an event of a job."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something that is not in the eventlog."""
-        ...
-
-    def warn(self, text: str) -> None:
-        """Something that is not in the eventlog, and of more weight."""
-        ...
-
-    def progress(self, status: Mapping[str, Any]) -> None:
-        """The status of the ensemble, at intervals."""
-        ...
 
 
 class LocalRun:

@@ -22,11 +22,9 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import shutil
-import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from typing import Any
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local import state_forms
 from flux_ensemble.members.local.directory import Directory, StateError, open_directory
-from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
+from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines
 
 #: Largest `status.json` in bytes.
 MAX_STATUS = MAX_LINE
@@ -152,7 +150,7 @@ class StateLog:
                     raise
                 time.sleep(_RETRY_SECONDS)
             except OSError as error:
-                raise _no_locks(self.directory, name, error) from None
+                raise no_locks(self.directory, name, error) from None
 
     def _check_resume(self, document: bytes, resume: bool | None) -> None:
         killed = self._is_unfinished()
@@ -175,7 +173,7 @@ class StateLog:
     def _is_unfinished(self) -> bool:
         """What was run there, and does not run any more, had not ended."""
         try:
-            snapshot = _snapshot(self.directory)
+            snapshot = read_snapshot(self.directory)
         except (FileNotFoundError, ValueError):
             # Cut short or damaged: what counts is whether anything happened.
             with contextlib.suppress(FileNotFoundError):
@@ -231,7 +229,7 @@ class StateLog:
         self._stack.close()
 
 
-def _snapshot(directory: Directory) -> dict[str, Any]:
+def read_snapshot(directory: Directory) -> dict[str, Any]:
     """What is in an ensemble's `status.json`.
 
     Raises:
@@ -246,163 +244,9 @@ def _snapshot(directory: Directory) -> dict[str, Any]:
     return snapshot
 
 
-def _lines(
-    directory: Directory, name: str, form: state_forms.Form, expected: str
-) -> Iterator[dict[str, Any]]:
-    """The objects in a file, a line each.
-
-    Raises:
-        StateError: a line before the last one is damaged.
-        OSError: it cannot be read.
-    """
-    number = 1
-    with os.fdopen(directory.open(name), "rb") as file:
-        try:
-            for line in whole_lines(file):
-                value = state_forms.parse(line)
-                if not state_forms.fits(value, form):
-                    raise ValueError(f"not {expected}")
-                yield value
-                number += 1
-        except ValueError:
-            path = directory.path / name
-            raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
-
-
-def _is_name(name: str) -> bool:
-    """An ensemble can have that name."""
-    # Here, because commands that ask Flux need nothing of documents.
-    from flux_ensemble.document.schema_terms import ENSEMBLE_NAME
-
-    return re.match(ENSEMBLE_NAME, name) is not None
-
-
-def _no_locks(directory: Directory, name: str, error: OSError) -> StateError:
+def no_locks(directory: Directory, name: str, error: OSError) -> StateError:
+    """The error for a file that cannot be locked."""
     return StateError(
         f"cannot lock {directory.path / name}: {error.strerror}: name a state directory on a file "
         "system with locks (flock(2)) with --state-dir"
     )
-
-
-class States:
-    """The ensembles in a state directory, for reading.
-
-    It may be somebody else's, and there may be anything in it.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def names(self) -> list[str]:
-        """The ensembles, those begun last at the end.
-
-        Raises:
-            StateError, OSError: the state directory cannot be read.
-        """
-        begun: dict[str, float] = {}
-        with contextlib.suppress(FileNotFoundError), self._open() as root:
-            for name in filter(_is_name, root.names()):
-                with contextlib.suppress(StateError, OSError), root.enter(name) as directory:
-                    found = os.stat("eventlog", dir_fd=directory.fd, follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode):
-                        begun[name] = found.st_ctime
-        return sorted(begun, key=begun.__getitem__)
-
-    def log(self, name: str) -> Iterator[dict[str, Any]]:
-        """The entries of an ensemble's eventlog, oldest first.
-
-        Raises:
-            StateError: there is none, or it is damaged before its last line.
-            OSError: it cannot be read.
-        """
-        with self._find(name, "eventlog") as directory:
-            yield from _lines(directory, "eventlog", state_forms.ENTRY, "an entry")
-
-    def jobs(self, name: str) -> Iterator[dict[str, Any]]:
-        """The jobs of an ensemble that are gone, in that order, as in `ensemble.jobs`.
-
-        Raises:
-            StateError, OSError: as `log`.
-        """
-        # A run of an earlier version left none.
-        with self._find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
-            yield from _lines(directory, "jobs", state_forms.JOB, "a job")
-
-    def status(self, name: str) -> dict[str, Any]:
-        """As in the response to `ensemble.status`; failed if its run was killed.
-
-        Raises:
-            StateError: there is no such ensemble, or its files are not what a run left.
-            OSError: they cannot be read.
-        """
-        with self._find(name, "status.json") as directory:
-            status: dict[str, Any] = self._read(directory)["status"]
-            if status["state"] not in FINAL_STATES and not self._runs(directory):
-                status.update(
-                    state="failed",
-                    reason="its run was killed before it ended",
-                    t_end=os.stat("status.json", dir_fd=directory.fd).st_mtime,
-                )
-        return status
-
-    def metrics(self, name: str) -> dict[str, Any]:
-        """As in the response to `ensemble.metrics`.
-
-        Raises:
-            StateError, OSError: as `status`.
-        """
-        with self._find(name, "status.json") as directory:
-            metrics: dict[str, Any] = self._read(directory)["metrics"]
-        return metrics
-
-    def why(self, name: str, rule: str | None) -> dict[str, Any]:
-        """As in the response to `ensemble.why`, as it was at most a second ago.
-
-        Raises:
-            StateError: as `status`; or there is nothing about the rule.
-            OSError: as `status`.
-        """
-        status = self.status(name)
-        found: Any = status.get("why")
-        if not state_forms.fits(found, state_forms.WHY):
-            raise StateError(f"the run of {name!r} has not said why its rules fire or do not")
-        rules = [one for one in found["rules"] if rule in (None, one["id"])]
-        if rule is not None and not rules:
-            raise StateError(f"the run of {name!r} has said nothing about a rule {rule!r}")
-        return {key: status[key] for key in ("state", "reason")} | {"t": found["t"], "rules": rules}
-
-    def _read(self, directory: Directory) -> dict[str, Any]:
-        try:
-            return _snapshot(directory)
-        except ValueError:
-            path = directory.path / "status.json"
-            raise StateError(f"{path}: expected status and metrics in JSON") from None
-
-    def _runs(self, directory: Directory) -> bool:
-        lock = directory.open("lock")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            raise _no_locks(directory, "lock", error) from None
-        finally:
-            os.close(lock)
-        return False
-
-    def _open(self) -> Directory:
-        return open_directory(self._root, ours=False)
-
-    def _find(self, name: str, file: str) -> Directory:
-        """The directory of an ensemble that has a file."""
-        if _is_name(name):
-            with contextlib.suppress(FileNotFoundError), self._open() as root:
-                directory = root.enter(name)
-                try:
-                    os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
-                    return directory
-                except BaseException:
-                    directory.close()
-                    raise
-        known = ", ".join(self.names()) or "none"
-        raise StateError(f"no ensemble named {name!r} in {self._root} (ensembles: {known})")

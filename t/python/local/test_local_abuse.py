@@ -16,7 +16,7 @@ from local_queue import Run, await_end, bench, children, command, shell
 
 from flux_ensemble.members.local import memos
 from flux_ensemble.members.local.memos import MemoError, MemoSocket
-from flux_ensemble.members.local.state_dir import States
+from flux_ensemble.members.local.states import States
 
 SUBMIT = [{"trigger": "start", "action": {"name": "submit", "label": "a"}}]
 

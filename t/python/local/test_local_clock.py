@@ -16,7 +16,7 @@ from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.events import Started, TimerFired
 from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.state_dir import States
+from flux_ensemble.members.local.states import States
 from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.runtime.durability.timers import Timers
 

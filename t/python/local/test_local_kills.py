@@ -17,7 +17,8 @@ from local_queue import Run, await_end, children, descendants
 
 from flux_ensemble.members.local import state_dir as statelog
 from flux_ensemble.members.local.directory import StateError
-from flux_ensemble.members.local.state_dir import StateLog, States
+from flux_ensemble.members.local.state_dir import StateLog
+from flux_ensemble.members.local.states import States
 
 #: A job of a shell, what it starts, and a daemon that left its process group; says their ids.
 FAMILY = "sleep 1000 & in=$!; setsid sleep 1000 & echo $$ $in $! >fifo; wait"

@@ -18,7 +18,7 @@ from flux_ensemble.cli.session.local_run import run_locally
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.local.recovery import recover
-from flux_ensemble.members.local.state_dir import States
+from flux_ensemble.members.local.states import States
 from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.runtime.durability.timers import Timers
 

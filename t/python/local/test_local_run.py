@@ -17,7 +17,8 @@ from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.local_run import run_locally
 from flux_ensemble.document.loading import load_text
-from flux_ensemble.members.local.state_dir import StateError, StateLog, States, default_root
+from flux_ensemble.members.local.state_dir import StateError, StateLog, default_root
+from flux_ensemble.members.local.states import States
 from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.metrics.names import Statistic
 
@@ -52,7 +53,9 @@ def test_run_prints_what_happens_and_leaves_its_files(tmp_path: Path) -> None:
     code, out, err = run.end()
     assert (code, err) == (0, "")
     assert " => trigger start\n" in out
-    assert "test: completed after" in out.splitlines()[-1]
+    *_, end, failures = out.splitlines()
+    assert "test: completed after" in end
+    assert failures == "1 of 2 jobs failed: see 'flux-ensemble failures test'"
     assert (run.state / "test" / "output" / "1.out").read_text() == "hello\n"
     states = States(run.state)
     assert states.names() == ["test"]

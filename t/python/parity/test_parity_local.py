@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from local_queue import command
 
-from flux_ensemble.members.local.state_dir import States
+from flux_ensemble.members.local.states import States
 
 ROOT = Path(__file__).parents[3]
 

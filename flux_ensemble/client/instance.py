@@ -1,0 +1,42 @@
+"""The Flux instance that a client talks to, and what it is told of its user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.client.payloads import is_text
+
+
+def user_context(
+    cwd: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The `cwd` and `environment` of a load request; default: those of this process.
+
+    >>> user_context("/scratch", {"LANG": "C"})
+    {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
+    """
+    variables = os.environ if environment is None else environment
+    return {
+        "cwd": os.getcwd() if cwd is None else cwd,
+        # A jobspec is JSON, so variables that are not UTF-8 cannot be passed to jobs.
+        "environment": {key: value for key, value in variables.items() if is_text(f"{key}{value}")},
+    }
+
+
+def no_instance(exc: OSError, uri: str | None) -> str:
+    """Why there is no connection; `uri` is that of the instance, None for the usual one.
+
+    >>> no_instance(FileNotFoundError(2, "No such file"), "local:///tmp/x")
+    "there is no Flux instance at 'local:///tmp/x': No such file"
+    """
+    if uri is not None:
+        return f"there is no Flux instance at {uri!r}: {exc.strerror}"
+    uri = os.environ.get("FLUX_URI")
+    if uri is not None:
+        return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"
+    return (
+        "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
+        "or set FLUX_URI"
+    )

@@ -1,0 +1,99 @@
+"""The actions of a rule: filled in when it fires, and run in order.
+
+A rule fires with all of its actions or with none: where an expression has no value that fits, no
+action is performed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from flux_ensemble.document.model import GAVE_UP_TRIGGER, Action, Rule
+from flux_ensemble.engine.actions import Actions
+from flux_ensemble.engine.core import Cause, Core, Triggered
+from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.engine.rules import TRIGGER_OF
+from flux_ensemble.metrics.conditions import Variable
+from flux_ensemble.metrics.job_fields import JobField
+
+
+class RuleActions:
+    """Fires the rules of one engine."""
+
+    def __init__(self, core: Core, actions: Actions) -> None:
+        self._core = core
+        self._actions = actions
+
+    def fire(
+        self, state: RuleState, cause: Cause, values: Callable[[Variable], Any]
+    ) -> Iterable[Triggered]:
+        """Run the actions of a rule, once.
+
+        Args:
+            state: the rule.
+            cause: why.
+            values: of the variables in its expressions.
+        """
+        actions = list(state.rule.actions)
+        # Before any of them is performed: where one cannot be, none is.
+        for position, filling in enumerate(state.fillings):
+            if filling is not None:
+                params = None if cause.job is None else cause.job.params
+                try:
+                    actions[position] = filling.fill(actions[position], values, params)
+                except ValueError as error:
+                    self._unfilled(state, actions[position], cause, error)
+                    return ()
+        if len(actions) == 1:
+            return self._fire(state, actions[0], cause)
+        return self._fire_all(state, actions, cause)
+
+    def _unfilled(self, state: RuleState, action: Action, cause: Cause, error: ValueError) -> None:
+        """An expression of an action has no value, or one that does not fit."""
+        origin = _origin(state, cause)
+        self._actions.record_firing(origin, action, state.rule.title, cause.event)
+        self._actions.failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
+
+    def _fire_all(
+        self, state: RuleState, actions: Iterable[Action], cause: Cause
+    ) -> Iterator[Triggered]:
+        """Run several actions; what one triggers is evaluated before the next is looked at."""
+        for action in actions:
+            if not self._core.acting:
+                return
+            yield from self._fire(state, action, cause)
+
+    def _fire(self, state: RuleState, action: Action, cause: Cause) -> Iterable[Triggered]:
+        rule, origin, told = state.rule, _origin(state, cause), None
+        if action.name == "custom":
+            told = {**cause.event, "trigger": _trigger(rule, cause)}
+            if cause.job is not None:
+                told.update(cause.job.told())
+        return self._actions.run(origin, action, rule.title, cause.event, told)
+
+
+def _origin(state: RuleState, cause: Cause) -> Origin:
+    """A new firing of a rule."""
+    groups = state.groups
+    if cause.group is not None and cause.group not in groups:
+        groups = (*groups, cause.group)
+    if cause.combinations:
+        groups = (*groups, *cause.combinations)
+    return Origin(state.rule.id, state.next_number(), cause.chain, None, groups)
+
+
+def _trigger(rule: Rule, cause: Cause) -> str:
+    """Which of a rule's triggers it is."""
+    trigger = str(cause.event["trigger"])
+    if trigger in rule.triggers:
+        return trigger
+    if rule.more_triggers and cause.job is not None:
+        of_outcome = TRIGGER_OF.get(cause.job(JobField("outcome")))
+        for trigger in rule.triggers:
+            if trigger == of_outcome:
+                return trigger
+        if GAVE_UP_TRIGGER in rule.triggers:
+            return GAVE_UP_TRIGGER
+    return rule.trigger

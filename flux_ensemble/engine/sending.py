@@ -1,0 +1,158 @@
+"""Jobs of the ensemble are asked for, and sent to the member as the limits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
+from flux_ensemble.engine.combinations import MAX_COMBINATIONS
+from flux_ensemble.engine.commands import StartTimer, SubmitJobs
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.firings import DELAY, Firing
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.pending import Origin, Pending
+
+
+class Sending:
+    """Submits the jobs of one engine."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._table = core.pending_table
+
+    def submit(
+        self,
+        group: str,
+        each: int | None,
+        params: Mapping[str, Any] | None,
+        origin: Origin,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        only: int | None = None,
+        attempt: int = 0,
+        delay: float = 0.0,
+    ) -> None:
+        """Ask for the jobs of one submission of a group, or for one of them again.
+
+        Args:
+            group: the group's name.
+            each: overrides the group's count.
+            params: override the group's parameters.
+            origin: the firing that asks.
+            overrides: of fields of the group.
+            only: the index of the one job to ask for, or None for all.
+            attempt: how often that job has been tried before.
+            delay: seconds until they are sent.
+        """
+        core = self._core
+        size = len(core.spec.groups[group].submission(each, params, overrides))
+        indices = range(size) if only is None else range(only, only + 1)
+        limit = core.spec.limits.jobs
+        if core.workload.total + len(indices) > limit:
+            core.fail(self._over_limit(group, origin, len(indices), limit))
+            return
+        firing = Firing(
+            origin.rule,
+            origin.number,
+            group,
+            indices.start,
+            indices.stop,
+            each,
+            params,
+            attempt,
+            origin.request,
+            overrides,
+        )
+        firing.delayed = delay > 0
+        if not core.workload.add(firing):
+            core.fail(
+                f"{because(origin)} would submit group {group!r}: more than {MAX_COMBINATIONS} "
+                "combinations of values would have jobs for a rule with 'by'; give it fewer "
+                "parameters"
+            )
+        elif firing.delayed:
+            core.emit(StartTimer(firing.timer, delay))
+
+    def delay_over(self, key: str) -> bool:
+        """Send the job that a timer is for; False if the timer is for something else."""
+        if not key.startswith(DELAY):
+            return False
+        self._core.workload.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
+        return True
+
+    def retry(
+        self,
+        firing: Firing,
+        index: int,
+        overrides: Mapping[str, Any] | None,
+        delay: float,
+    ) -> None:
+        """Ask for a job again.
+
+        Args:
+            firing: that asked for it.
+            index: of the job.
+            overrides: of fields of its group.
+            delay: seconds until it is sent.
+        """
+        origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
+        self._core.record(
+            "retry",
+            rule=firing.rule,
+            firing=firing.number,
+            index=index,
+            attempt=firing.attempt + 1,
+            retry=origin.number,
+        )
+        self.submit(
+            firing.group,
+            firing.each,
+            firing.params,
+            origin,
+            overrides=overrides,
+            only=index,
+            attempt=firing.attempt + 1,
+            delay=delay,
+        )
+
+    def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
+        core = self._core
+        asked = f"{core.workload.total + jobs} jobs in all, and limits.jobs is {limit}"
+        sentence = f"{because(origin)} would submit group {group!r}: {asked}"
+        cycle = core.rules.cycle(origin.rule)
+        return f"{sentence}; rules that fire each other: {', '.join(cycle)}" if cycle else sentence
+
+    def send_jobs(self) -> None:
+        """Send waiting jobs, as many as the limits allow."""
+        core = self._core
+        if core.state != "running" or core.t_start is None:
+            return
+        while (batch := core.workload.next_batch()) is not None:
+            firing, first, count = batch
+            origin = Origin(firing.rule, firing.number, (), firing.request)
+            command = SubmitJobs(
+                self._table.next_id(),
+                firing.group,
+                firing.rule,
+                firing.number,
+                first,
+                count,
+                firing.each,
+                firing.params,
+                firing.overrides,
+            )
+            core.send(Pending(origin, command, firing=firing))
+
+    def cancel_unseen(self, job: Job, firing: Firing) -> None:
+        """Cancel a job that was withdrawn before it appeared in the queue."""
+        job.canceling = True
+        origin = Origin(firing.rule, firing.number)
+        self._core.cancel((job.id,), "canceled before it showed in the queue", origin)
+
+
+def because(origin: Origin) -> str:
+    """Who asks, for a sentence."""
+    if origin.rule == REQUEST_RULE:
+        return "a request"
+    return "a retry" if origin.rule == RETRY_RULE else f"rule {origin.rule!r}"
