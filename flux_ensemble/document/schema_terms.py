@@ -152,10 +152,6 @@ def or_list(schema: Schema, what: str) -> Schema:
     >>> or_list(text(), "a name, or a list of them")["else"]["minItems"]
     1
     """
-
-    >>> or_text(integer(1))["type"]
-    ['integer', 'string']
-    """
     return {
         "if": {"type": schema["type"]},
         "then": schema,
