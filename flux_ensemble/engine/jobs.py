@@ -198,7 +198,7 @@ class Job:
     def _remember(self, context: Mapping[str, Any]) -> None:
         """Take in a memo: keys replace those of before, and null removes one (RFC 21)."""
         memo: dict[str, Any] = {}
-        left: float = MAX_MEMO
+        left = MAX_MEMO
         for key, value in {**self.memo, **context}.items():
             if value is None:
                 continue
@@ -220,14 +220,14 @@ class Job:
         return "failed"
 
 
-def _size(value: Any) -> float:
-    """Characters of a value as JSON, about; infinite where it is none, such as NaN."""
+def _size(value: Any) -> int:
+    """Characters of a value as JSON, about; too many where it is none, such as NaN."""
     if type(value) is float:
-        return _FLOAT_SIZE if math.isfinite(value) else math.inf
+        return _FLOAT_SIZE if math.isfinite(value) else MAX_MEMO + 1
     try:
         return len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
-        return math.inf
+        return MAX_MEMO + 1
 
 
 def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
