@@ -18,6 +18,7 @@ from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.checks import (
     check_source,
     read_heartbeat,
+    read_rate_window,
     read_scaling,
     read_statistics,
 )
@@ -172,6 +173,7 @@ def _read(
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
         heartbeat=heartbeat,
+        rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,
         plugins=plugins,

@@ -83,6 +83,7 @@ TRIGGERS = (
     "timer",
     "idle",
     *SCALE_TRIGGERS,
+    "time-left",
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
     *TRIGGER_ALIASES,
@@ -324,6 +325,7 @@ class Rule:
     on_error: str = "disable"
     after: float | None = None
     every: float | None = None
+    below: float | None = None
     enabled: bool = True
     by: tuple[str, ...] = ()
 
@@ -366,8 +368,9 @@ class Scaling:
 class Spec:
     """A checked ensemble document.
 
-    `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
-    "strict" has Flux start no job before the queue's record of it is on disk.
+    `custom` is Python source or None; `heartbeat` and `rate_window` are in seconds, and without
+    heartbeats `heartbeat` is 0. `durability` "strict" has Flux start no job before the queue's
+    record of it is on disk.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it.
     """
@@ -381,6 +384,7 @@ class Spec:
     finish: str = "idle"
     durability: str = "fast"
     heartbeat: float = 0.0
+    rate_window: float = 60.0
     debug: bool = False
     custom: str | None = None
     plugins: tuple[str, ...] = ()

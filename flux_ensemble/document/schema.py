@@ -144,6 +144,7 @@ RULE = _mapping(
         "on-error": _choice("a way to handle errors", ("disable", "fail", "retry")),
         "after": _DURATION,
         "every": _DURATION,
+        "below": _DURATION,
         "by": {**_list("a list of parameters", _text("the name of a parameter")), "minItems": 1},
         "enabled": _BOOLEAN,
         "action": ACTION,
@@ -287,6 +288,7 @@ DOCUMENT = {
                     "required": ["statistic"],
                 },
             ),
+            "rate-window": _DURATION,
             "limits": _mapping(
                 "a mapping with the keys active-jobs and jobs",
                 {"active-jobs": _integer(1), "jobs": _integer(1)},
@@ -352,11 +354,7 @@ JOBSPEC_V1 = _mapping(
             "maxItems": 1,
         },
         "attributes": _mapping(
-            "a mapping with the keys system and user",
-            {
-                "system": _SYSTEM,
-                "user": _OBJECT,
-            },
+            "a mapping with the keys system and user", {"system": _SYSTEM, "user": _OBJECT}
         ),
     },
     "version",

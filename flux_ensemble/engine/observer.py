@@ -10,7 +10,7 @@ from flux_ensemble.engine.core import Cause, Core, Triggered
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.rules import TRIGGER_OF, Change, News, RuleState
-from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, STREAMS
+from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, RATE, STREAMS
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
@@ -27,7 +27,7 @@ _SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
 
 #: What changes when the outcome of a job is known.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
-    outcome: ((COUNT, "finished"), (COUNT, outcome)) for outcome in OUTCOMES
+    outcome: ((COUNT, "finished"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
 
 #: A global, because looking up a member of an enumeration is slow.
@@ -218,6 +218,8 @@ class Observer:
         assert outcome is not None
         counts = core.stats.counts[group]
         counts["finished"] += 1
+        if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
+            rate.add(core.t)
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
         if outcome == "success":

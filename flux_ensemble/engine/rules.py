@@ -16,8 +16,8 @@ from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.turns import Turns, dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
-from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath, parse_path
+from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS, RATE
+from flux_ensemble.metrics.paths import COUNT, LEFT, PENDING_NODES, MetricPath, parse_path
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -142,6 +142,10 @@ class RuleIndex:
         self.states: dict[str, RuleState] = {}
         self.wants_events = BASE_EVENTS
         self.wants_nodes: frozenset[str] = frozenset()
+        #: The groups whose rates rules read.
+        self.wants_rates: tuple[str, ...] = ()
+        #: Whether rules read when the allocation expires.
+        self.wants_expiration = False
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         #: The same for foreign jobs; a rule with scope queue is in both.
@@ -180,6 +184,9 @@ class RuleIndex:
             self._foreign_names[rule.group] += 1
         read = {*([path] if path else ()), *(condition.paths if condition else ())}
         self.wants_nodes |= {metric.variable for metric in read if metric.statistic == "nodes"}
+        rates = sorted(metric.group for metric in read if metric.statistic == RATE)
+        self.wants_rates = tuple(dict.fromkeys((*self.wants_rates, *rates)))
+        self.wants_expiration |= rule.trigger == "time-left" or LEFT in read
         if (needed := _NEEDED.get(rule.trigger)) is not None:
             self.wants_events |= {needed}
         return state
@@ -219,7 +226,7 @@ class RuleIndex:
     def _metric_key(self, path: MetricPath) -> MetricPath:
         """The key of a metric in the index: a counter, or a stream without the statistic."""
         statistic, group, variable = path
-        if statistic == COUNT or statistic in MEMBER_METRICS:
+        if statistic in (COUNT, RATE) or statistic in MEMBER_METRICS:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))
 

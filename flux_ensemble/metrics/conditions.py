@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
-from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.texts import shortened, shown
 
@@ -171,12 +171,13 @@ class _Names:
         """
         head = keys[0]
         # A memo may well have a key `nodes`.
-        of_member = head in MEMBER_METRICS and (len(keys) > 1 or self._subject != "memo")
+        bare = len(keys) == 1 and self._subject == "memo"
+        of_member = head in (*MEMBER_METRICS, RATE) and not bare
         if head == COUNT or head in self._statistics or of_member:
             return self._metric(keys)
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]
-        known = ", ".join(sorted({*self._statistics, COUNT, *MEMBER_METRICS}))
+        known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))
         raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
 
     def _metric(self, keys: list[str]) -> MetricPath:
@@ -185,7 +186,7 @@ class _Names:
             return parse_path(".".join(keys), self._groups, self._statistics)
         except ValueError as error:
             # Of the metrics of the member, only those of the queue have a hyphen.
-            if head not in (COUNT, "nodes") and len(keys) == 2 and "-" not in keys[1]:
+            if head not in (COUNT, RATE, "nodes", "time") and len(keys) == 2 and "-" not in keys[1]:
                 example = MEMBER_METRICS.get(head, ("GROUP-duration",))[0]
                 raise ValueError(
                     f"{error}; in an expression a name with a hyphen is written in brackets: "

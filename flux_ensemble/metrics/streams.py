@@ -21,11 +21,13 @@ from flux_ensemble.metrics.names import (
     GAUGES,
     IGNORED,
     MEMBER_METRICS,
+    RATE,
     STREAMS,
     Statistic,
 )
 from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath
+from flux_ensemble.metrics.paths import COUNT, ELAPSED, LEFT, PENDING_NODES, MetricPath
+from flux_ensemble.metrics.rates import Rate
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -170,6 +172,9 @@ class Metrics:
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
         ignored: by group and key, how many values of memos have no statistics.
+        rates: how fast jobs finish, of the groups for which that is watched.
+        t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
+            member expires; None where that is not so or not known.
 
     >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
     >>> metrics.observe("md", "duration", 12.0)
@@ -177,7 +182,17 @@ class Metrics:
     12.0
     """
 
-    def __init__(self, groups: Iterable[str], statistics: Collection[Statistic]) -> None:
+    def __init__(
+        self,
+        groups: Iterable[str],
+        statistics: Collection[Statistic],
+        rate_window: float = 60.0,
+    ) -> None:
+        self._rate_window = rate_window
+        self.rates: dict[str, Rate] = {}
+        self.t = 0.0
+        self.t_start: float | None = None
+        self.t_expires: float | None = None
         self._statistics = tuple(statistics)
         self._by_name = {statistic.name: statistic for statistic in statistics}
         #: The statistics of `duration`, by the variable of the stream that they are of.
@@ -256,11 +271,34 @@ class Metrics:
         if statistic == COUNT:
             return self.counts[group][variable]
         if statistic in MEMBER_METRICS:
-            return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
+            return self._of_member(path)
+        if statistic == RATE:
+            return self.rates[group].get(self.t)
         if variable == "duration":
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
         return None if stream is None else stream.get(statistic)
+
+    def _of_member(self, path: MetricPath) -> float | None:
+        if path == PENDING_NODES:
+            return self.pending_nodes
+        if path == ELAPSED:
+            return None if self.t_start is None else self.t - self.t_start
+        if path == LEFT:
+            return None if self.t_expires is None else max(0.0, self.t_expires - self.t)
+        return self.nodes.get(path)
+
+    def watch_rate(self, group: str) -> None:
+        """Watch how fast the jobs of a group finish, from now on."""
+        if group not in self.rates:
+            rate = self.rates[group] = Rate(self._rate_window)
+            rate.begin = None if self.t_start is None else self.t
+
+    def start(self, t: float) -> None:
+        """The ensemble begins."""
+        self.t_start = t
+        for rate in self.rates.values():
+            rate.begin = t
 
     def at(self, ages: Ages) -> View:
         """The metrics at a heartbeat. The streams do not change."""
@@ -270,8 +308,8 @@ class Metrics:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
-        member has reported, and `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos
-        have no statistics.
+        member has reported, `{"rate": {"GROUP": x}}` for those that rules read, and
+        `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos have no statistics.
         """
         empty = Stream(self._statistics)
         streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
@@ -294,6 +332,8 @@ class Metrics:
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        if self.rates:
+            nested[RATE] = {group: rate.get(self.t) for group, rate in self.rates.items()}
         if self.ignored:
             nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested
