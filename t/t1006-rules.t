@@ -226,6 +226,32 @@ test_expect_success 'idle by a parameter fires for each of its values' '
 	test -e reduced-300
 '
 
+test_expect_success 'rules know when the allocation expires' '
+	cat >left.yaml <<-EOD &&
+	jobs:
+	  - {name: work, command: sleep 1000}
+	  - {name: save, command: touch saved}
+	  - {name: known, command: touch known}
+	rules:
+	  - {trigger: start, action: {name: submit, label: work}}
+	  - trigger: start
+	    when: time.left > 500 and time.left <= 600
+	    action: {name: submit, label: known}
+	  - {trigger: time-left, below: 20m, action: {name: submit, label: save}}
+	  - {trigger: job-success, group: save, action: {name: terminate, cancel: true}}
+	EOD
+	flux run -N1 -t 10m flux start flux ensemble run left.yaml &&
+	test -e saved &&
+	test -e known
+'
+
+test_expect_success 'time-left does not fire where the allocation has no limit' '
+	flux ensemble run --name unlimited --timeout 1s left.yaml;
+	test $? = 124 &&
+	is 0/0/0/0 "$(counts_of unlimited save)" &&
+	is 0/0/0/0 "$(counts_of unlimited known)"
+'
+
 test_expect_success 'while an ensemble is paused its rules wait and its jobs go on' '
 	cat >paused.yaml <<-EOD &&
 	finish: never

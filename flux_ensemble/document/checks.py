@@ -16,6 +16,7 @@ from flux_ensemble.metrics.names import (
     DEFAULT_STATISTICS,
     MEMBER_METRICS,
     OF,
+    RATE,
     STATISTIC_SIZES,
     Statistic,
 )
@@ -36,7 +37,7 @@ MAX_SIZE = 100_000
 _SHARES = ("q", "q_inf", "q_sup")
 
 #: First parts of metric paths that are not statistics.
-_NO_STATISTICS = ("count", *MEMBER_METRICS)
+_NO_STATISTICS = ("count", RATE, *MEMBER_METRICS)
 
 
 def check_source(source: str, document: Document, problems: Problems) -> None:
@@ -79,6 +80,23 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
         for action in (rule.get("action"), *rule.get("actions", ()))
     )
     return heartbeat or (SCALE_HEARTBEAT if scales else 0.0)
+
+
+def read_rate_window(value: float | str, problems: Problems) -> float:
+    """Seconds that rates are taken over.
+
+    >>> read_rate_window("5m", Problems())
+    300.0
+    """
+    try:
+        window = parse_duration(value, limit=False)
+    except ValueError as error:
+        problems.add(("rate-window",), str(error))
+        return 60.0
+    if window < 1:
+        problems.add(("rate-window",), f"expected a duration >= 1 second, not {shown(value)}")
+        return 60.0
+    return window
 
 
 def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:

@@ -14,6 +14,7 @@ from flux_ensemble.document.model import Action
 from flux_ensemble.document.overrides import OVERRIDES, VALUES
 from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable
+from flux_ensemble.metrics.paths import MetricPath
 
 #: The value of `params` that hands over the parameters of the triggering job.
 TRIGGER = "trigger"
@@ -46,6 +47,12 @@ class Filling:
                 self._values[key] = Template.within(value, names)
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
+
+    @property
+    def paths(self) -> set[MetricPath]:
+        """The metrics that the expressions read."""
+        variables = Template.variables(self._values)
+        return {variable for variable in variables if isinstance(variable, MetricPath)}
 
     def fill(
         self,

@@ -19,6 +19,7 @@ from flux_ensemble.document.checks import (
     check_source,
     read_bests,
     read_heartbeat,
+    read_rate_window,
     read_scaling,
     read_statistics,
 )
@@ -201,6 +202,7 @@ def _read(
         records=value.get("records", True),
         job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
         heartbeat=heartbeat,
+        rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
         debug=value.get("logging", {}).get("debug", False),
         custom=custom,
         plugins=plugins,

@@ -79,6 +79,7 @@ TRIGGERS = (
     "timer",
     "idle",
     *SCALE_TRIGGERS,
+    "time-left",
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
     GAVE_UP_TRIGGER,
@@ -153,6 +154,7 @@ class Rule:
     on_error: str = "disable"
     after: float | None = None
     every: float | None = None
+    below: float | None = None
     enabled: bool = True
     by: tuple[str, ...] = ()
     more_triggers: tuple[str, ...] = ()
@@ -215,10 +217,10 @@ class Scaling:
 class Spec:
     """A checked ensemble document.
 
-    `custom` is Python source or None; `heartbeat` is in seconds, 0 when off. `durability`
-    "strict" has Flux start no job before the queue's record of it is on disk. `records` is whether
-    there is a record of the jobs that have ended. `job_prefix` goes before the group in the names
-    of jobs.
+    `custom` is Python source or None; `heartbeat` (0 when off) and `rate_window` are in seconds.
+    `durability` "strict" has Flux start no job before the queue's record of it is on disk.
+    `records` is whether there is a record of the jobs that have ended. `job_prefix` goes before
+    the group in the names of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it.
     """
@@ -234,6 +236,7 @@ class Spec:
     records: bool = True
     job_prefix: str = ""
     heartbeat: float = 0.0
+    rate_window: float = 60.0
     debug: bool = False
     custom: str | None = None
     plugins: tuple[str, ...] = ()

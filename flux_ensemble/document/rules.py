@@ -33,6 +33,7 @@ _RULE_KEYS = {
     "after": ("timer",),
     "every": ("timer",),
     "by": ("idle",),
+    "below": ("time-left",),
 }
 
 #: Keys of an action that count how often its rule fires.
@@ -176,6 +177,7 @@ class _RuleReader(ActionReader):
         if "by" in entry and trigger == "idle":
             self._by(entry["by"], groups[0] if groups else None, (*at, "by"))
         after, every = self._timer(entry, trigger, at)
+        below = self._below(entry, trigger, at)
         when = entry.get("when")
         self._condition(trigger, name, when, scope, at)
         if trigger == "heartbeat" and not self._context.heartbeat:
@@ -193,6 +195,7 @@ class _RuleReader(ActionReader):
             on_error=entry.get("on-error", "disable"),
             after=after,
             every=every,
+            below=below,
             enabled=entry.get("enabled", True),
             by=tuple(dict.fromkeys(entry.get("by", ()))),
             more_triggers=tuple(triggers[1:]),
@@ -280,6 +283,12 @@ class _RuleReader(ActionReader):
             self._problems.add((*at, "every"), "expected a duration > 0, not 0")
         return times["after"], times["every"]
 
+    def _below(self, entry: Mapping[str, Any], trigger: str, at: Path) -> float | None:
+        below = self._duration(entry, "below", at) if "below" in entry else None
+        if trigger == "time-left" and "below" not in entry and not self._blamed(at, "below"):
+            self._problems.add(at, "the trigger 'time-left' needs 'below', such as 'below: 20m'")
+        return below
+
     def _condition(
         self, trigger: str, name: str | None, when: Any, scope: JobScope | None, at: Path
     ) -> None:
@@ -307,6 +316,12 @@ class _RuleReader(ActionReader):
                 add((*at, "when"), f"{shown(when)} compares a metric; say which in 'name'")
             elif not condition.paths:
                 add((*at, "when"), f"{shown(when)} names no metric, so nothing triggers the rule")
+            elif not context.heartbeat and all(
+                path.statistic == "time" for path in condition.paths
+            ):
+                add(
+                    (*at, "when"), f"{shown(when)} is looked at at heartbeats, and {_HEARTBEAT_OFF}"
+                )
 
     def _compiled(self, when: float | str, subject: Subject, scope: JobScope | None) -> Condition:
         key = when, subject, scope
@@ -322,7 +337,8 @@ class _RuleReader(ActionReader):
         return self._conditions[key]
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
-        if path.variable in GAUGES and not self._context.heartbeat:
+        by_name = at[-1] == "name" and path.statistic == "time"
+        if (path.variable in GAUGES or by_name) and not self._context.heartbeat:
             self._problems.add(
                 at, f"{str(path)!r} is known at heartbeats only, and {_HEARTBEAT_OFF}"
             )

@@ -99,6 +99,7 @@ RULE = mapping(
         "on-error": choice("a way to handle errors", ("disable", "fail", "retry")),
         "after": DURATION,
         "every": DURATION,
+        "below": DURATION,
         "by": {**list_of("a list of parameters", text("the name of a parameter")), "minItems": 1},
         "enabled": BOOLEAN,
         "action": ACTION,
@@ -266,6 +267,7 @@ DOCUMENT = {
                     },
                 },
             ),
+            "rate-window": DURATION,
             "limits": mapping(
                 "a mapping with the keys active-jobs, jobs and records",
                 {"active-jobs": integer(1), "jobs": integer(1), "records": integer(1)},

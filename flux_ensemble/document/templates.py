@@ -7,7 +7,7 @@ A text that is one expression alone gives its value with its type; otherwise val
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.plain import text_problem
@@ -74,6 +74,22 @@ class Template:
         if isinstance(value, (list, tuple)):
             return [cls.within(item, names) for item in value]
         return value
+
+    @classmethod
+    def variables(cls, value: Any) -> Iterator[Variable]:
+        """The variables in what `within` returned.
+
+        >>> names = Names(["md"], [], None, None)
+        >>> [str(path) for path in Template.variables(Template.within("{count.md.success}", names))]
+        ['count.md.success']
+        """
+        if isinstance(value, Template):
+            for part in value._parts:
+                if not isinstance(part, str):
+                    yield from part[1].variables
+        elif isinstance(value, (dict, list)):
+            for item in value.values() if isinstance(value, dict) else value:
+                yield from cls.variables(item)
 
     @classmethod
     def filled(cls, value: Any, lookup: Callable[[Variable], Any]) -> Any:

@@ -148,7 +148,7 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.interrupted = 0
-        self.stats = Metrics(spec.groups, spec.statistics, spec.bests)
+        self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
         self.records = Records(spec.limits.records if spec.records else 0)
@@ -162,7 +162,7 @@ class Core:
         #: The commands of the current event.
         self._out: list[Command] = []
         self._submissions = Submissions(spec.groups)
-        self.watch_combinations()
+        self.watch()
 
     @property
     def acting(self) -> bool:
@@ -198,12 +198,14 @@ class Core:
             chain: the rules that led here with no job or time between.
         """
         state = self.rules.add(rule)
-        self.watch_combinations()
+        self.watch()
         self.start_timer(state)
         return self._at_once(state, {"trigger": "added"}, chain)
 
-    def watch_combinations(self) -> None:
-        """Watch the combinations that rules are about."""
+    def watch(self) -> None:
+        """Watch the combinations that rules are about, and the rates that they read."""
+        for group in self.rules.wants_rates:
+            self.stats.watch_rate(group)
         for state in self.rules.states.values():
             if state.rule.by and state.rule.group is not None:
                 self.workload.watch(state.rule.group, state.rule.by)
@@ -214,6 +216,8 @@ class Core:
             return ()
         state.enabled = True
         self.record("rule-enabled", rule=state.rule.id, reason=reason)
+        if state.rule.trigger == "time-left" and not state.timer:
+            self.start_timer(state)
         return self._at_once(state, {"trigger": "enabled"}, chain)
 
     def disable(self, state: RuleState, reason: str) -> None:
@@ -232,8 +236,14 @@ class Core:
         return ()
 
     def start_timer(self, state: RuleState) -> None:
-        """Start the timer of a rule on `timer`."""
+        """Start the timer of a rule on `timer` or `time-left`."""
         rule = state.rule
+        if rule.trigger == "time-left" and rule.below is not None and state.armed:
+            t_expires = self.stats.t_expires
+            if t_expires is not None and self.t_start is not None:
+                state.timer = True
+                after = max(0.0, t_expires - rule.below - self.t)
+                self.emit(StartTimer(f"rule:{rule.id}", after))
         if rule.trigger != "timer":
             return
         every = rule.every or 0.0
@@ -370,5 +380,6 @@ class Core:
         """Set the attributes from what `dump` returned."""
         for name in _DUMPED:
             setattr(self, name, value[name])
+        self.stats.t, self.stats.t_start = self.t, self.t_start
         final = value["final"]
         self._final = None if final is None else (final[0], final[1])

@@ -27,6 +27,7 @@ from flux_ensemble.engine.commands import Command, Effect, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
 from flux_ensemble.engine.evaluation import Evaluation
 from flux_ensemble.engine.events import (
+    AllocationChanged,
     CommandDone,
     CommandFailed,
     Event,
@@ -45,6 +46,7 @@ from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.sending import Sending
+from flux_ensemble.metrics.paths import LEFT
 
 
 class Engine(Core):
@@ -71,6 +73,7 @@ class Engine(Core):
             JobEvent: self.observer.on_job_event,
             Interrupted: self.observer.on_interrupted,
             MemberChanged: self.scaling.on_changed,
+            AllocationChanged: self._on_allocation,
             TimerFired: self._on_timer,
             CommandDone: self._actions.on_done,
             CommandFailed: self._actions.on_failed,
@@ -88,7 +91,7 @@ class Engine(Core):
         out: list[Command] = []
         self._out = out
         if event.t > self.t:
-            self.t = event.t
+            self.t = self.stats.t = event.t
         triggered = self._handlers[type(event)](event)
         if triggered:
             self._evaluation.run(triggered)
@@ -120,6 +123,11 @@ class Engine(Core):
     def wants_nodes(self) -> frozenset[str]:
         """Which of the metrics `nodes.*` its rules read; more may be added."""
         return self.rules.wants_nodes
+
+    @property
+    def wants_of_member(self) -> tuple[frozenset[str], bool]:
+        """`wants_nodes`, and whether its rules read when the allocation expires."""
+        return self.rules.wants_nodes, self.rules.wants_expiration
 
     @property
     def t_foreign(self) -> float:
@@ -174,6 +182,7 @@ class Engine(Core):
         if self.t_start is not None:
             return
         self.t_start = event.t
+        self.stats.start(event.t)
         self.record("start")
         if self.spec.heartbeat:
             self.emit(StartTimer(HEARTBEAT, self.spec.heartbeat, self.spec.heartbeat))
@@ -197,8 +206,18 @@ class Engine(Core):
             return ()
         if not state.rule.every:
             state.timer = False
-        cause = Cause({"trigger": "timer", "timestamp": event.t})
-        return (Triggered(state, cause),)
+        seen: dict[str, Any] = {"trigger": state.rule.trigger, "timestamp": event.t}
+        if state.rule.trigger == "time-left":
+            seen["left"] = self.stats.lookup(LEFT)
+        return (Triggered(state, Cause(seen)),)
+
+    def _on_allocation(self, event: AllocationChanged) -> Iterable[Triggered]:
+        self.stats.t_expires = event.t_expires
+        if self.acting:
+            for state in self.rules.plain("time-left"):
+                self.stop_timer(state)
+                self.start_timer(state)
+        return ()
 
     # -- the end of an event ------------------------------------------------------
 

@@ -151,6 +151,18 @@ class MemberChanged:
     high: int
 
 
+@dataclass(frozen=True, slots=True)
+class AllocationChanged:
+    """The member says until when its allocation lasts.
+
+    Args:
+        t_expires: when it expires; None where it has no limit.
+    """
+
+    t: float
+    t_expires: float | None
+
+
 Event = (
     Started
     | JobEvent
@@ -160,4 +172,5 @@ Event = (
     | Request
     | Interrupted
     | MemberChanged
+    | AllocationChanged
 )

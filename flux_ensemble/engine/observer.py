@@ -12,7 +12,7 @@ from flux_ensemble.engine.retrying import Retrying
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.sending import Sending
-from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, STREAMS
+from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, RATE, STREAMS
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
@@ -29,7 +29,7 @@ _SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
 
 #: What changes when the outcome of a job is known.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
-    outcome: ((COUNT, "finished"), (COUNT, outcome)) for outcome in OUTCOMES
+    outcome: ((COUNT, "finished"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
 
 #: A global, because looking up a member of an enumeration is slow.
@@ -231,6 +231,8 @@ class Observer:
         assert outcome is not None
         counts = core.stats.counts[group]
         counts["finished"] += 1
+        if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
+            rate.add(core.t)
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
         if outcome == "success":

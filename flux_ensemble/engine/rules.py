@@ -27,8 +27,8 @@ from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.turns import dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.job_fields import JobScope
-from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
-from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, MetricPath, parse_path
+from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS, RATE
+from flux_ensemble.metrics.paths import BEST, COUNT, LEFT, PENDING_NODES, MetricPath, parse_path
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -75,6 +75,10 @@ class RuleIndex:
         self.states: dict[str, RuleState] = {}
         self.wants_events = BASE_EVENTS
         self.wants_nodes: frozenset[str] = frozenset()
+        #: The groups whose rates rules read.
+        self.wants_rates: tuple[str, ...] = ()
+        #: Whether rules read when the allocation expires.
+        self.wants_expiration = False
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         #: The same for foreign jobs; a rule with scope queue is in both.
@@ -115,6 +119,11 @@ class RuleIndex:
                 self._foreign_names[group] += 1
         read = {*([path] if path else ()), *(condition.paths if condition else ())}
         self.wants_nodes |= {metric.variable for metric in read if metric.statistic == "nodes"}
+        for filling in fillings:
+            read |= filling.paths if filling is not None else set()
+        rates = sorted(metric.group for metric in read if metric.statistic == RATE)
+        self.wants_rates = tuple(dict.fromkeys((*self.wants_rates, *rates)))
+        self.wants_expiration |= rule.trigger == "time-left" or LEFT in read
         self.wants_events |= {_NEEDED[name] for name in rule.triggers if name in _NEEDED}
         return state
 
@@ -177,7 +186,7 @@ class RuleIndex:
         statistic, group, variable = path
         if statistic == BEST:
             return MetricPath(BEST, group, variable.partition(".")[0])
-        if statistic == COUNT or statistic in MEMBER_METRICS:
+        if statistic in (COUNT, RATE) or statistic in MEMBER_METRICS:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))
 

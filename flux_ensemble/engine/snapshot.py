@@ -63,6 +63,10 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["bests"] = bests
     if engine.function_states:
         state["function_states"] = engine.function_states
+    if engine.stats.t_expires is not None:
+        state["t_expires"] = engine.stats.t_expires
+    if engine.stats.rates:
+        state["rates"] = {group: rate.dump() for group, rate in engine.stats.rates.items()}
     if engine.stats.ignored:
         state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
     if engine.deferred:
@@ -126,7 +130,10 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine = Engine(spec)
     engine.load(state)
     engine.rules.load(state)
-    engine.watch_combinations()
+    engine.watch()
+    engine.stats.t_expires = state.get("t_expires")
+    for group, rate in state.get("rates", {}).items():
+        engine.stats.rates[group].load(rate)
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():

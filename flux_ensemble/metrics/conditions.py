@@ -16,7 +16,7 @@ from typing import Any, Literal
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
-from flux_ensemble.metrics.names import MEMBER_METRICS
+from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
 from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
 from flux_ensemble.texts import shortened, shown
 
@@ -242,12 +242,13 @@ class Names:
             best, params = self._bests[keys[1]]
             return best.path(keys, params)
         # A memo may well have a key `nodes`.
-        of_member = head in MEMBER_METRICS and (len(keys) > 1 or self._subject != "memo")
+        bare = len(keys) == 1 and self._subject == "memo"
+        of_member = head in (*MEMBER_METRICS, RATE) and not bare
         if head == COUNT or head in self._statistics or of_member:
             return self._metric(keys)
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]
-        known = ", ".join(sorted({*self._statistics, COUNT, *MEMBER_METRICS}))
+        known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))
         raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
 
     def _metric(self, keys: list[str]) -> MetricPath:
@@ -256,7 +257,7 @@ class Names:
             return parse_path(".".join(keys), self._groups, self._statistics)
         except ValueError as error:
             # Of the metrics of the member, only those of the queue have a hyphen.
-            if head not in (COUNT, "nodes") and len(keys) == 2 and "-" not in keys[1]:
+            if head not in (COUNT, RATE, "nodes", "time") and len(keys) == 2 and "-" not in keys[1]:
                 example = MEMBER_METRICS.get(head, ("GROUP-duration",))[0]
                 raise ValueError(
                     f"{error}; in an expression a name with a hyphen is written in brackets: "

@@ -18,8 +18,15 @@ OUTCOMES = ("success", "failed", "canceled", "timeout")
 #: Counters of a group, as in `count.GROUP.COUNTER`.
 COUNTERS = ("submitted", "finished", *OUTCOMES)
 
-#: Metrics of the member and of the jobs that wait for it, as in `nodes.free`.
-MEMBER_METRICS = {"nodes": ("size", "up", "free"), "queue": ("pending-nodes",)}
+#: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.
+MEMBER_METRICS = {
+    "nodes": ("size", "up", "free"),
+    "queue": ("pending-nodes",),
+    "time": ("elapsed", "left"),
+}
+
+#: Begins the metric of how many jobs of a group finish per second, `rate.GROUP`.
+RATE = "rate"
 
 #: Among the metrics, how many values of memos have no statistics; no statistic has this name.
 IGNORED = "memo-ignored"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from flux_ensemble.metrics.names import COUNTERS, MAX_NAME, MEMBER, MEMBER_METRICS
+from flux_ensemble.metrics.names import COUNTERS, MAX_NAME, MEMBER, MEMBER_METRICS, RATE
 from flux_ensemble.texts import listed
 
 COUNT = "count"
@@ -22,7 +22,7 @@ BEST = "best"
 class MetricPath(NamedTuple):
     """One metric. For `statistic` "count", `variable` is a counter of the group.
 
-    For those of `MEMBER_METRICS`, `group` is the name of the member.
+    For those of `MEMBER_METRICS`, `group` is the name of the member. A rate has no variable.
 
     >>> str(MetricPath("mean", "lammps", "duration"))
     'mean.lammps-duration'
@@ -35,9 +35,15 @@ class MetricPath(NamedTuple):
     def __str__(self) -> str:
         if self.statistic in MEMBER_METRICS or self.statistic == BEST:
             return f"{self.statistic}.{self.variable}"
+        if self.statistic == RATE:
+            return f"{RATE}.{self.group}"
         separator = "." if self.statistic == COUNT else "-"
         return f"{self.statistic}.{self.group}{separator}{self.variable}"
 
+
+#: Metrics of time.
+ELAPSED = MetricPath("time", MEMBER, "elapsed")
+LEFT = MetricPath("time", MEMBER, "left")
 
 #: The nodes that waiting jobs need.
 PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
@@ -71,6 +77,10 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         )
     if statistic == COUNT:
         return _parse_count(text, rest, groups)
+    if statistic == RATE:
+        if rest not in groups:
+            raise ValueError(f"no job group named {rest!r} (groups: {_listed(groups)})")
+        return MetricPath(RATE, rest, "")
     if statistic in MEMBER_METRICS:
         known = MEMBER_METRICS[statistic]
         if rest not in known:
@@ -82,7 +92,7 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
     if statistic not in statistics:
         raise ValueError(
             f"no statistic named {statistic!r} "
-            f"(statistics: {_listed({*statistics, COUNT, *MEMBER_METRICS})})"
+            f"(statistics: {_listed({*statistics, COUNT, RATE, *MEMBER_METRICS})})"
         )
     return MetricPath(statistic, *split_stream(rest, groups))
 

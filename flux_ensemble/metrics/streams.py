@@ -22,11 +22,13 @@ from flux_ensemble.metrics.names import (
     GAUGES,
     IGNORED,
     MEMBER_METRICS,
+    RATE,
     STREAMS,
     Statistic,
 )
 from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, MetricPath
+from flux_ensemble.metrics.paths import BEST, COUNT, ELAPSED, LEFT, PENDING_NODES, MetricPath
+from flux_ensemble.metrics.rates import Rate
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...].
 Values = list[list[Any]]
@@ -172,6 +174,9 @@ class Metrics:
         nodes: the known metrics `nodes.*`.
         bests: the best jobs so far.
         ignored: by group and key, how many values of memos have no statistics.
+        rates: how fast jobs finish, of the groups for which that is watched.
+        t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
+            member expires; None where that is not so or not known.
 
     >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
     >>> metrics.observe("md", "duration", 12.0)
@@ -184,8 +189,14 @@ class Metrics:
         groups: Iterable[str],
         statistics: Collection[Statistic],
         bests: Iterable[Best] = (),
+        rate_window: float = 60.0,
     ) -> None:
         self.bests = Bests(bests)
+        self._rate_window = rate_window
+        self.rates: dict[str, Rate] = {}
+        self.t = 0.0
+        self.t_start: float | None = None
+        self.t_expires: float | None = None
         self._statistics = tuple(statistics)
         self._by_name = {statistic.name: statistic for statistic in statistics}
         #: The statistics of `duration`, by the variable of the stream that they are of.
@@ -264,7 +275,10 @@ class Metrics:
         if statistic == COUNT:
             return self.counts[group][variable]
         if statistic in MEMBER_METRICS:
-            return self.pending_nodes if path == PENDING_NODES else self.nodes.get(path)
+            return self._of_member(path)
+        if statistic == RATE:
+            rate = self.rates.get(group)
+            return None if rate is None else rate.get(self.t)
         if statistic == BEST:
             best: float | None = self.bests.lookup(variable)
             return best
@@ -272,6 +286,27 @@ class Metrics:
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
         return None if stream is None else stream.get(statistic)
+
+    def _of_member(self, path: MetricPath) -> float | None:
+        if path == PENDING_NODES:
+            return self.pending_nodes
+        if path == ELAPSED:
+            return None if self.t_start is None else self.t - self.t_start
+        if path == LEFT:
+            return None if self.t_expires is None else max(0.0, self.t_expires - self.t)
+        return self.nodes.get(path)
+
+    def watch_rate(self, group: str) -> None:
+        """Watch how fast the jobs of a group finish, from now on."""
+        if group not in self.rates:
+            rate = self.rates[group] = Rate(self._rate_window)
+            rate.begin = None if self.t_start is None else self.t
+
+    def start(self, t: float) -> None:
+        """The ensemble begins."""
+        self.t_start = t
+        for rate in self.rates.values():
+            rate.begin = t
 
     def at(self, ages: Ages) -> View:
         """The metrics at a heartbeat. The streams do not change."""
@@ -281,9 +316,9 @@ class Metrics:
         """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
-        member has reported, `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so
-        far, and `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos
-        have no statistics.
+        member has reported, `{"rate": {"GROUP": x}}` for those that rules read,
+        `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so far, and
+        `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos have no statistics.
         """
         empty = Stream(self._statistics)
         streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
@@ -306,6 +341,8 @@ class Metrics:
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        if self.rates:
+            nested[RATE] = {group: rate.get(self.t) for group, rate in self.rates.items()}
         bests = self.bests.dump()
         if bests:
             nested[BEST] = bests

@@ -355,7 +355,7 @@ class Ensemble:
         if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
             self._retire()
             self._changed(self)
-        elif self._wants != (wants := (*self.needs, self.engine.wants_nodes)):
+        elif self._wants != (wants := (*self.needs, *self.engine.wants_of_member)):
             self._wants = wants
             self._changed(self)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import MemberChanged
+from flux_ensemble.engine.events import AllocationChanged, MemberChanged
 from flux_ensemble.members.elastic.factory import make_scaler
 from flux_ensemble.members.elastic.ranks import Ranks, nodes
 from flux_ensemble.members.elastic.settings import ScalerSettings, read_scaler
@@ -24,6 +24,7 @@ from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Numbers, Scaler
+from flux_ensemble.service.allocation import Allocation
 
 
 class Instance:
@@ -203,6 +204,7 @@ class Members:
         self._ready = ready
         self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
         self._table = {MEMBER: Instance(MEMBER, broker, self._tell, log_error)}
+        self._allocation = Allocation(broker, self._tell_expiration, log_error)
 
     @property
     def elastic(self) -> bool:
@@ -261,6 +263,12 @@ class Members:
         if not wanted and not any(self._wanted(other) for other in self._ensembles):
             for instance in self._table.values():
                 instance.rest()
+        if any(map(_wants_expiration, self._ensembles)):
+            self._allocation.watch()
+            if self._allocation.known and self._ready():
+                self._say_expiration(ensemble)
+        else:
+            self._allocation.rest()
 
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
         """What `ensemble.status` says of each, as JSON.
@@ -287,6 +295,7 @@ class Members:
         for _, late in self._waiting.values():
             late.cancel()
         self._waiting.clear()
+        self._allocation.rest()
         for instance in self._table.values():
             instance.close()
 
@@ -299,6 +308,8 @@ class Members:
 
     def _known(self, ensemble: Ensemble) -> bool:
         """All members that matter to an ensemble have said what they have."""
+        if _wants_expiration(ensemble) and not self._allocation.known:
+            return False
         return all(instance.latest is not None for instance in self._wanted(ensemble))
 
     def _tell(self, event: MemberChanged) -> None:
@@ -307,6 +318,21 @@ class Members:
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.member_changed(event)
+        self._go_on_where_known()
+
+    def _tell_expiration(self) -> None:
+        if not self._ready():
+            return
+        for ensemble in self._ensembles:
+            self._say_expiration(ensemble)
+        self._go_on_where_known()
+
+    def _say_expiration(self, ensemble: Ensemble) -> None:
+        t_expires = self._allocation.t_expires
+        if _wants_expiration(ensemble) and ensemble.engine.stats.t_expires != t_expires:
+            ensemble.post([AllocationChanged(time.time(), t_expires)])
+
+    def _go_on_where_known(self) -> None:
         for ensemble in list(self._waiting):
             if self._known(ensemble):
                 self._go_on(ensemble)
@@ -316,3 +342,8 @@ class Members:
         late.cancel()
         if self._ready():
             then()
+
+
+def _wants_expiration(ensemble: Ensemble) -> bool:
+    """Whether its rules read when the allocation expires."""
+    return ensemble.live and ensemble.engine.rules.wants_expiration

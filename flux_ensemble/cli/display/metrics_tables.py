@@ -67,9 +67,10 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
 def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     """The statistics in an ensemble's metrics, which has counts and the member's besides."""
     # Here, because the form of documents is nothing to the tables that have no metrics.
-    from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS
+    from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS, RATE
 
-    return [name for name in metrics if name not in ("count", IGNORED, *MEMBER_METRICS)]
+    others = ("count", RATE, IGNORED, *MEMBER_METRICS)
+    return [name for name in metrics if name not in others]
 
 
 def _ignored(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:

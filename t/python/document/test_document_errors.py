@@ -74,13 +74,13 @@ limit: {}
         "d.yaml:6: jobs[0].nodes: duplicate key 'nodes' (first on line 5)",
         "d.yaml:9: rules[0].action.label: no job group named 'amg' (groups: sleep)",
         "d.yaml:11: rules[1].name: no statistic named 'median' (statistics: count, iqr, mad, "
-        "max, mean, min, nodes, queue, variance)",
+        "max, mean, min, nodes, queue, rate, time, variance)",
         "d.yaml:12: rules[1].when: expected a number, a comparison such as '> 5', or an "
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, custom, plugins, metrics, limits, scaling, finish, job-names, durability, records, "
-        "seed, simulate)",
+        "rules, custom, plugins, metrics, rate-window, limits, scaling, finish, job-names, "
+        "durability, records, seed, simulate)",
     ]
 
 
@@ -386,7 +386,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".name: no job group for 'amg-duration': expected GROUP-VARIABLE (groups: echo, sleep)"),
         ("{trigger: metric, name: p90.sleep-duration, action: {name: terminate}}", ".name: no "
          "statistic named 'p90' (statistics: count, iqr, mad, max, mean, min, nodes, queue, "
-         "variance)"),
+         "rate, time, variance)"),
         ("{trigger: metric, name: mean.sleep-waiting, when: '> 5', action: {name: terminate}}",
          ".name: 'mean.sleep-waiting' is known at heartbeats only, and the heartbeat is off; "
          "set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"),
@@ -423,6 +423,15 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: start, name: echo, action: {name: terminate}}",
          ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle, "
          "scale-*)"),
+        ("{trigger: time-left, action: {name: terminate}}",
+         ": the trigger 'time-left' needs 'below', such as 'below: 20m'"),
+        ("{trigger: idle, below: 5m, action: {name: terminate}}",
+         ".below: 'below' means nothing to the trigger 'idle' (only to: time-left)"),
+        ("{trigger: metric, name: rate.amg, when: '> 5', action: {name: terminate}}",
+         ".name: no job group named 'amg' (groups: echo, sleep)"),
+        ("{trigger: metric, name: time.left, when: '> 5', action: {name: terminate}}",
+         ".name: 'time.left' is known at heartbeats only, and the heartbeat is off; set "
+         "logging.heartbeat, such as 'logging: {heartbeat: 10s}'"),
         ("{trigger: idle, by: [t], action: {name: terminate}}",
          ".by: 'by' needs 'group', the group whose parameters these are"),
         ("{trigger: idle, group: echo, by: [t], action: {name: terminate}}",

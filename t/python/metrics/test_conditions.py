@@ -93,7 +93,10 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ("count.a.success; 1", "expected a number, a comparison such as '> 5'"),
         ("1 +", "expected a number, a comparison such as '> 5'"),
         ("(" * 500, "expected a number, a comparison such as '> 5'"),
-        ("x > 1", "no metric named 'x' (metrics begin with: count, max, mean, nodes, queue)"),
+        (
+            "x > 1",
+            "no metric named 'x' (metrics begin with: count, max, mean, nodes, queue, rate, time)",
+        ),
         ("mean.a-duration > 3", "written in brackets: mean['GROUP-duration']"),
         ("queue.pending-nodes > 3", "written in brackets: queue['pending-nodes']"),
         ("nodes.down > 3", "(metrics: nodes.free, nodes.size, nodes.up)"),
@@ -435,7 +438,7 @@ def test_a_path_names_a_statistic_a_group_and_a_variable(text, path):
         ("count.a", "expected 'count.GROUP.COUNTER', not 'count.a'"),
         (
             "median.a-duration",
-            "no statistic named 'median' (statistics: count, max, mean, nodes, queue)",
+            "no statistic named 'median' (statistics: count, max, mean, nodes, queue, rate, time)",
         ),
         (
             "nodes.down",
