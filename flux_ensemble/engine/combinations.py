@@ -9,7 +9,8 @@ What is counted follows from the firings and active jobs; a snapshot does not ho
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group, Submission
@@ -18,6 +19,8 @@ from flux_ensemble.engine.firings import Firing
 #: Most combinations of one rule that can have jobs at the same time, or that are remembered for
 #: how often it fired for them.
 MAX_COMBINATIONS = 250_000
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Combinations:
@@ -44,11 +47,10 @@ class Combinations:
                 return False
         return True
 
-    def end(self, firing: Firing, indices: Iterable[int]) -> Iterator[str]:
+    def end(self, firing: Firing, indices: Collection[int]) -> Iterator[str]:
         """Count jobs that are over; the combinations that have no jobs any more."""
-        for index in indices:
-            name = self.name(firing, index)
-            left = self.jobs[name] - 1
+        for name, count in self._tally(firing, indices):
+            left = self.jobs[name] - count
             if left:
                 self.jobs[name] = left
             else:
@@ -65,20 +67,27 @@ class Combinations:
             self._latest = firing, self._group.submission(firing.each, firing.params)
         return self._latest[1]
 
-    def _tally(self, firing: Firing, indices: range) -> Iterator[tuple[str, int]]:
+    def _tally(self, firing: Firing, indices: Collection[int]) -> Iterable[tuple[str, int]]:
         """The combinations of jobs, some of them several times, and how many jobs each has."""
         submission = self._submission(firing)
-        if len(indices) == len(submission):
-            for values, count in submission.tally(self.by):
-                yield name_of(self._group.name, values), count
-        else:
-            for index in indices:
-                yield self.name(firing, index), 1
+        if not isinstance(indices, range) or 2 * len(indices) <= len(submission):
+            return ((self.name(firing, index), 1) for index in indices)
+        name = self._group.name
+        whole = ((name_of(name, values), count) for values, count in submission.tally(self.by))
+        others = [*range(indices.start), *range(indices.stop, len(submission))]
+        if not others:
+            return whole
+        # Without those that are left out, which are fewer.
+        counts: Counter[str] = Counter()
+        for combination, count in whole:
+            counts[combination] += count
+        counts.subtract(self.name(firing, index) for index in others)
+        return ((combination, count) for combination, count in counts.items() if count)
 
 
 def name_of(group: str, values: dict[str, Any]) -> str:
     """The name of a combination."""
-    return group + json.dumps(values, separators=(",", ":"))
+    return group + _encode(values)
 
 
 def parse_name(name: str) -> tuple[str, dict[str, Any]]:

@@ -403,6 +403,19 @@ def test_many_jobs_of_few_combinations_are_counted_at_once():
     assert p.engine.workload.busy_of('a{"t":300}') == 10**9
 
 
+@pytest.mark.parametrize("active", [1, 3, 20, 39])
+def test_jobs_that_never_were_sent_are_over_when_they_are_cancelled(active):
+    params = {"t": {"range": [0, 4]}, "seed": {"range": [0, 10]}}
+    p = swept(params=params, limits={"active-jobs": active}, finish="never")
+    for job in range(1, active + 1):
+        p.event(job, "submit")
+    p.request("cancel", group="a")
+    for job in range(1, active + 1):
+        p.event(job, "exception", type="cancel", severity=0)
+        p.event(job, "clean")
+    assert sorted(params["t"] for params in reduced(p)) == [0, 1, 2, 3]
+
+
 def test_combinations_that_fired_and_need_not_be_remembered_are_not():
     p = swept(action={"repetitions": "unlimited"}, finish="never")
     for job in (1, 2, 3, 4):
