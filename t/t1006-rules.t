@@ -245,6 +245,24 @@ test_expect_success 'rules know when the allocation expires' '
 	test -e known
 '
 
+test_expect_success 'a group that may take longer than the allocation lasts waits, and the log says so' '
+	cat >long.yaml <<-EOD &&
+	jobs:
+	  - {name: long, command: touch long-ran, duration: 20m}
+	  - {name: short, command: touch short-ran, duration: 5m}
+	rules:
+	  - {trigger: start, action: {name: submit, label: long}}
+	  - {trigger: start, action: {name: submit, label: short}}
+	  - {trigger: idle, group: short, action: {name: terminate}}
+	EOD
+	flux run -N1 -t 10m flux start flux ensemble run long.yaml >long.out &&
+	grep "long: its jobs are not started: they may take 1200 seconds" long.out &&
+	test -e short-ran &&
+	test_must_fail test -e long-ran &&
+	flux ensemble run --name plenty long.yaml &&
+	is 1/0/0/0 "$(counts_of plenty long)"
+'
+
 test_expect_success 'time-left does not fire where the allocation has no limit' '
 	flux ensemble run --name unlimited --timeout 1s left.yaml;
 	test $? = 124 &&

@@ -30,7 +30,7 @@ from flux_ensemble.texts import shown
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
 
 #: Keys of an entry that are copied to the job set unchanged.
-_AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes")
+_AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "start")
 
 
 _FILES = "files with jobspecs"

@@ -28,6 +28,9 @@ TAG_KEY = "ensemble"
 TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs"
 
 
+#: When jobs with a time limit are started: where the allocation lasts as long, or in any case.
+STARTS = ("in-time", "always")
+
 #: Most jobs in one submission of a group.
 MAX_JOBS = 2**31 - 1
 
@@ -64,6 +67,7 @@ class JobSet:
     exclusive: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     retries: Retries = field(default_factory=Retries)
+    start: str = STARTS[0]
     jobspec: Mapping[str, Any] | None = None
     max_active: int | None = None
     sweep: Sweep = field(default_factory=Sweep)
@@ -130,6 +134,11 @@ class Group:
     def params(self) -> KeysView[str]:
         """The parameters that any of its job sets declares, in document order."""
         return dict.fromkeys(name for jobset in self.sets for name in jobset.sweep.names).keys()
+
+    @cached_property
+    def longest(self) -> float:
+        """The longest time limit of its jobs that are not to be started in any case; 0 for none."""
+        return max((each.duration for each in self.sets if each.start != "always"), default=0.0)
 
     @cached_property
     def _whole(self) -> Submission:

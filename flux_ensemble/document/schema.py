@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flux_ensemble.document.job_sets import STARTS
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.schema_terms import (
@@ -157,6 +158,7 @@ JOB = mapping(
             "minimum": 0,
         },
         "max-active": integer(1),
+        "start": choice("when its jobs are started", STARTS),
     },
     "name",
 )

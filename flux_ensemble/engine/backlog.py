@@ -1,7 +1,7 @@
 """The firings with jobs to send: by urgency, then first in first out.
 
-The firings of groups with a `max-active` are in queues of their own, so that those of a group
-that has as many active jobs as it may are passed over at once, however many they are.
+The firings of groups with a `max-active`, or with a time limit, are in queues of their own, so that
+those of a group whose jobs cannot be sent now are passed over at once, however many they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
 
-#: In place of the name of a group without a `max-active`.
+#: In place of the name of a group whose jobs can always be sent.
 _ANY = ""
 
 
@@ -23,8 +23,8 @@ class Backlog:
         groups: the job groups, by name.
 
     Attributes:
-        queues: urgency, and name of the group if that is bounded -> its firings with their numbers;
-            none is empty.
+        queues: urgency, and name of the group if that can be passed over -> its firings with their
+            numbers; none is empty.
         bounds: how many jobs of a group may be active at once, for the groups with a bound.
     """
 
@@ -39,6 +39,7 @@ class Backlog:
             for name, group in groups.items()
             if (bounds := [one.max_active for one in group.sets if one.max_active is not None])
         }
+        self._timed = frozenset(name for name, group in groups.items() if group.longest)
         self.queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
         self._number = 0
 
@@ -65,7 +66,7 @@ class Backlog:
         """The firing whose jobs are next; None if there is none.
 
         Args:
-            room: how many more jobs of a group with a bound may be active.
+            room: how many more jobs of a group that can be passed over may be active.
         """
         first: tuple[int, int, Firing] | None = None
         for (urgency, group), queue in self.queues.items():
@@ -91,4 +92,9 @@ class Backlog:
         group, urgency = firing.group, self._urgency[firing.group]
         if firing.overrides is not None:
             urgency = firing.overrides.get("urgency", urgency)
-        return urgency, group if group in self.bounds else _ANY
+        own = group in self.bounds or group in self._timed
+        return urgency, group if own else _ANY
+
+    def holds(self, group: str) -> bool:
+        """Whether jobs wait of a group that can be passed over."""
+        return any(name == group for _, name in self.queues)

@@ -33,10 +33,15 @@ from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.job_fields import JobField
+from flux_ensemble.metrics.paths import LEFT
 from flux_ensemble.metrics.streams import Metrics
 
 #: How many rules may fire each other with no job or time between them.
 CHAIN_LIMIT = 100
+
+#: A job's time limit has to be this much shorter than the allocation lasts: Flux compares them when
+#: it takes the job in, and refuses it if its limit is longer.
+SUBMISSION_SECONDS = 5.0
 
 #: Key of the heartbeat's timer.
 HEARTBEAT = "heartbeat"
@@ -135,6 +140,8 @@ class Core:
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
         function_states: what custom functions keep from call to call, by name.
+        not_started: groups of which jobs wait because their time limit is longer than the
+            allocation lasts, and of which that has been said.
         deferred: rules on `idle` whose jobs are over, and that wait for commands, with what is
             idle: the name of a group or of a combination, or None.
     """
@@ -156,6 +163,7 @@ class Core:
         self.pending_table = PendingTable()
         self.scale_outcomes: deque[ScaleOutcome] = deque()
         self.function_states: dict[str, Any] = {}
+        self.not_started: list[str] = []
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
@@ -266,6 +274,22 @@ class Core:
         return False
 
     # -- jobs -----------------------------------------------------------------------
+
+    def too_long(self) -> Collection[str]:
+        """The groups with a time limit that is longer than the allocation lasts."""
+        left = self.stats.lookup(LEFT)
+        if left is None:
+            return ()
+        left -= SUBMISSION_SECONDS
+        return [name for name, group in self.spec.groups.items() if group.longest > max(left, 0.0)]
+
+    def why_not(self, group: str) -> str:
+        """Why jobs of such a group are not started."""
+        left, limit = self.stats.lookup(LEFT) or 0.0, self.spec.groups[group].longest
+        return (
+            f"its jobs are not started: they may take {limit:g} seconds, and the allocation lasts "
+            f"for {left:.0f} more"
+        )
 
     def cancel_jobs(self, groups: Iterable[str], reason: str, origin: Origin | None = None) -> int:
         """Cancel the active jobs of groups, and drop waiting ones.

@@ -126,7 +126,7 @@ class Engine(Core):
 
     @property
     def wants_of_member(self) -> tuple[frozenset[str], bool]:
-        """`wants_nodes`, and whether its rules read when the allocation expires."""
+        """`wants_nodes`, and whether it matters when the allocation expires."""
         return self.rules.wants_nodes, self.rules.wants_expiration
 
     @property
@@ -213,6 +213,7 @@ class Engine(Core):
 
     def _on_allocation(self, event: AllocationChanged) -> Iterable[Triggered]:
         self.stats.t_expires = event.t_expires
+        self.not_started.clear()
         if self.acting:
             for state in self.rules.plain("time-left"):
                 self.stop_timer(state)

@@ -117,6 +117,8 @@ class Requests:
         self._check_running()
         args = request.args
         group = self._check_group(args.get("group"))
+        if group in self._core.too_long():
+            raise RequestError(errno.EAGAIN, f"group {group!r}: {self._core.why_not(group)}")
         try:
             overrides = read_overrides(args.get("overrides") or {}) or None
         except ValueError as error:

@@ -77,8 +77,8 @@ class RuleIndex:
         self.wants_nodes: frozenset[str] = frozenset()
         #: The groups whose rates rules read.
         self.wants_rates: tuple[str, ...] = ()
-        #: Whether rules read when the allocation expires.
-        self.wants_expiration = False
+        #: Whether it matters when the allocation expires.
+        self.wants_expiration = any(group.longest for group in spec.groups.values())
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         #: The same for foreign jobs; a rule with scope queue is in both.

@@ -128,7 +128,12 @@ class Sending:
         core = self._core
         if core.state != "running" or core.t_start is None:
             return
-        while (batch := core.workload.next_batch()) is not None:
+        too_long = core.too_long()
+        for group in too_long:
+            if group not in core.not_started and core.workload.backlog.holds(group):
+                core.not_started.append(group)
+                core.record("not-started", group=group, reason=core.why_not(group))
+        while (batch := core.workload.next_batch(too_long)) is not None:
             firing, first, count = batch
             origin = Origin(firing.rule, firing.number, (), firing.request)
             command = SubmitJobs(

@@ -61,6 +61,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["crowded"] = sorted(engine.observer.crowded)
     if bests := engine.stats.bests.dump():
         state["bests"] = bests
+    if engine.not_started:
+        state["not_started"] = engine.not_started
     if engine.function_states:
         state["function_states"] = engine.function_states
     if engine.stats.t_expires is not None:
@@ -149,6 +151,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
         engine.foreign[job.id] = job
     engine.observer.crowded.update(state.get("crowded", ()))
     engine.stats.bests.load(state.get("bests", {}))
+    engine.not_started.extend(state.get("not_started", ()))
     engine.function_states.update(state.get("function_states", {}))
     for id, idle in state.get("deferred", ()):
         engine.deferred[engine.rules.states[id], idle] = None

@@ -60,8 +60,11 @@ class Workload:
         return self._waiting[group] + self._in_flight[group] + len(self._active[group])
 
     def room_of(self, group: str) -> int:
-        """How many more jobs of a group with a `max-active` may be sent."""
-        return self.backlog.bounds[group] - self._in_flight[group] - len(self._active[group])
+        """How many more jobs of a group may be sent."""
+        bound = self.backlog.bounds.get(group)
+        if bound is None:
+            return self.room
+        return min(self.room, bound - self._in_flight[group] - len(self._active[group]))
 
     def waiting(self, group: str) -> int:
         """Jobs of the group that have not appeared in the queue yet."""
@@ -125,8 +128,11 @@ class Workload:
         if firing is not None and firing.waiting:
             self.backlog.append(firing)
 
-    def next_batch(self) -> tuple[Firing, int, int] | None:
+    def next_batch(self, closed: Collection[str] = ()) -> tuple[Firing, int, int] | None:
         """The next jobs to send, as many as the limits allow; None if there are none.
+
+        Args:
+            closed: groups with a time limit of which none are sent now.
 
         Returns:
             Their firing, the index of the first, and how many there are.
@@ -134,11 +140,14 @@ class Workload:
         backlog, room = self.backlog, self.room
         if room <= 0 or not backlog:
             return None
-        firing = backlog.next(self.room_of)
+        room_of = self.room_of
+        firing = backlog.next(
+            (lambda group: 0 if group in closed else room_of(group)) if closed else room_of
+        )
         if firing is None:
             return None
         if firing.group in backlog.bounds:
-            room = min(room, self.room_of(firing.group))
+            room = room_of(firing.group)
         first = firing.next
         count = firing.stop - first
         if count <= room:

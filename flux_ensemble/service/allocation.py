@@ -1,4 +1,4 @@
-"""Until when the allocation of the instance lasts, told to the ensembles whose rules read it."""
+"""Until when the allocation of the instance lasts, told to the ensembles to which it matters."""
 
 from __future__ import annotations
 

@@ -345,5 +345,5 @@ class Members:
 
 
 def _wants_expiration(ensemble: Ensemble) -> bool:
-    """Whether its rules read when the allocation expires."""
+    """Whether it matters to it when the allocation expires."""
     return ensemble.live and ensemble.engine.rules.wants_expiration

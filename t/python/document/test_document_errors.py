@@ -225,7 +225,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, cuont: 5}", "jobs[0].cuont: unknown key 'cuont' (did you mean "
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
          "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
-         "params, sweep, samples, retries, max-active)"),
+         "params, sweep, samples, retries, max-active, start)"),
         ("{name: a, command: x, count: 0}", "jobs[0].count: expected an integer >= 1, not 0"),
         ("{name: a, command: x, count: -5}", "jobs[0].count: expected an integer >= 1, not -5"),
         ("{name: a, command: x, count: 1.5}", "jobs[0].count: expected an integer >= 1, not 1.5"),

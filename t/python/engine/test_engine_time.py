@@ -184,3 +184,80 @@ def test_names_of_rates_and_times_are_as_in_documents() -> None:
         assert str(parse_path(text, ["a-b.c"], ["mean"])) == text
     with pytest.raises(ValueError, match=r"no metric named 'time\.over'"):
         parse_path("time.over", [], [])
+
+
+# -- groups with a time limit ------------------------------------------------------------
+
+
+def limited(t_left: float | None, *rules: dict[str, Any], **group: Any) -> Play:
+    """Group a, whose jobs may take 60 s, where the allocation lasts for so long."""
+    jobs = [
+        {"name": "a", "command": "true", "count": 2, "duration": 60, **group},
+        {"name": "b", "command": "true"},
+    ]
+    p = Play(document(jobs=jobs, rules=[on_start(), on_start("b"), *rules]), start=False)
+    expires(p, None if t_left is None else p.t + t_left)
+    p.post(Started(p.tick()))
+    return p
+
+
+def test_a_group_is_started_where_the_allocation_lasts_as_long_as_its_jobs_may_take() -> None:
+    for p in (limited(None), limited(66), limited(10, start="always"), limited(1, duration=0)):
+        assert (p.submitted("a"), p.submitted("b")) == (2, 1)
+        assert p.recorded("not-started") == []
+
+
+def test_a_group_that_may_take_longer_than_there_is_time_waits_and_others_do_not() -> None:
+    p = limited(50)
+    assert (p.submitted("a"), p.submitted("b")) == (0, 1)
+    (entry,) = p.recorded("not-started")
+    assert entry["group"] == "a"
+    assert entry["reason"] == (
+        "its jobs are not started: they may take 60 seconds, and the allocation lasts for 50 more"
+    )
+    p.run(1)
+    assert p.engine.state == "running"
+    reply = p.request("submit", group="a")
+    assert (reply.errno, reply.reason.startswith("group 'a': its jobs are not started")) == (
+        "EAGAIN",
+        True,
+    )
+
+
+def test_what_waits_is_started_in_order_when_the_allocation_is_extended() -> None:
+    again = {"trigger": "job-success", "group": "b", "action": submit("a", count=1)}
+    p = limited(50, again)
+    p.run(1)
+    assert len(p.recorded("not-started")) == 1
+    expires(p, p.t + 600)
+    assert p.submitted("a") == 3
+    for job in (2, 3, 4):
+        p.run(job)
+    assert p.engine.state == "completed"
+
+
+def test_what_waits_can_be_cancelled() -> None:
+    p = limited(50)
+    p.run(1)
+    p.request("cancel", group="a")
+    assert p.engine.state == "completed"
+
+
+def test_a_job_is_not_tried_again_where_there_is_no_time() -> None:
+    p = limited(100, retries=1)
+    p.t += 50
+    p.run(1, status=1)
+    assert p.submitted("a") == 2
+    assert len(p.recorded("not-started")) == 1
+
+
+def test_what_waits_for_time_waits_after_a_recovery_too() -> None:
+    p = limited(50)
+    text = json.dumps(dump(p.engine))
+    engine = restore(p.engine.spec, json.loads(text), [])
+    engine.check()
+    assert json.dumps(dump(engine)) == text
+    p.handle = engine.handle
+    p.engine = engine
+    expires(p, p.t + 600)
+    assert p.submitted("a") == 2
