@@ -21,13 +21,14 @@ from flux_ensemble.engine.commands import (
     SubmitJobs,
     UpdateJobs,
 )
-from flux_ensemble.engine.core import Core, Triggered
+from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.sending import Sending, because
+from flux_ensemble.engine.triggered import Triggered
 
 #: How often `on-error: retry` calls a custom function again, and the first delay in
 #: seconds, which doubles each time.

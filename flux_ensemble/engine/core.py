@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import REQUEST_RULE, Rule, Spec
@@ -30,9 +30,8 @@ from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
+from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.engine.workload import Workload
-from flux_ensemble.metrics.conditions import Lookup
-from flux_ensemble.metrics.job_fields import JobField
 from flux_ensemble.metrics.paths import LEFT
 from flux_ensemble.metrics.streams import Metrics
 
@@ -48,75 +47,6 @@ HEARTBEAT = "heartbeat"
 
 #: Attributes of `Core` that a snapshot holds as they are.
 _DUMPED = ("state", "reason", "t", "t_start", "t_end", "firings", "interrupted")
-
-
-class TriggeringJob(Protocol):
-    """The job that triggers a rule: see `job_view.JobView`."""
-
-    def __call__(self, field: JobField) -> Any: ...
-
-    @property
-    def params(self) -> Mapping[str, Any]: ...
-
-    def told(self) -> dict[str, Any]: ...
-
-
-class Cause:
-    """Why a rule is evaluated.
-
-    Args:
-        event: what the log and custom functions get to see.
-        rule: the rule whose job or request caused it, or None.
-        chain: the rules that led here with no job or time between.
-        job: the job whose event it is, or None.
-        group: of the job of the ensemble that caused it, or None.
-        combinations: of that job, as far as they are watched.
-    """
-
-    def __init__(
-        self,
-        event: Mapping[str, Any],
-        rule: str | None = None,
-        chain: tuple[str, ...] = (),
-        job: TriggeringJob | None = None,
-        group: str | None = None,
-        combinations: tuple[str, ...] = (),
-    ) -> None:
-        self.event = event
-        self.rule = rule
-        self.chain = chain
-        self.job = job
-        self.group = group
-        self.combinations = combinations
-
-
-class Triggered:
-    """A rule that is to be evaluated.
-
-    A function that returns or yields several relies on this: each is evaluated, its action
-    performed, and so on with the rules that the action triggers, before the next one is asked for.
-
-    Args:
-        state: the rule.
-        cause: why.
-        lookup: gives the values of metrics; None for those at the time of the evaluation.
-        memo: the keys of a memo event, which the rule's condition may name.
-        combination: that is idle, for a rule with `by`.
-    """
-
-    def __init__(
-        self,
-        state: RuleState,
-        cause: Cause,
-        lookup: Lookup | None = None,
-        memo: Mapping[str, Any] | None = None,
-        combination: str | None = None,
-    ) -> None:
-        self.state = state
-        self.cause = cause
-        self.lookup = lookup
-        self.memo = memo
-        self.combination = combination
 
 
 class Core:

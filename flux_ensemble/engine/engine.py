@@ -24,7 +24,7 @@ from typing import Any
 from flux_ensemble.document.model import OUTCOME_TRIGGERS, Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartTimer
-from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
+from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.evaluation import Evaluation
 from flux_ensemble.engine.events import (
     AllocationChanged,
@@ -46,6 +46,7 @@ from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.sending import Sending
+from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.paths import LEFT
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from flux_ensemble.document.model import SCALE_ACTIONS, Action
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
-from flux_ensemble.engine.core import HEARTBEAT, Cause, Core, Triggered
+from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.job_view import CombinationView
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
 

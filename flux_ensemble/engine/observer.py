@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from flux_ensemble.engine.core import Cause, Core, Triggered
+from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
@@ -12,6 +12,7 @@ from flux_ensemble.engine.retrying import Retrying
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.sending import Sending
+from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, RATE, STREAMS
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES

@@ -11,11 +11,12 @@ from flux_ensemble.document.model import REQUEST_RULE, SCALE_ACTIONS, Action
 from flux_ensemble.document.overrides import read_overrides
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
-from flux_ensemble.engine.core import Core, Triggered
+from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.engine.triggered import Triggered
 
 
 class Requests:

@@ -19,7 +19,7 @@ from typing import Any
 from flux_ensemble.document.model import Action
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import Effect, Scale, StartTimer, StopTimer
-from flux_ensemble.engine.core import Cause, Core, Triggered
+from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed, MemberChanged
 from flux_ensemble.engine.pending import (
     SCALE_TIMER,
@@ -28,6 +28,7 @@ from flux_ensemble.engine.pending import (
     ScaleOutcome,
     scale_timer,
 )
+from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import MetricPath
 

@@ -243,7 +243,7 @@ class Names:
             return best.path(keys, params)
         # A memo may well have a key `nodes`.
         bare = len(keys) == 1 and self._subject == "memo"
-        of_member = head in (*MEMBER_METRICS, RATE) and not bare
+        of_member = (head in MEMBER_METRICS or head == RATE) and not bare
         if head == COUNT or head in self._statistics or of_member:
             return self._metric(keys)
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
