@@ -37,7 +37,7 @@ sentence="3 jobs failed, 1 job ran out of time and rule .judge. is disabled"
 
 test_expect_success 'run says what went wrong, and exits 0 all the same' '
 	flux ensemble run wrong.yaml >out &&
-	tail -n 1 out | grep "^wrong: completed after .*, but $sentence: nothing is active"
+	tail -n 2 out | grep "^wrong: completed after .*, but $sentence: nothing is active"
 '
 
 test_expect_success 'run --fail-on exits 1 if jobs or rules went wrong' '
@@ -62,7 +62,7 @@ test_expect_success 'wait and watch do so too' '
 
 test_expect_success 'a run on the local queue does so too' '
 	flux-ensemble run --member local --state-dir state jobs.yaml >out &&
-	tail -n 1 out | grep "^jobs: completed after .*, but 1 job failed: " &&
+	tail -n 2 out | grep "^jobs: completed after .*, but 1 job failed: " &&
 	test_expect_code 1 flux-ensemble run --member local --state-dir state --fail-on job jobs.yaml
 '
 
