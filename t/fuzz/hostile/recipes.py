@@ -98,7 +98,7 @@ class Recipes:
             "client": client or self._client(),
             "topic": topic if "." in topic else f"ensemble.{topic}",
             "payload": None if data is None else data.decode("utf-8", "surrogateescape"),
-            **({"streaming": True} if topic == "log" else {}),
+            **({"streaming": True} if topic in TOPICS and TOPICS[topic].streaming else {}),
             **more,
         }
 
@@ -128,6 +128,9 @@ class Recipes:
             "params": {}, "id": rng.choice(rules), "enabled": rng.random() < 0.5, "to": 2,
             "follow": rng.random() < 0.3, "events": rng.random() < 0.5, "text": "jobs: []",
             "cancel": rng.random() < 0.5, "cwd": "/tmp", "environment": {"A": "b"},
+            "overrides": rng.choice(({}, {"nodes": 1, "duration": "1m"}, {"urgency": 20})),
+            "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,
+            "filter": rng.choice(("returncode == 0", "job.params.x > 1", "runtime < 10")),
             "action": rng.choice(({"name": "submit", "label": group, "count": 1},
                                   {"name": "custom", "label": "f"},
                                   {"name": "cancel", "label": group},
@@ -157,7 +160,7 @@ class Recipes:
         payload = mutated(self._rng, self._valid(method))
         more: dict[str, Any] = {}
         if self._rng.random() < 0.05:
-            more = {"streaming": method != "log"}
+            more = {"streaming": not TOPICS[method].streaming}
         if self._rng.random() < 0.05:
             more["noresponse"] = True
         return [self._step(method, payload, **more)]
