@@ -159,7 +159,9 @@ def _about(kind: Kind, counted: Failures, name: str, client: Client | LocalState
     """What is printed of a kind of failures."""
     from flux_ensemble.cli.session.job_output import tail
 
-    label, handle = (str, None) if isinstance(client, LocalStates) else (job_id, client.handle)
+    local = isinstance(client, LocalStates)
+    label, command = (str, "flux-ensemble") if local else (job_id, "flux ensemble")
+    handle = None if isinstance(client, LocalStates) else client.handle
     yield f"{kind.group}: {kind.reason}: {kind.jobs} job{'s'[: kind.jobs != 1]}"
     if kind.ranks:
         most = kind.ranks.most_common(MOST_RANKS)
@@ -176,9 +178,7 @@ def _about(kind: Kind, counted: Failures, name: str, client: Client | LocalState
     if lines:
         yield f"  job {label(kind.example['id'])} wrote at last:"
         yield from (f"    {line}" for line in lines)
-    yield (
-        f"  see: flux ensemble jobs {name} --group {kind.group} --filter {quote(kind.expression)}"
-    )
+    yield f"  see: {command} jobs {name} --group {kind.group} --filter {quote(kind.expression)}"
 
 
 COMMANDS = (jobs, failures, export)
