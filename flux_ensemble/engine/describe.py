@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -23,24 +22,10 @@ _STATES = {
     Phase.GONE: "inactive",
 }
 
-#: The return codes of jobs that have no wait status, as flux-jobs(1) has them.
-_NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
-
 #: Firings whose submissions are remembered.
 _REMEMBERED = 100
 
 _STREAMS = ("stdout", "stderr")
-
-
-def returncode(job: Job) -> int | None:
-    """The exit code of a job, or its signal as a negative number; None before it has ended.
-
-    It is that of flux-jobs(1).
-    """
-    status = job.status
-    if status is None:
-        return _NEVER_RAN.get(job.outcome or "")
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 @lru_cache
@@ -97,7 +82,7 @@ class Describer:
             "t_end": t_end,
             "runtime": runtime,
             "outcome": job.outcome,
-            "returncode": returncode(job),
+            "returncode": job.returncode,
             "exception": {"type": job.exception_type, "note": job.exception_note},
             "memo": job.memo,
             "memo_left_out": job.memo_left_out,
@@ -111,7 +96,7 @@ class Describer:
             if len(self._submissions) >= _REMEMBERED:
                 self._submissions.clear()
             group = self._spec.groups[firing.group]
-            submission = group.submission(firing.each, firing.params)
+            submission = group.submission(firing.each, firing.params, firing.overrides)
             self._submissions[firing] = submission
         return submission
 

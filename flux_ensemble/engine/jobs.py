@@ -63,6 +63,9 @@ _UNUSUAL: Mapping[str, Any] = {
 #: Attributes that are not as JSON has them, with what converts them.
 _KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
 
+#: The return codes of jobs that have no wait status, as flux-jobs(1) has them.
+_NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
+
 #: Most characters that are kept of a job's memo, as JSON, and of the note of its exception.
 MAX_MEMO = 4096
 MAX_NOTE = 512
@@ -158,9 +161,9 @@ class Job:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, or the negative number of the signal that ended it; None before."""
+        """Its exit code, or its signal as a negative number, as in flux-jobs(1); None before."""
         if self.status is None:
-            return None
+            return _NEVER_RAN.get(self.outcome or "")
         signal = self.status & 0x7F
         return -signal if signal else self.status >> 8
 
