@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from flux_ensemble.document import jobspec
-from flux_ensemble.document.job_sets import JobSet, Submission
+from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import Spec
-from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.submissions import Submissions
 
 #: The states of flux-jobs(1), as far as an ensemble tells them apart.
 _STATES = {
@@ -48,10 +48,9 @@ class Describer:
     """
 
     def __init__(self, spec: Spec, cwd: str, label: Callable[[int], str]) -> None:
-        self._spec = spec
         self._cwd = cwd
         self._label = label
-        self._submissions: dict[Firing, Submission] = {}
+        self._submissions = Submissions(spec.groups, _REMEMBERED)
         #: Whether the jobs of a job set write to files, by its name and index.
         self._writes: dict[tuple[str, int], bool] = {}
 
@@ -59,7 +58,7 @@ class Describer:
         """A job of the ensemble, as it is at the time `now`."""
         firing = job.firing
         assert firing is not None
-        job_set, params = self._submission(firing)[job.index]
+        job_set, params = self._submissions.of(firing)[job.index]
         output, error = self._paths(job, job_set, params)
         t_start, t_end, runtime = _time(job.t_start), _time(job.t_end), None
         if t_start is not None:
@@ -89,16 +88,6 @@ class Describer:
             "output": output,
             "error": error,
         }
-
-    def _submission(self, firing: Firing) -> Submission:
-        submission = self._submissions.get(firing)
-        if submission is None:
-            if len(self._submissions) >= _REMEMBERED:
-                self._submissions.clear()
-            group = self._spec.groups[firing.group]
-            submission = group.submission(firing.each, firing.params, firing.overrides)
-            self._submissions[firing] = submission
-        return submission
 
     def _paths(
         self, job: Job, job_set: JobSet, params: Mapping[str, Any]

@@ -16,10 +16,12 @@ class Submissions:
 
     Args:
         groups: of the ensemble, by name.
+        most: how many are kept.
     """
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
+    def __init__(self, groups: Mapping[str, Group], most: int = KEPT) -> None:
         self._groups = groups
+        self._most = most
         #: In the order in which they were made or asked for again.
         self._kept: dict[Firing, Submission] = {}
         self._latest: Firing | None = None
@@ -32,7 +34,7 @@ class Submissions:
             if submission is None:
                 group = self._groups[firing.group]
                 submission = group.submission(firing.each, firing.params, firing.overrides)
-                if len(kept) == KEPT:
+                if len(kept) == self._most:
                     del kept[next(iter(kept))]
             kept[firing] = submission
             self._latest = firing
