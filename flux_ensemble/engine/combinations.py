@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.job_sets import Group, Submission
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.submissions import Submissions
 
 #: Most combinations of one rule that can have jobs at the same time, or that are remembered for
 #: how often it fired for them.
@@ -35,8 +36,7 @@ class Combinations:
         self.by = by
         self.jobs: dict[str, int] = {}
         self._group = group
-        #: The latest firing with its jobs; events of the jobs of one firing come in a row.
-        self._latest: tuple[Firing, Submission] | None = None
+        self._submissions = Submissions({group.name: group})
 
     def begin(self, firing: Firing, indices: range) -> bool:
         """Count jobs that are asked for; False if there are too many combinations."""
@@ -59,17 +59,12 @@ class Combinations:
 
     def name(self, firing: Firing, index: int) -> str:
         """The combination of a job."""
-        _, params = self._submission(firing)[index]
+        _, params = self._submissions.of(firing)[index]
         return name_of(self._group.name, {name: params[name] for name in self.by})
-
-    def _submission(self, firing: Firing) -> Submission:
-        if self._latest is None or self._latest[0] is not firing:
-            self._latest = firing, self._group.submission(firing.each, firing.params)
-        return self._latest[1]
 
     def _tally(self, firing: Firing, indices: Collection[int]) -> Iterable[tuple[str, int]]:
         """The combinations of jobs, some of them several times, and how many jobs each has."""
-        submission = self._submission(firing)
+        submission = self._submissions.of(firing)
         if not isinstance(indices, range) or 2 * len(indices) <= len(submission):
             return ((self.name(firing, index), 1) for index in indices)
         name = self._group.name
