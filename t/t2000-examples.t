@@ -82,6 +82,10 @@ test_expect_success 'more-time: the second limit is twice the first' '
 	test_cmp expected actual
 '
 
+test_expect_success 'two-allocations' '
+	run_example two-allocations simulate=60/0/0/0
+'
+
 test_expect_success 'more-nodes' '
 	run_example more-nodes iterate=3/0/0/0
 '

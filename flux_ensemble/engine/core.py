@@ -61,7 +61,9 @@ class Core:
         t: time of the latest event.
         t_start, t_end: when the ensemble began and ended, or None.
         firings: how often rules have fired.
-        interrupted: how many jobs ended because the instance shut down.
+        interrupted: how many jobs ended because the instance shut down, or its time was up.
+        t_walltime: when the allocation expires, once its end is near and nothing is submitted any
+            more; else None.
         stats: counts and streams.
         rules: the rules, and which of them an event can trigger.
         workload: the ensemble's jobs.
@@ -85,6 +87,7 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.interrupted = 0
+        self.t_walltime: float | None = None
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
@@ -328,12 +331,16 @@ class Core:
 
     def dump(self) -> dict[str, Any]:
         """The attributes of the core itself as JSON; the parts that it holds have their own."""
-        return {**{name: getattr(self, name) for name in _DUMPED}, "final": self._final}
+        state = {**{name: getattr(self, name) for name in _DUMPED}, "final": self._final}
+        if self.t_walltime is not None:
+            state["t_walltime"] = self.t_walltime
+        return state
 
     def load(self, value: Mapping[str, Any]) -> None:
         """Set the attributes from what `dump` returned."""
         for name in _DUMPED:
             setattr(self, name, value[name])
+        self.t_walltime = value.get("t_walltime")
         self.stats.t, self.stats.t_start = self.t, self.t_start
         final = value["final"]
         self._final = None if final is None else (final[0], final[1])

@@ -28,6 +28,7 @@ from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.evaluation import Evaluation
 from flux_ensemble.engine.events import (
     AllocationChanged,
+    AllocationEnding,
     CommandDone,
     CommandFailed,
     Event,
@@ -75,6 +76,7 @@ class Engine(Core):
             Interrupted: self.observer.on_interrupted,
             MemberChanged: self.scaling.on_changed,
             AllocationChanged: self._on_allocation,
+            AllocationEnding: self._on_ending,
             TimerFired: self._on_timer,
             CommandDone: self._actions.on_done,
             CommandFailed: self._actions.on_failed,
@@ -128,7 +130,8 @@ class Engine(Core):
     @property
     def wants_of_member(self) -> tuple[frozenset[str], bool]:
         """`wants_nodes`, and whether it matters when the allocation expires."""
-        return self.rules.wants_nodes, self.rules.wants_expiration
+        wants_expiration = self.rules.wants_expiration or self.t_walltime is not None
+        return self.rules.wants_nodes, wants_expiration
 
     @property
     def t_foreign(self) -> float:
@@ -215,10 +218,20 @@ class Engine(Core):
     def _on_allocation(self, event: AllocationChanged) -> Iterable[Triggered]:
         self.stats.t_expires = event.t_expires
         self.not_started.clear()
+        if self.t_walltime is not None:
+            self.t_walltime = None
+            self.record("allocation", t_expires=event.t_expires)
         if self.acting:
             for state in self.rules.plain("time-left"):
                 self.stop_timer(state)
                 self.start_timer(state)
+        return ()
+
+    def _on_ending(self, event: AllocationEnding) -> Iterable[Triggered]:
+        if self.t_walltime is None and not self.ended:
+            self.stats.t_expires = self.t_walltime = event.t_expires
+            active, busy = len(self.workload.jobs), self.workload.busy
+            self.record("walltime", t_expires=event.t_expires, active=active, waiting=busy - active)
         return ()
 
     # -- the end of an event ------------------------------------------------------

@@ -163,6 +163,22 @@ class AllocationChanged:
     t_expires: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class AllocationEnding:
+    """The allocation of the member is about to expire: its queue starts no more jobs.
+
+    From now on nothing is submitted, until an `AllocationChanged` says that there is another time
+    limit. A job that the end of the allocation hits is interrupted: see `Interrupted`. It runs
+    again when there is time again, whether its group has retries or not.
+
+    Args:
+        t_expires: when the allocation expires.
+    """
+
+    t: float
+    t_expires: float
+
+
 Event = (
     Started
     | JobEvent
@@ -173,4 +189,5 @@ Event = (
     | Interrupted
     | MemberChanged
     | AllocationChanged
+    | AllocationEnding
 )

@@ -119,7 +119,7 @@ class Job:
         self.nodes = 0
         #: The ensemble cancels it.
         self.canceling = False
-        #: The instance shut down while it was active; see `events.Interrupted`.
+        #: The instance shut down while it was active, or its time was up; see `events.Interrupted`.
         self.interrupted = False
         self._exceptions: set[str] | None = None
         #: Time of the latest event of each name that may come at any time.
@@ -184,7 +184,8 @@ class Job:
     def _except(self, context: Mapping[str, Any]) -> None:
         kind = context.get("type")
         if kind in _EXCEPTION_OUTCOMES:
-            self._exceptions = (self._exceptions or set()) | {kind}
+            why = "cancel" if self.interrupted else kind
+            self._exceptions = (self._exceptions or set()) | {why}
         if self.exception_type is None and type(kind) is str and not context.get("severity"):
             note = context.get("note")
             self.exception_type = clip(kind, MAX_NOTE)

@@ -36,6 +36,9 @@ _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
 #: A global, because looking up a member of an enumeration is slow.
 _GONE = Phase.GONE
 
+#: How many seconds before the allocation expires a time limit is taken for that of the allocation.
+EXPIRY_SECONDS = 1.0
+
 #: Memo keys with these names are ignored: they are variables that every group has.
 _RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
 
@@ -96,12 +99,17 @@ class Observer:
             group = job.group or ""
         else:
             known = job.outcome
+            if name == "exception" and core.t_walltime is not None:
+                self._expire(job, event, core.t_walltime)
             if not job.accept(event):
                 return ()
             group = job.group or ""
             take = self._takes.get(name)
             if take is not None:
                 news = take(job, group, event, known)
+        if job.interrupted and core.t_walltime is not None:
+            # It runs again, as if it had not run.
+            return ()
         states = core.rules.own(group, name, news)
         return self._triggered(job, event, states) if states and core.acting else ()
 
@@ -124,6 +132,11 @@ class Observer:
             if job is not None and not job.canceling:
                 job.interrupted = True
         return ()
+
+    def _expire(self, job: Job, event: JobEvent, t_walltime: float) -> None:
+        """An exception while the allocation ends: tell a job's own time limit from that end."""
+        if event.context.get("type") == "timeout" and not job.canceling:
+            job.interrupted |= event.t >= t_walltime - EXPIRY_SECONDS
 
     def job(self, id: int) -> Job | None:
         """An active job, as far as it has been seen: of the ensemble, or of others."""
@@ -249,7 +262,9 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        if self._retrying.ended(job, event.t, event.name, interrupted=interrupted):
+        if interrupted and core.t_walltime is not None and core.acting:
+            self._sending.run_again(firing, job.index)
+        elif self._retrying.ended(job, event.t, event.name, interrupted=interrupted):
             changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 

@@ -60,7 +60,8 @@ class Retrying:
                 reason=f"retries: with: {error}",
             )
             return True
-        self._sending.retry(firing, job.index, overrides, job_set.retries.delay(firing.attempt))
+        delay = job_set.retries.delay(firing.attempt)
+        self._sending.retry(firing, job.index, overrides, delay, firing.attempt + 1)
         return False
 
     def _policy(self, job_set: JobSet) -> Policy:

@@ -87,6 +87,7 @@ class Sending:
         index: int,
         overrides: Mapping[str, Any] | None,
         delay: float,
+        attempt: int,
     ) -> None:
         """Ask for a job again.
 
@@ -95,6 +96,7 @@ class Sending:
             index: of the job.
             overrides: of fields of its group.
             delay: seconds until it is sent.
+            attempt: how often it has been tried before.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
@@ -102,7 +104,7 @@ class Sending:
             rule=firing.rule,
             firing=firing.number,
             index=index,
-            attempt=firing.attempt + 1,
+            attempt=attempt,
             retry=origin.number,
         )
         self.submit(
@@ -112,9 +114,14 @@ class Sending:
             origin,
             overrides=overrides,
             only=index,
-            attempt=firing.attempt + 1,
+            attempt=attempt,
             delay=delay,
         )
+
+    def run_again(self, firing: Firing, index: int) -> None:
+        """Ask for a job again that the end of the allocation hit, as if it had not run."""
+        self._core.workload.total -= 1
+        self.retry(firing, index, firing.overrides, 0.0, firing.attempt)
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
         core = self._core
@@ -126,7 +133,7 @@ class Sending:
     def send_jobs(self) -> None:
         """Send waiting jobs, as many as the limits allow."""
         core = self._core
-        if core.state != "running" or core.t_start is None:
+        if core.state != "running" or core.t_start is None or core.t_walltime is not None:
             return
         too_long = core.too_long()
         for group in too_long:

@@ -1,19 +1,42 @@
-"""Until when the allocation of the instance lasts, told to the ensembles to which it matters."""
+"""Until when the allocation of the instance lasts, and what is done when it is about to expire.
+
+    resource.status ──look──► expires ──► told to the ensembles to which it matters
+                                 └─── guard seconds before ──► the queue stops ──► ending
+
+When an allocation expires, Flux starts the jobs that wait, one after the other, only to end each at
+once by a time limit. So shortly before, the queue is stopped. The time limit can change at any
+time; where it is prolonged, the queue is started again.
+
+An instance that is started with the state of an earlier one takes the resources of that from its
+KVS (flux-core, `src/modules/resource/inventory.c`), time limit included. If that is over, no job
+can run. Then the enclosing instance is asked for the true one, and the resource module told.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.enclosing import expiration
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.runtime.ports import Handle
 
-#: Seconds between looks: the time limit of an instance's job can be changed.
+#: Seconds between looks: the time limit of an instance's job can be changed. Near the end they are
+#: more frequent.
 SPACING_SECONDS = 30.0
+GUARD_SPACING_SECONDS = 1.0
 
 #: Seconds to wait for each response.
 RESPONSE_SECONDS = 10.0
+
+#: The guard takes at most this part of the allocation.
+GUARD_SHARE = 0.05
+
+#: Why the queue is stopped, for `flux queue status`.
+STOP_REASON = "the allocation is about to expire"
 
 
 class Allocation:
@@ -21,7 +44,10 @@ class Allocation:
 
     Args:
         broker: of the Flux instance.
+        guard: how many seconds before the end nothing is started any more; 0 for never.
         changed: called after each look.
+        ending: called after each look from when the guard's time has come, with the time when the
+            allocation expires.
         log_error: writes a line to the service's log.
 
     Attributes:
@@ -30,19 +56,28 @@ class Allocation:
     """
 
     def __init__(
-        self, broker: Broker, changed: Callable[[], None], log_error: Callable[[str], None]
+        self,
+        broker: Broker,
+        guard: float,
+        changed: Callable[[], None],
+        ending: Callable[[float], None],
+        log_error: Callable[[str], None],
     ) -> None:
         self._broker = broker
+        self._guard = guard
         self._changed = changed
+        self._ending = ending
         self._log_error = log_error
         self.known = False
         self.t_expires: float | None = None
+        self._t_guard = math.inf
         self._timer: Handle | None = None
+        self._stopped = False
+        self._renewed = False
 
     def watch(self) -> None:
         """Look now, and from time to time."""
         if self._timer is None:
-            self._timer = self._broker.loop.timer(SPACING_SECONDS, self._look, SPACING_SECONDS)
             self._look()
 
     def rest(self) -> None:
@@ -53,18 +88,75 @@ class Allocation:
         self.known = False
 
     def _look(self) -> None:
+        self._again(SPACING_SECONDS)
         future = self._broker.handle.rpc("resource.status", {}, nodeid=0)
         self._broker.call(future, self._receive, self._report, RESPONSE_SECONDS)
 
+    def _again(self, after: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._broker.loop.timer(after, self._look)
+
     def _receive(self, future: Any) -> None:
         # An R (RFC 20); 0 is no limit.
-        self.t_expires = future.get()["R"]["execution"].get("expiration") or None
+        execution = future.get()["R"]["execution"]
+        self.t_expires = execution.get("expiration") or None
+        self._t_guard = math.inf
+        if self.t_expires is not None and self._guard:
+            lasts = self.t_expires - execution.get("starttime", 0.0)
+            self._t_guard = self.t_expires - min(self._guard, GUARD_SHARE * lasts)
 
     def _report(self, error: Exception | None) -> None:
         if self._timer is None:
             return
-        if error is None:
-            self.known = True
-            self._changed()
-        else:
+        if error is not None:
             self._log_error(f"cannot tell when the allocation expires: {sentence(error)}")
+            return
+        if not self._renewed and self.t_expires is not None and self.t_expires <= time.time():
+            self._renewed = True
+            self._renew(self.t_expires)
+            return
+        self._renewed = True
+        self.known = True
+        self._changed()
+        left = self._t_guard - time.time()
+        if left <= 0.0 and self.t_expires is not None:
+            self._stop_queue(True)
+            self._ending(self.t_expires)
+            self._again(GUARD_SPACING_SECONDS)
+        else:
+            self._stop_queue(False)
+            self._again(min(left, SPACING_SECONDS))
+
+    def _renew(self, t_expired: float) -> None:
+        """The time limit is that of an earlier instance: replace it."""
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                self._log_error(
+                    f"Flux takes the allocation for expired since {t_expired:.0f}, the time limit "
+                    f"of the instance whose state this one was started with: {sentence(error)}"
+                )
+            if self._timer is not None:
+                self._look()
+
+        try:
+            request = {"expiration": expiration(self._broker.handle.attr_get) or 0.0}
+        except OSError as error:
+            done(error)
+            return
+        future = self._broker.handle.rpc("resource.expiration-update", request, nodeid=0)
+        self._broker.call(future, lambda future: future.get(), done, RESPONSE_SECONDS)
+
+    def _stop_queue(self, stopped: bool) -> None:
+        """Stop the queue of the instance, or start it again if it was stopped here."""
+        if stopped == self._stopped:
+            return
+        self._stopped = stopped
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                what = "stop" if stopped else "start"
+                self._log_error(f"cannot {what} the queue: {sentence(error)}")
+
+        self._broker.start_queues(not stopped, STOP_REASON, done)

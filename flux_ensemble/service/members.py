@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import AllocationChanged, MemberChanged
+from flux_ensemble.engine.events import AllocationChanged, AllocationEnding, MemberChanged
 from flux_ensemble.members.elastic.factory import make_scaler
 from flux_ensemble.members.elastic.ranks import Ranks, nodes
 from flux_ensemble.members.elastic.settings import ScalerSettings, read_scaler
@@ -189,6 +189,7 @@ class Members:
         broker: of the Flux instance.
         ensembles: who is told.
         ready: whether they can be: they are up to date with their jobs.
+        guard: how many seconds before the allocation expires nothing is started any more.
         log_error: writes a line to the service's log.
     """
 
@@ -197,6 +198,7 @@ class Members:
         broker: Broker,
         ensembles: Iterable[Ensemble],
         ready: Callable[[], bool],
+        guard: float,
         log_error: Callable[[str], None],
     ) -> None:
         self._broker = broker
@@ -204,7 +206,9 @@ class Members:
         self._ready = ready
         self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
         self._table = {MEMBER: Instance(MEMBER, broker, self._tell, log_error)}
-        self._allocation = Allocation(broker, self._tell_expiration, log_error)
+        self._allocation = Allocation(
+            broker, guard, self._tell_expiration, self._tell_ending, log_error
+        )
 
     @property
     def elastic(self) -> bool:
@@ -263,12 +267,17 @@ class Members:
         if not wanted and not any(self._wanted(other) for other in self._ensembles):
             for instance in self._table.values():
                 instance.rest()
-        if any(map(_wants_expiration, self._ensembles)):
+        if any(ensemble.live for ensemble in self._ensembles):
             self._allocation.watch()
             if self._allocation.known and self._ready():
                 self._say_expiration(ensemble)
         else:
             self._allocation.rest()
+
+    def begin_again(self) -> None:
+        """Ensembles have been brought back: watch the allocation that they are in now."""
+        if any(ensemble.live for ensemble in self._ensembles):
+            self._allocation.watch()
 
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
         """What `ensemble.status` says of each, as JSON.
@@ -279,6 +288,7 @@ class Members:
         return {
             name: {
                 **instance.report(),
+                "t_expires": self._allocation.t_expires,
                 "nodes": nodes,
                 "queue": queue,
                 "requests": [
@@ -327,6 +337,13 @@ class Members:
             self._say_expiration(ensemble)
         self._go_on_where_known()
 
+    def _tell_ending(self, t_expires: float) -> None:
+        if not self._ready():
+            return
+        for ensemble in self._ensembles:
+            if ensemble.live and ensemble.engine.t_walltime is None:
+                ensemble.post([AllocationEnding(time.time(), t_expires)])
+
     def _say_expiration(self, ensemble: Ensemble) -> None:
         t_expires = self._allocation.t_expires
         if _wants_expiration(ensemble) and ensemble.engine.stats.t_expires != t_expires:
@@ -346,4 +363,4 @@ class Members:
 
 def _wants_expiration(ensemble: Ensemble) -> bool:
     """Whether it matters to it when the allocation expires."""
-    return ensemble.live and ensemble.engine.rules.wants_expiration
+    return ensemble.live and ensemble.engine.wants_of_member[1]

@@ -89,10 +89,10 @@ class Service:
         self.over: str | None = None
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
-        self._wire_flux(mode)
+        self._wire_flux(mode, guard=settings.walltime_guard)
         self._configure(configured)
         self._wire_ensembles(mode)
-        self._wire_requests(guests=settings["allow-guest-status"])
+        self._wire_requests(guests=settings.allow_guest_status)
         self._watchers = listen(
             handle, name, self._broker.guard, self._dispatcher.dispatch, self._streams.gone
         )
@@ -100,7 +100,7 @@ class Service:
 
     # -- wiring ---------------------------------------------------------------------
 
-    def _wire_flux(self, mode: str) -> None:
+    def _wire_flux(self, mode: str, *, guard: float) -> None:
         """What Flux has: its queue and journal, the KVS, the size of the instance."""
         handle = self._handle
         self._broker = Broker(handle, self.unexpected)
@@ -134,7 +134,11 @@ class Service:
             self._error,
         )
         self._members = Members(
-            self._broker, self._ensembles, lambda: self._recovery.ready, self._error
+            self._broker,
+            self._ensembles,
+            lambda: self._recovery.ready,
+            guard,
+            self._error,
         )
         self._shutdown = Shutdown(handle, self._broker.guard, self._broker.inbox, self._suspend)
 
@@ -261,6 +265,7 @@ class Service:
             )
         self._collector.calm()
         self._needs.find_queue_wide()
+        self._members.begin_again()
         self._recovery.catch_up(self._ready)
 
     def _ready(self) -> None:

@@ -3,43 +3,68 @@
 [ensemble]
 allow-guest-status = true    # guests may ask for list and status
 supervise = true             # etc/rc1.d starts the service again after a crash
+walltime-guard = "10s"       # how long before the allocation expires no more jobs are started
 
 What the instance grows and shrinks by is there, too: see `members.elastic.settings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.members.elastic.settings import KEYS as SCALER_KEYS
 
-#: The keys of [ensemble] that are read here.
-KEYS = ("allow-guest-status", "supervise")
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of [ensemble] that are read here, by the names of their keys."""
+
+    allow_guest_status: bool = False
+    supervise: bool = False
+    #: Seconds; 0 for no guard.
+    walltime_guard: float = 10.0
 
 
-def read_settings(configured: Any, log_error: Callable[[str], None]) -> dict[str, bool]:
-    """The values of `KEYS`: false unless the configuration has a plain `true`.
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"expected true or false, not {value!r}")
+    return value
+
+
+#: What reads the value of each key.
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "allow-guest-status": _flag,
+    "supervise": _flag,
+    "walltime-guard": lambda value: parse_duration(value, limit=False),
+}
+
+
+def read_settings(configured: Any, log_error: Callable[[str], None]) -> Settings:
+    """What the configuration says; a value that is wrong is as good as none.
 
     Args:
         configured: the table [ensemble], or whatever is there in its place.
         log_error: called with a sentence for each thing that is wrong with it.
     """
-    settings = dict.fromkeys(KEYS, False)
     if not isinstance(configured, dict):
         log_error(f"[ensemble]: expected a table, not {configured!r}")
-        return settings
+        return Settings()
+    settings = {}
     for key, value in configured.items():
         if key in SCALER_KEYS:
             continue
-        if key not in KEYS:
-            known = ", ".join(KEYS + SCALER_KEYS)
+        if key not in _READERS:
+            known = ", ".join((*_READERS, *SCALER_KEYS))
             log_error(f"[ensemble] {key}: unknown key (keys: {known})")
-        elif type(value) is not bool:
-            log_error(f"[ensemble] {key}: expected true or false, not {value!r}")
-        else:
-            settings[key] = value
-    return settings
+            continue
+        try:
+            settings[key.replace("-", "_")] = _READERS[key](value)
+        except ValueError as error:
+            log_error(f"[ensemble] {key}: {error}")
+    return Settings(**settings)
 
 
 def kept_directory(attr_get: Callable[[str], Any]) -> str | None:

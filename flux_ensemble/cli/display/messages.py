@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.client.responses import EnsembleStatus, Entry
 from flux_ensemble.texts import printable
 
@@ -70,6 +71,8 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the service was started again, and goes on", "warn"),)
         case "shutdown":
             yield (Span("   the Flux instance is shutting down", "warn"),)
+        case "walltime" | "allocation":
+            yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
         case "error":
@@ -77,6 +80,20 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "violation":
             what = f"job {context['index']} of {_firing(context)} was in the queue twice"
             yield (Span(f"   {what}; one is cancelled", "bad"),)
+
+
+def _allocation(entry: Entry) -> str:
+    """The allocation ends, or there is another one or more of it."""
+    context = entry["context"]
+    if entry["name"] == "allocation":
+        t_expires = context["t_expires"]
+        lasts = "" if t_expires is None else f", for {in_words(t_expires - entry['timestamp'])}"
+        return f"there is time again{lasts}: what was left goes on"
+    left = in_words(context["t_expires"] - entry["timestamp"])
+    return (
+        f"the allocation ends in {left}: no more jobs are started; {context['active']} are in "
+        f"the queue, {context['waiting']} wait"
+    )
 
 
 def _request(context: Mapping[str, Any]) -> str:
@@ -126,7 +143,10 @@ def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
 
 def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
     """An entry as one line of `log`: when, what, why, and how it went."""
-    sentence = _sentence(entry["name"], entry["context"], jobid)
+    if entry["name"] in ("walltime", "allocation"):
+        sentence = _allocation(entry)
+    else:
+        sentence = _sentence(entry["name"], entry["context"], jobid)
     name = entry["name"].ljust(13) + " " if sentence else entry["name"]
     return (
         Span(f"{entry['timestamp'] - t_start:11.3f}s  ", "detail"),
@@ -144,6 +164,8 @@ def _entry_style(entry: Entry) -> str:
         case "custom-error" | "error" | "violation" | "stopped":
             return "bad"
         case "interrupted" | "shutdown" | "epoch" | "memo-left-out" | "not-started":
+            return "warn"
+        case "walltime" | "allocation":
             return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")

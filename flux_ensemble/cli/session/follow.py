@@ -6,7 +6,9 @@ log's "finish" entry.
 
 `run` owns its ensemble: a signal or `--timeout` ends it and cancels its jobs, and the
 reactor goes on until they have ended; a second signal leaves at once. `watch` does not:
-the first signal leaves.
+the first signal leaves. When the allocation of the instance ends, Flux ends what runs in it by
+SIGALRM, then SIGTERM: `run` then says what is left, and cancels nothing, since a later
+instance with the same statedir goes on with it.
 
 When the service goes away, the command waits for it to come back, and goes on with what it
 has not printed yet.
@@ -18,6 +20,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -33,6 +36,7 @@ from flux_ensemble.cli.common import (
     run_reactor,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.outlook import Outlook
 from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.reconnect import Absence
@@ -40,9 +44,10 @@ from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Received
+from flux_ensemble.service.settings import kept_directory
 
 #: What ends the command, and where it owns its ensemble that too.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
 class Follower:
@@ -82,6 +87,11 @@ class Follower:
         self._record: str | None = None
         self._unrecorded: str | None = None
         self._asking = False
+        self._outlook = Outlook()
+        self._ending = False
+        self._expired = False
+        # Not when it has expired: the broker does not answer any more then.
+        self._kept = kept_directory(client.handle.attr_get)
         self._log = 0
         self._received = Received()
         self._absence = Absence(client, back=self._on_back, given_up=self._on_given_up)
@@ -139,10 +149,13 @@ class Follower:
                     run_reactor(self._handle)
                 except KeyboardInterrupt:
                     self._on_signal()
+            if self._expired:
+                # More signals follow at once, and must not end this before all is said.
+                return self._close()
         return self._close()
 
     def _close(self) -> int:
-        if self._name is not None and self._state is not None:
+        if self._name is not None and (self._state is not None or self._expired):
             self._summarize(self._name)
         code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
         if self._wrong:
@@ -169,8 +182,22 @@ class Follower:
             self._unrecorded = next(errors, None)
         try:
             summarize(self._view, status, metrics, "flux ensemble failures")
+            if self._expired:
+                self._line((Span(self._left(status), "warn"),))
         except OSError:
             _drop_output()
+
+    def _left(self, status: Mapping[str, Any]) -> str:
+        """What is left to do when the allocation has expired, and what becomes of it."""
+        jobs = status["jobs"]
+        left = jobs["waiting"] + jobs["active"]
+        then = (
+            f"an instance with the statedir {self._kept} goes on with them"
+            if self._kept is not None
+            else "a later instance would go on with them, had this one a statedir of its own: see "
+            "'flux ensemble doctor'"
+        )
+        return f"the allocation has expired, {left} of {jobs['total']} jobs are left: {then}"
 
     def _then(
         self,
@@ -228,6 +255,8 @@ class Follower:
         elif not (entry["name"] == "request" and self._forced is not None):
             for line in announce(entry):
                 self._line(line)
+        if entry["name"] in ("walltime", "allocation"):
+            self._ending = entry["name"] == "walltime"
         if entry["name"] == "finish":
             self._state = entry["context"]["state"]
             self._stop()
@@ -277,14 +306,29 @@ class Follower:
             return  # for anything else the log says what happened
         if not self._done:
             self._absence.heard(status["service"])
+            self._look_out(status)
             self._output(self._view.progress, status["ensembles"][0])
+
+    def _look_out(self, status: Mapping[str, Any]) -> None:
+        """Say so if jobs will not run before the allocation ends."""
+        jobs = status["ensembles"][0]["jobs"]
+        left = jobs["waiting"] + jobs["active"]
+        members = status.get("members", {}).values()
+        t_expires = next((member["t_expires"] for member in members), None)
+        words = self._outlook.take(time.time(), jobs["total"] - left, left, t_expires)
+        if words is not None:
+            self._line((Span(f"   {words}", "warn"),))
 
     def _on_timeout(self, *_: Any) -> None:
         if self._forced is None:
             self._end(TIMED_OUT, "the time is up", "")
 
-    def _on_signal(self, *_: Any) -> None:
-        if not self._owner or self._forced is not None:
+    def _on_signal(self, number: int = signal.SIGINT) -> None:
+        if number == signal.SIGALRM or (self._ending and number != signal.SIGINT):
+            self._expired = True
+            self._forced = self._forced or FAILED
+            self._stop()
+        elif not self._owner or self._forced is not None:
             if self._name is not None:
                 self._line((Span(f"   left {self._name!r} to the service", "warn"),))
             self._forced = INTERRUPTED

@@ -130,7 +130,7 @@ class LogReader:
         if self._refused or not self._reading:
             self._client.handle.reactor_stop()
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, _: int) -> None:
         self._interrupted = True
         self._client.handle.reactor_stop()
 

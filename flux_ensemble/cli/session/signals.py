@@ -29,17 +29,17 @@ def signal_pipe(numbers: Collection[signal.Signals]) -> Iterator[int]:
 
 @contextmanager
 def signals(
-    handle: Any, numbers: Collection[signal.Signals], callback: Callable[[], None]
+    handle: Any, numbers: Collection[signal.Signals], callback: Callable[[int], None]
 ) -> Iterator[None]:
-    """Calls `callback` from the reactor of a Flux handle when a signal comes.
+    """Calls `callback` with its number from the reactor of a Flux handle when a signal comes.
 
     Not with Flux's signal watchers: those block a signal in this thread only.
     """
     with signal_pipe(numbers) as read:
 
         def drain(*_: Any) -> None:
-            os.read(read, 64)
-            callback()
+            for number in os.read(read, 64):
+                callback(number)
 
         with handle.fd_watcher_create(read, drain):
             yield

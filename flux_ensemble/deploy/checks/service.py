@@ -97,7 +97,7 @@ def guests(instance: InstanceInfo) -> Finding:
     settings = read_settings(config(instance, "ensemble"), wrong.append)
     if wrong:
         return Finding("guests", "problem", "; ".join(wrong), "correct the configuration")
-    open_to = "list and status" if settings["allow-guest-status"] else "nothing"
+    open_to = "list and status" if settings.allow_guest_status else "nothing"
     return Finding("guests", "ok", f"guests may ask for {open_to}")
 
 

@@ -119,6 +119,18 @@ class Broker:
         """Have the job manager change a job; one that has ended is no error."""
         self.call(self.handle.rpc(topic, {"id": job, **payload}), _unless_inactive, report)
 
+    def start_queues(self, start: bool, reason: str, report: Report) -> None:
+        """Start or stop all queues, for as long as the job manager is loaded.
+
+        Args:
+            start: start them, else stop them.
+            reason: why they are stopped.
+            report: gets the outcome.
+        """
+        request = {"start": start, "all": True, "nocheckpoint": True, "reason": reason}
+        future = self.handle.rpc("job-manager.queue-start", request, nodeid=0)
+        self.call(future, lambda future: future.get(), report)
+
     def cancel(self, job: int, reason: str, report: Report) -> None:
         """Raise a cancel exception on a job; one that has ended is no error."""
         future = flux.job.cancel_async(self.handle, job, reason)

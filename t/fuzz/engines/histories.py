@@ -26,6 +26,8 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import (
+    AllocationChanged,
+    AllocationEnding,
     CommandDone,
     CommandFailed,
     Event,
@@ -296,6 +298,14 @@ class History:
                 for name, context in (("exception", {"type": "cancel"}), ("clean", {})):
                     self._post(JobEvent(self._tick(), job, name, context))
 
+    def _allocate(self) -> None:
+        """The allocation is about to end, or there is another one, or more of it."""
+        t, left = self._tick(), self._random.choice([0.0, 1.0, 10.0, 1000.0])
+        if self._random.random() < 0.4:
+            self._post(AllocationEnding(t, t + left))
+        else:
+            self._post(AllocationChanged(t, self._random.choice([None, t + left])))
+
     def _resize(self) -> None:
         """The member changes."""
         random = self._random
@@ -349,6 +359,7 @@ _MOVES = (
     (History._foreign, 6),
     (History._stray, 4),
     (History._interrupt, 2),
+    (History._allocate, 2),
     (History._resize, 5),
     (History._time, 12),
     (History._ask, 12),

@@ -29,7 +29,12 @@ from flux_ensemble.client.responses import Entry
 COUNTS = dict.fromkeys(
     ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled"), 0
 )
-STATUS = {"name": "a", "state": "running", "groups": {"g": {**COUNTS, "timeout": 0}}}
+STATUS = {
+    "name": "a",
+    "state": "running",
+    "groups": {"g": {**COUNTS, "timeout": 0}},
+    "jobs": {"waiting": 2, "active": 1, "total": 10},
+}
 ANSWER = {"service": {"t_start": 1.0}, "ensembles": [STATUS]}
 
 
@@ -90,6 +95,7 @@ class Handle:
         }
         self.timers: dict[float, Callable[..., None]] = {}
         self.readers: list[Callable[..., None]] = []
+        self.attributes: dict[str, str] = {}
         self._steps = deque(steps)
         self._running = False
 
@@ -97,6 +103,9 @@ class Handle:
         op = topic.removeprefix("ensemble.")
         self.sent.append((op, payload))
         return Future(self, op)
+
+    def attr_get(self, name: str) -> str | None:
+        return self.attributes.get(name)
 
     def reactor_run(self) -> int:
         self._running = True
@@ -281,6 +290,51 @@ def test_the_timeout_cancels_the_ensemble_and_exits_with_124() -> None:
     runs, handle, _ = follower(LOADED, timer(9.0), finish("canceled"), timeout=9.0)
     assert runs.load(REQUEST) == 124
     assert ("cancel", {"name": "a"}) in handle.sent
+
+
+WALLTIME = entry("walltime", t_expires=9.0, active=1, waiting=2)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        (send_signal(signal.SIGALRM),),
+        (WALLTIME, send_signal(signal.SIGTERM)),
+        (WALLTIME, send_signal(signal.SIGHUP)),
+    ],
+)
+@pytest.mark.parametrize("owner", [True, False])
+def test_the_end_of_the_allocation_cancels_nothing_and_says_what_is_left(
+    end: tuple[Step, ...], owner: bool
+) -> None:
+    runs, handle, view = follower(LOADED, *end, owner=owner)
+    assert runs.load(REQUEST) == 1
+    assert "cancel" not in handle.ops()
+    left = "the allocation has expired, 3 of 10 jobs are left: a later instance would go on with"
+    assert view.lines[-1].startswith(left)
+
+
+def test_where_the_state_is_kept_it_says_what_goes_on() -> None:
+    handle = Handle(LOADED, send_signal(signal.SIGALRM))
+    handle.attributes["statedir"] = "/kept"
+    view = View()
+    assert Follower(Client(handle), view, owner=True).load(REQUEST) == 1
+    assert view.lines[-1].endswith("an instance with the statedir /kept goes on with them")
+
+
+def test_an_interrupt_cancels_also_when_the_allocation_is_about_to_end() -> None:
+    runs, handle, _ = follower(LOADED, WALLTIME, send_signal(signal.SIGINT), finish("canceled"))
+    assert runs.load(REQUEST) == 130
+    assert "cancel" in handle.ops()
+
+
+def test_where_there_is_time_again_a_signal_cancels() -> None:
+    again = entry("allocation", t_expires=None)
+    end = send_signal(signal.SIGTERM)
+    runs, handle, view = follower(LOADED, WALLTIME, again, end, finish("canceled"))
+    assert runs.load(REQUEST) == 130
+    assert "cancel" in handle.ops()
+    assert "   there is time again: what was left goes on" in view.lines
 
 
 def test_signals_have_their_handlers_back_afterwards() -> None:

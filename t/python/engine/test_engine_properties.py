@@ -36,7 +36,12 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.codec import command_from_json, encode, event_from_json, to_json
 from flux_ensemble.engine.commands import Finish, Record
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import Interrupted, MemberChanged
+from flux_ensemble.engine.events import (
+    AllocationChanged,
+    AllocationEnding,
+    Interrupted,
+    MemberChanged,
+)
 from flux_ensemble.engine.status import status
 from flux_ensemble.metrics.names import OUTCOMES
 
@@ -271,6 +276,7 @@ class Histories(RuleBasedStateMachine):
                     assert 1 <= one.to <= (most if one.by > 0 else 6), "within the bounds"
                     self.scales[one.member] = one.id
                 if isinstance(one, SubmitJobs):
+                    assert self.engine.t_walltime is None, "nothing is sent when time is up"
                     indices = range(one.first, one.first + one.count)
                     self.unseen |= {Tag(one.group, one.rule, one.firing, n) for n in indices}
             elif isinstance(one, StartTimer):
@@ -367,6 +373,16 @@ class Histories(RuleBasedStateMachine):
     @rule(jobs=st.lists(st.integers(1, 12), max_size=4))
     def the_instance_was_shut_down(self, jobs):
         assert self.post(Interrupted(self.tick(), tuple(jobs))) == []
+
+    @rule(left=st.sampled_from([0.0, 1.0, 10.0]))
+    def the_allocation_ends(self, left):
+        t = self.tick()
+        self.post(AllocationEnding(t, t + left))
+
+    @precondition(lambda self: self.engine.t_walltime is not None)
+    @rule()
+    def there_is_time_again(self):
+        self.post(AllocationChanged(self.tick(), None))
 
     @rule(size=st.integers(1, 6), free=st.integers(0, 6), high=st.sampled_from([6, 6, 6, 3, 1]))
     def the_member_changes(self, size, free, high):

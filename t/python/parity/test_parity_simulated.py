@@ -36,6 +36,7 @@ FIRINGS = {
     "job-memo": [1, 1, 1],
     "more-nodes": [1, 1],
     "more-time": [1, 1, 0],
+    "two-allocations": [1],
     "parameter-sweep": [1, 1, 1, 1],
     "pipeline": [1, 3, 1],
     "repetitions-and-backoff": [1, 3, 3],

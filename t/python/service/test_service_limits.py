@@ -13,7 +13,7 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.service.requests import limits as bounds
 from flux_ensemble.service.requests.limits import Bounds, Bucket, check_ensembles, check_followers
 from flux_ensemble.service.requests.protocol import parse
-from flux_ensemble.service.settings import kept_directory, read_settings
+from flux_ensemble.service.settings import Settings, kept_directory, read_settings
 
 
 class Door:
@@ -129,25 +129,29 @@ def test_what_is_wrong_is_quoted_shortly() -> None:
 
 
 def test_what_a_site_does_not_say_is_off() -> None:
-    assert read_settings({}, pytest.fail) == {"allow-guest-status": False, "supervise": False}
+    settings = read_settings({}, pytest.fail)
+    assert settings == Settings(allow_guest_status=False, supervise=False, walltime_guard=10.0)
 
 
 def test_only_a_plain_true_is_on() -> None:
     wrong: list[str] = []
     settings = read_settings(
-        {"allow-guest-status": "yes", "supervise": True, "colour": 1}, wrong.append
+        {"allow-guest-status": "yes", "supervise": True, "colour": 1, "walltime-guard": "soon"},
+        wrong.append,
     )
-    assert settings == {"allow-guest-status": False, "supervise": True}
+    assert settings == Settings(supervise=True)
     assert wrong == [
         "[ensemble] allow-guest-status: expected true or false, not 'yes'",
-        "[ensemble] colour: unknown key (keys: allow-guest-status, supervise, scaler, min-size, "
-        "max-size, grace, start-limit, start-broker, grpc-target, grpc-member, tls-cert, tls-key, "
-        "tls-ca)",
+        "[ensemble] colour: unknown key (keys: allow-guest-status, supervise, walltime-guard, "
+        "scaler, min-size, max-size, grace, start-limit, start-broker, grpc-target, grpc-member, "
+        "tls-cert, tls-key, tls-ca)",
+        "[ensemble] walltime-guard: expected a duration (seconds, or text such as '30s', '1.5h' or "
+        "'100ms'), not 'soon'",
     ]
 
 
 def test_keys_of_a_scaler_are_left_to_what_reads_them() -> None:
-    assert not read_settings({"scaler": "instance", "min-size": 0}, pytest.fail)["supervise"]
+    assert not read_settings({"scaler": "instance", "min-size": 0}, pytest.fail).supervise
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Whether the jobs of an ensemble can all run before the allocation of the instance ends."""
+
+from __future__ import annotations
+
+from collections import deque
+
+#: The rate at which jobs end is that of the last so many seconds, and of at least so many jobs.
+WINDOW_SECONDS = 300.0
+FEWEST_JOBS = 10
+
+#: It is said when so large a part of the jobs that are left will not run; and again when it is
+#: twice as many, or half.
+SHARE = 0.05
+
+
+def in_words(seconds: float) -> str:
+    """A duration in the two largest units, as in "20m 3s".
+
+    >>> in_words(1203.4), in_words(59.6), in_words(7322), in_words(0.2)
+    ('20m 3s', '1m', '2h 2m', '0s')
+    """
+    left, parts = round(max(seconds, 0.0)), list[str]()
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        number, left = divmod(left, size)
+        if number or parts:
+            parts.append(f"{number}{unit}" if number else "")
+    return " ".join(filter(None, parts[:2])) or "0s"
+
+
+class Outlook:
+    """Estimates from the rate at which jobs end how many will not run in time."""
+
+    def __init__(self) -> None:
+        #: When, and how many jobs were over.
+        self._seen: deque[tuple[float, int]] = deque()
+        self._said = 0.0
+
+    def take(self, now: float, over: int, left: int, t_expires: float | None) -> str | None:
+        """Take in a status.
+
+        Args:
+            now: epoch seconds.
+            over: jobs that are over.
+            left: jobs that are asked for and not over.
+            t_expires: when the allocation expires, or None.
+
+        Returns:
+            What there is to say: for the first time, or since it has changed much.
+        """
+        self._seen.append((now, over))
+        while now - self._seen[0][0] > WINDOW_SECONDS:
+            self._seen.popleft()
+        t, before = self._seen[0]
+        if t_expires is None or now <= t or over - before < FEWEST_JOBS:
+            return None
+        time_left = t_expires - now
+        missed = left - time_left * (over - before) / (now - t)
+        if missed < max(1.0, SHARE * left) or self._said / 2 < missed < self._said * 2:
+            return None
+        self._said = missed
+        jobs = f"about {_about(missed)} jobs will not run"
+        return f"the allocation ends in {in_words(time_left)}, {jobs}"
+
+
+def _about(number: float) -> str:
+    """A number to two digits."""
+    digits = len(str(int(number))) - 2
+    return f"{round(int(number), -max(digits, 0)):,}"
