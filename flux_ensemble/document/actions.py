@@ -18,15 +18,16 @@ from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.conditions import Bested, Names
+from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.texts import listed
 
 #: Actions whose label is a job group, and actions that need a label.
 _ON_GROUPS = ("submit", "cancel", "update")
-_NEED_LABEL = ("submit", "update", "custom", "enable", "disable")
+_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset")
 
 #: Keys of an action that only some actions have.
 _ACTION_KEYS = {
-    "label": (*_ON_GROUPS, "custom", "enable", "disable"),
+    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset"),
     "value": ("grow", "shrink"),
     "count": ("submit",),
     "params": ("submit",),
@@ -243,7 +244,12 @@ class ActionReader:
                 )
         elif label is None:
             if name in _NEED_LABEL and not self._blamed(at, "label"):
-                what = {"custom": "a function", "enable": "a rule", "disable": "a rule"}
+                what = {
+                    "custom": "a function",
+                    "enable": "a rule",
+                    "disable": "a rule",
+                    "reset": "a job group or GROUP-VARIABLE",
+                }
                 self._problems.add(
                     at, f"the action {name!r} needs a 'label', {what.get(name, 'a job group')}"
                 )
@@ -256,6 +262,11 @@ class ActionReader:
                 self._problems.add((*at, "label"), str(error))
         elif name in ("enable", "disable"):
             self._rule_id(label, (*at, "label"))
+        elif name == "reset":
+            try:
+                parse_label(label, self._context.names)
+            except ValueError as error:
+                self._problems.add((*at, "label"), str(error))
 
     def _rule_id(self, id: str | None, at: Path) -> None:
         # A rule that is to be added can name itself.

@@ -96,6 +96,7 @@ ACTIONS = (
     "enable",
     "disable",
     "update",
+    "reset",
 )
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from flux_ensemble.metrics.names import COUNTERS, MAX_NAME, MEMBER, MEMBER_METRICS, RATE
+from flux_ensemble.metrics.names import (
+    COUNTERS,
+    GAUGES,
+    MAX_NAME,
+    MEMBER,
+    MEMBER_METRICS,
+    RATE,
+)
 from flux_ensemble.texts import listed
 
 COUNT = "count"
@@ -118,6 +125,23 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
     raise ValueError(
         f"no job group for {name!r}: expected GROUP-VARIABLE (groups: {_listed(groups)})"
     )
+
+
+def parse_label(text: str, groups: Collection[str]) -> tuple[str, str | None]:
+    """The group and the variable whose statistics are meant; no variable for all of the group.
+
+    Raises:
+        ValueError: no group fits, or the variable has no statistics that are kept.
+
+    >>> parse_label("a-b", ["a", "a-b"]), parse_label("a-duration", ["a", "a-b"])
+    (('a-b', None), ('a', 'duration'))
+    """
+    if text in groups:
+        return text, None
+    group, variable = split_stream(text, groups)
+    if variable in GAUGES:
+        raise ValueError(f"{text!r} is computed at each heartbeat, so there is nothing to reset")
+    return group, variable
 
 
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:

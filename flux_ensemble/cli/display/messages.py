@@ -167,8 +167,10 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             verb = "grow" if context["by"] > 0 else "shrink"
             return f"{_firing(context)}: {verb} {context['member']} to {_nodes(context['to'])}"
         case "outcome" if context["ok"]:
-            jobs, nodes = context.get("jobs"), context.get("nodes")
+            jobs, nodes, streams = map(context.get, ("jobs", "nodes", "streams"))
             more = _jobs(jobs) if jobs is not None else "" if nodes is None else _nodes(nodes)
+            if streams is not None:
+                more = "1 metric" if streams == 1 else f"{streams} metrics"
             late = "late" if context.get("late") else ""
             return f"{_firing(context)}: " + ", ".join(filter(None, ("ok", more, late)))
         case "outcome" | "custom-error":

@@ -19,7 +19,8 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.metrics.statistics import check_statistic
-from flux_ensemble.metrics.streams import MAX_DIFFERENT, Metrics, StatisticError
+from flux_ensemble.metrics.stream import MAX_DIFFERENT, StatisticError
+from flux_ensemble.metrics.streams import Metrics
 
 CLASSES = {
     name: cls

@@ -92,6 +92,8 @@ ACTIONS = st.sampled_from(
         {"name": "grow", "value": 3},
         {"name": "shrink"},
         {"name": "shrink", "value": 2},
+        {"name": "reset", "label": "b-duration"},
+        {"name": "reset", "label": "a"},
     ]
     * 3
     + [
@@ -140,6 +142,7 @@ REQUESTS = st.sampled_from(
         ("action", {"action": {"name": "custom", "label": "f"}}),
         ("action", {"action": submit("a")}),
         ("action", {"action": {"name": "grow"}}),
+        ("action", {"action": {"name": "reset", "label": "a-x"}}),
     ]
     * 5
     + [
@@ -157,6 +160,7 @@ RETURNS = st.lists(
             {"kind": "action", "value": {"name": "custom", "label": "f"}},
             {"kind": "action", "value": submit("nope")},
             {"kind": "action", "value": {"name": "shrink"}},
+            {"kind": "action", "value": {"name": "reset", "label": "b"}},
             {"kind": "rule", "value": {"trigger": "start", "action": submit("a")}},
             {"kind": "rule", "value": {"trigger": "job-success", "action": submit("b")}},
             {
