@@ -33,7 +33,7 @@ from flux_ensemble.document.rules import read_rules, rule_id
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.document.yaml_reader import Document, read_yaml
-from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.texts import shown
 
 __all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
@@ -224,7 +224,8 @@ def _check_kept(
         for value in statistic.arguments.values()
         if type(value) is int
     ]
-    each = len(statistics) + sum(map(abs, windows)) // WINDOW
+    made = sum(statistic.kind != NUMBER for statistic in statistics)
+    each = made + sum(map(abs, windows)) // WINDOW
     if groups * each > MAX_KEPT:
         problems.add(
             at,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
-from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
+from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
 from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
 from flux_ensemble.texts import shortened, shown
 
@@ -241,10 +241,11 @@ class Names:
         if head == BEST and len(keys) > 1 and keys[1] in self._bests:
             best, params = self._bests[keys[1]]
             return best.path(keys, params)
-        # A memo may well have a key `nodes`.
+        # A memo may well have a key `nodes`, or `n`.
         bare = len(keys) == 1 and self._subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
-        if head == COUNT or head in self._statistics or of_member:
+        of_stream = head in self._statistics and not (bare and head == NUMBER)
+        if head == COUNT or of_stream or of_member:
             return self._metric(keys)
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]

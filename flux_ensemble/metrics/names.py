@@ -18,6 +18,9 @@ OUTCOMES = ("success", "failed", "canceled", "timeout")
 #: Counters of a group, as in `count.GROUP.COUNTER`.
 COUNTERS = ("submitted", "finished", *OUTCOMES)
 
+#: Those that recordings of the first versions do not have.
+NEWER_COUNTERS = ("attempts", "gave-up")
+
 #: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.
 MEMBER_METRICS = {
     "nodes": ("size", "up", "free"),
@@ -53,13 +56,16 @@ DEFAULT_STATISTICS = {
     "mad": "MAD",
 }
 
+#: The statistic that is how many values there were. It is none of River's: streams count them.
+NUMBER = "n"
+
 #: Arguments of River's statistics that say how many values are kept -> the smallest allowed.
 STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A statistic kept for every stream: `name` in paths, River `kind` and arguments.
+    """A statistic kept for every stream: `name` in paths, River `kind` (or `NUMBER`) and arguments.
 
     Of the stream `duration`, it takes in the jobs that `of` says, one of `OF`.
     """

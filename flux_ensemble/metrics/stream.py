@@ -15,7 +15,7 @@ from typing import Any
 from river import stats
 
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.metrics.numbers import Number, finite
 
 #: Most distinct values that a statistic such as `Entropy` keeps.
@@ -72,7 +72,11 @@ class Stream:
 
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.count = 0
-        self._statistics = {statistic.name: _made(statistic) for statistic in statistics}
+        self._statistics = {
+            statistic.name: _made(statistic)
+            for statistic in statistics
+            if statistic.kind != NUMBER
+        }
         self._bind()
 
     def _bind(self) -> None:
@@ -99,15 +103,18 @@ class Stream:
             )
 
     def get(self, statistic: str) -> Number | None:
-        """The statistic's value; None if there is none.
+        """The statistic's value; None if there is none. `n` is the number of values.
 
         Raises:
             StatisticError: the statistic fails.
         """
+        made = self._statistics.get(statistic)
+        if made is None:
+            return self.count
         if not self.count:
             return None
         try:
-            return finite(self._statistics[statistic].get())
+            return finite(made.get())
         except (ArithmeticError, ValueError):
             # The root of what is negative by rounding, a division by a variance of 0.
             return None
@@ -122,7 +129,9 @@ class Stream:
         """A copy with `values` added; with `statistic`, of that one only."""
         other = Stream(())
         other.count = self.count
-        wanted = self._statistics if statistic is None else {statistic: self._statistics[statistic]}
+        wanted = self._statistics
+        if statistic is not None:
+            wanted = {name: made for name, made in wanted.items() if name == statistic}
         other._statistics = copy.deepcopy(wanted)
         other._bind()
         for value in values:

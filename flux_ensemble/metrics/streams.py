@@ -12,6 +12,7 @@ from flux_ensemble.metrics.names import (
     GAUGES,
     IGNORED,
     MEMBER_METRICS,
+    NUMBER,
     RATE,
     STREAMS,
     Statistic,
@@ -193,7 +194,9 @@ class Metrics:
         if variable == "duration":
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
-        return None if stream is None else stream.get(statistic)
+        if stream is not None:
+            return stream.get(statistic)
+        return 0 if self._by_name[statistic].kind == NUMBER else None
 
     def _of_member(self, path: MetricPath) -> float | None:
         if path == PENDING_NODES:

@@ -50,7 +50,8 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     for name in statistics:
         for path, value in metrics[name].items():
             key = split_stream(path, groups)
-            streams.setdefault(key, {})[name] = number(value)
+            exact = name == "n" and type(value) is int
+            streams.setdefault(key, {})[name] = str(value) if exact else number(value)
     for group, keys in _ignored(metrics).items():
         for variable, count in keys.items():
             streams.setdefault((group, variable), {})["ignored"] = str(count)

@@ -62,6 +62,8 @@ TRIGGERS = st.sampled_from(
         {"trigger": "job-clean", "scope": "queue"},
         {"trigger": "metric", "name": "count.a.finished", "when": "> 1"},
         {"trigger": "metric", "name": "mean.b-duration", "when": "> 0"},
+        {"trigger": "metric", "name": "n.b-x", "when": "== 0"},
+        {"trigger": "metric", "when": "n['a-x'] + n['b-pending'] >= 2"},
         {"trigger": "metric", "when": "count.a.success + count.b.success >= 2"},
         {"trigger": "heartbeat"},
         {"trigger": "idle"},

@@ -58,6 +58,17 @@ DOCUMENT: dict[str, Any] = {
         },
         {"trigger": "job-memo", "when": "x > 0.5", "action": submits("m", repetitions=3)},
         {"trigger": "idle", "group": "b", "action": submits("c")},
+        {
+            "trigger": "metric",
+            "name": "n.a-x",
+            "when": ">= 2",
+            "actions": [{"name": "reset", "label": "a-x", **UNLIMITED}, submits("c")],
+        },
+        {
+            "trigger": "job-fail",
+            "when": 'n["b-pending"] > 2',
+            "action": {"name": "reset", "label": "b"},
+        },
     ],
     "custom": "def d(**_):\n    return Action({'name': 'submit', 'label': 'd'})\n",
     "limits": {"active-jobs": 12},

@@ -82,10 +82,10 @@ def test_the_rules_after_a_reset_see_it_and_it_triggers_none():
     when = 'mean["a-fom"] > 1'
     unlimited = submit("b", repetitions="unlimited")
     play = played(
+        {"trigger": "metric", "when": 'not mean["a-fom"] > 0', "action": submit("b")},
         {"trigger": "job-memo", "when": when, "action": unlimited},
         {"trigger": "job-memo", "when": "fom > 9", "action": RESET},
         {"trigger": "job-memo", "when": when, "action": unlimited},
-        {"trigger": "metric", "when": 'not mean["a-fom"] > 0', "action": submit("b")},
     )
     play.begin(1)
     memo(play, 10.0)
