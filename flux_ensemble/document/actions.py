@@ -17,6 +17,7 @@ from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
+from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Bested, Names
 from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.texts import listed
@@ -65,6 +66,7 @@ class Context:
         functions: what custom actions can call.
         elastic: whether the member can change its size.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
+        by: the metrics that are kept by value.
     """
 
     groups: Mapping[str, Group]
@@ -75,6 +77,7 @@ class Context:
     functions: Functions
     elastic: bool = True
     bests: Bested = field(default_factory=dict)
+    by: Collection[ByValue] = ()
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
@@ -122,6 +125,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         heartbeat=spec.heartbeat > 0,
         functions=Functions(spec.custom, spec.plugins),
         bests=spec.bested,
+        by=spec.by,
     )
 
 
@@ -264,7 +268,7 @@ class ActionReader:
             self._rule_id(label, (*at, "label"))
         elif name == "reset":
             try:
-                parse_label(label, self._context.names)
+                parse_label(label, self._context.names, self._context.by)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
 

@@ -137,7 +137,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
         mapping = {"statistic": entry} if isinstance(entry, str) else entry
-        if mapping is None or "best" in mapping:
+        if mapping is None or "best" in mapping or "by" in mapping:
             continue
         if "statistic" not in mapping:
             if not problems.blames((*at, "statistic")):

@@ -19,6 +19,7 @@ from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.problems import MAX_PROBLEMS, DocumentError, Path, Problem, dotted
 from flux_ensemble.document.texts import placeholders, split_command
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, terms_of
@@ -203,7 +204,7 @@ def _path(name: str, spec: Spec) -> MetricPath | None:
     """The metric with this name; None if it is the name of something else."""
     statistics = [statistic.name for statistic in spec.statistics]
     with suppress(ValueError):
-        return parse_path(name, spec.groups, statistics)
+        return parse_path(name, spec.groups, statistics, spec.by)
     return None
 
 
@@ -219,10 +220,11 @@ def _unsimulated(spec: Spec) -> Iterable[_Finding]:
         for path in {_path(name, spec) for name in names} - {None}:
             assert path is not None
             simulated = spec.simulate.get(path.group)
-            if simulated and path.variable not in known and path.variable not in simulated.memo:
+            variable = unsplit(path.variable)
+            if simulated and variable not in known and variable not in simulated.memo:
                 yield _Finding(
                     ("rules", index),
-                    f"no simulated job publishes the memo key {shown(path.variable)}: 'simulate' "
+                    f"no simulated job publishes the memo key {shown(variable)}: 'simulate' "
                     f"does not say so of group {path.group!r}",
                     note=True,
                 )

@@ -133,7 +133,7 @@ class Actions:
                 self._outcome(origin)
                 core.disable(core.rules.states[groups[0]], because(origin))
             case "reset":
-                group, variable = parse_label(groups[0], core.spec.groups)
+                group, variable = parse_label(groups[0], core.spec.groups, core.spec.by)
                 self._outcome(origin, streams=core.stats.reset(group, variable))
             case "grow" | "shrink":
                 self._scaling.ask(action, origin)

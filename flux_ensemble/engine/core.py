@@ -85,7 +85,7 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.interrupted = 0
-        self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window)
+        self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
         self.records = Records(spec.limits.records if spec.records else 0)

@@ -70,6 +70,7 @@ class Retrying:
             core = self._core
             params = core.spec.groups[job_set.name].params
             statistics = [statistic.name for statistic in core.spec.statistics]
-            names = Names(core.spec.groups, statistics, None, scope_of("job-fail", params))
+            scope = scope_of("job-fail", params)
+            names = Names(core.spec.groups, statistics, None, scope, by=core.spec.by)
             policy = self._policies[key] = Policy(job_set.retries, names)
         return policy

@@ -83,5 +83,14 @@ class Statistic:
         >>> Statistic("longest", "Max", of="finished").stream("duration")
         'duration of finished'
         """
-        finished = variable == "duration" and self.of == "finished"
-        return DURATION_OF_FINISHED if finished else variable
+        return of_finished(variable) if self.of == "finished" else variable
+
+
+def of_finished(variable: str) -> str:
+    """The variable of all finished jobs where there is another one of those that succeeded.
+
+    >>> of_finished("duration"), of_finished("duration[t=300]"), of_finished("fom")
+    ('duration of finished', 'duration of finished[t=300]', 'fom')
+    """
+    own = variable == "duration" or (variable.startswith("duration[") and "=" in variable)
+    return f"{DURATION_OF_FINISHED}{variable[len('duration') :]}" if own else variable

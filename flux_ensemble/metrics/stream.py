@@ -73,9 +73,7 @@ class Stream:
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.count = 0
         self._statistics = {
-            statistic.name: _made(statistic)
-            for statistic in statistics
-            if statistic.kind != NUMBER
+            statistic.name: _made(statistic) for statistic in statistics if statistic.kind != NUMBER
         }
         self._bind()
 

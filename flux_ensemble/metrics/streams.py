@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from flux_ensemble.metrics.best import Best, Bests
+from flux_ensemble.metrics.by_value import ByValue, unsplit
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
@@ -16,6 +17,7 @@ from flux_ensemble.metrics.names import (
     RATE,
     STREAMS,
     Statistic,
+    of_finished,
 )
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import BEST, COUNT, ELAPSED, LEFT, PENDING_NODES, MetricPath
@@ -30,6 +32,9 @@ Values = list[list[Any]]
 #: jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
+
+#: Most streams by value of one variable of a group.
+MAX_VALUES = 1000
 
 #: Most memo keys of a group whose ignored values are counted, each by itself; those of further
 #: ones, and of keys longer than `MAX_NAME`, are counted together.
@@ -71,6 +76,7 @@ class Metrics:
         statistics: Collection[Statistic],
         bests: Iterable[Best] = (),
         rate_window: float = 60.0,
+        by: Iterable[ByValue] = (),
     ) -> None:
         self.bests = Bests(bests)
         self._rate_window = rate_window
@@ -86,6 +92,12 @@ class Metrics:
             for variable, of in (("duration", "success"), (DURATION_OF_FINISHED, "finished"))
         }
         self.counts: dict[str, dict[str, int]] = {}
+        #: What is kept by value, by group and variable.
+        self.by: dict[tuple[str, str], list[ByValue]] = {}
+        for by_value in by:
+            self.by.setdefault((by_value.group, by_value.variable), []).append(by_value)
+        #: How many streams there are of one of these, by group and variable.
+        self._values: dict[tuple[str, str], int] = {}
         #: Those that have a value.
         self._streams: dict[tuple[str, str], Stream] = {}
         self._variables: dict[str, int] = {}
@@ -99,39 +111,62 @@ class Metrics:
 
     def has_room(self, group: str, variable: str) -> bool:
         """Whether the variable has a stream, or can get one."""
-        return (group, variable) in self._streams or (
-            self._variables[group] < MAX_VARIABLES and len(variable) <= MAX_NAME
-        )
+        if (group, variable) in self._streams:
+            return True
+        base = self.kept_by_value(group, variable)
+        if base is not None:
+            full = self._values.get((group, base), 0) >= MAX_VALUES
+        else:
+            full = self._variables[group] >= MAX_VARIABLES
+        return not full and len(variable) <= MAX_NAME
+
+    def kept_by_value(self, group: str, variable: str) -> str | None:
+        """The variable of which this one is by value, if it is."""
+        if not self.by or not variable.endswith("]"):
+            return None
+        base = unsplit(variable)
+        own = "duration" if base == DURATION_OF_FINISHED else base
+        return base if base != variable and (group, own) in self.by else None
 
     def observe(self, group: str, variable: str, value: Number) -> None:
         """Add a finite value to the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:
-            statistics = self._of.get(variable, self._statistics)
+            base = self.kept_by_value(group, variable)
+            statistics = self._of.get(base or variable, self._statistics)
             stream = self._streams[group, variable] = Stream(statistics)
-            if variable not in _BUILT_IN:
-                self._variables[group] += 1
+            self._count(group, variable, base, 1)
         stream.update(value)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
 
+    def _count(self, group: str, variable: str, base: str | None, change: int) -> None:
+        """Count one more stream, or one less."""
+        if base is not None:
+            self._values[group, base] = self._values.get((group, base), 0) + change
+        elif variable not in _BUILT_IN:
+            self._variables[group] += change
+
     def reset(self, group: str, variable: str | None = None) -> int:
-        """Forget the values of a stream, or of all streams of a group.
+        """Forget the values of a stream and of those by value, or of all streams of a group.
 
         Returns:
             How many streams had values.
         """
-        wanted = (variable, DURATION_OF_FINISHED if variable == "duration" else variable)
+        wanted = None if variable is None else (variable, of_finished(variable))
         keys = [
-            key for key in self._streams if key[0] == group and (not variable or key[1] in wanted)
+            (name, stream)
+            for name, stream in self._streams
+            if name == group
+            and (wanted is None or stream in wanted or self.kept_by_value(name, stream) in wanted)
         ]
         for key in keys:
             self._forget(key)
         return len(keys)
 
     def _forget(self, key: tuple[str, str]) -> None:
-        if self._streams.pop(key, None) is not None and key[1] not in _BUILT_IN:
-            self._variables[key[0]] -= 1
+        if self._streams.pop(key, None) is not None:
+            self._count(*key, self.kept_by_value(*key), -1)
         if self._kept is not None:
             self._kept[key] = [None]
 
@@ -143,12 +178,10 @@ class Metrics:
             else:
                 self.observe(group, variable, value)
 
-    def observe_duration(self, group: str, seconds: Number, outcome: str | None) -> None:
-        """Add how long a job ran that ended with an outcome."""
-        if outcome == "success":
-            self.observe(group, "duration", seconds)
-        if self._of[DURATION_OF_FINISHED]:
-            self.observe(group, DURATION_OF_FINISHED, seconds)
+    def durations(self, outcome: str | None) -> Sequence[str]:
+        """The variables that take in how long a job ran that ended with an outcome."""
+        durations = ["duration"] if outcome == "success" else []
+        return [*durations, DURATION_OF_FINISHED] if self._of[DURATION_OF_FINISHED] else durations
 
     def ignore(self, group: str, key: str) -> None:
         """Count a value of a memo that has no statistics."""
@@ -191,7 +224,7 @@ class Metrics:
         if statistic == BEST:
             best: float | None = self.bests.lookup(variable)
             return best
-        if variable == "duration":
+        if variable.startswith("duration"):
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
         if stream is not None:
@@ -239,7 +272,7 @@ class Metrics:
                 values = list(ages(group, gauge))
                 if values:
                     streams[group, gauge] = empty.extended(values)
-        ordered = sorted(key for key in streams if key[1] != DURATION_OF_FINISHED)
+        ordered = sorted({(group, _as_named(variable)) for group, variable in streams})
         nested: dict[str, Any] = {}
         for name, statistic in self._by_name.items():
             nested[name] = {
@@ -260,6 +293,12 @@ class Metrics:
         if self.ignored:
             nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested
+
+
+def _as_named(variable: str) -> str:
+    """The variable of a stream as paths name it."""
+    base, bracket, values = variable.partition("[")
+    return f"duration{bracket}{values}" if base == DURATION_OF_FINISHED else variable
 
 
 class View:

@@ -70,7 +70,7 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the service was started again, and goes on", "warn"),)
         case "shutdown":
             yield (Span("   the Flux instance is shutting down", "warn"),)
-        case "memo-left-out" | "not-started":
+        case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
         case "error":
             yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
@@ -143,7 +143,9 @@ def _entry_style(entry: Entry) -> str:
             return "good" if entry["context"]["ok"] else "bad"
         case "custom-error" | "error" | "violation" | "stopped":
             return "bad"
-        case "interrupted" | "shutdown" | "epoch" | "memo-left-out" | "not-started":
+        case "interrupted" | "shutdown" | "epoch":
+            return "warn"
+        case "memo-left-out" | "values-left-out" | "not-started":
             return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
@@ -178,7 +180,7 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return "\n".join(_indented([f"{_firing(context)}: {context['reason']}", *detail]))
         case "rule-disabled" | "rule-enabled":
             return f"{context['rule']}: {context['reason']}"
-        case "memo-left-out" | "not-started":
+        case "memo-left-out" | "values-left-out" | "not-started":
             return f"{context['group']}: {context['reason']}"
         case "retry":
             again = f"job {context['index']} again as retry #{context['retry']}"

@@ -131,6 +131,17 @@ RETRIES = st.sampled_from(
         {"times": 3, "with": {"cores": "{1 / job.attempt}"}},
     ]
 )
+METRICS = st.sampled_from(
+    [
+        [],
+        [{"of": "b-x", "by": ["p"]}],
+        [
+            {"of": "b-duration", "by": ["p"]},
+            {"name": "longest", "statistic": "max", "of": "finished"},
+            {"best": {"name": "top", "of": "b-x"}},
+        ],
+    ]
+)
 REPETITIONS = st.sampled_from([1, 2, 5, "unlimited"])
 REQUESTS = st.sampled_from(
     [
@@ -225,6 +236,7 @@ def documents(draw):
                 "retries": draw(RETRIES),
             },
         ],
+        "metrics": draw(METRICS),
         "rules": rules,
         "limits": {
             "active-jobs": draw(st.integers(1, 8)),

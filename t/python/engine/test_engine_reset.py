@@ -10,7 +10,7 @@ from play import Play, Request, TimerFired, document, on_start, submit
 from test_engine_snapshot import Cuts
 
 from flux_ensemble.document.loading import DocumentError, load_mapping
-from flux_ensemble.engine.snapshot import restore
+from flux_ensemble.engine.snapshot import dump, restore
 
 RESET = {"name": "reset", "label": "a-fom", "repetitions": "unlimited"}
 
@@ -161,10 +161,9 @@ def test_a_reset_is_in_what_is_kept_between_two_snapshots():
     memo(play, 1.0, 2.0, 9.0, 4.0)
     kept = play.engine.stats.take_values()
     assert [one for one in kept if one[1] == "fom"] == [["a", "fom", [None, 4.0]]]
+    snapshot = json.loads(json.dumps(dump(play.engine)))
     with pytest.raises(ValueError, match="'x' is not a finite number"):
-        from flux_ensemble.engine.snapshot import dump
-
-        restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), [[["a", "f", ["x"]]]])
+        restore(play.engine.spec, snapshot, [[["a", "f", ["x"]]]])
 
 
 @pytest.mark.parametrize(
