@@ -8,7 +8,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.retrying import Retrying
+from flux_ensemble.engine.retrying import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.sending import Sending
@@ -29,10 +29,11 @@ _UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variabl
 _RAN: tuple[Change, ...] = (("", DURATION_OF_FINISHED),)
 _SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
 
-#: What changes when the outcome of a job is known.
+#: What changes when the outcome of an attempt is known, and when the job does not run again.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
-    outcome: ((COUNT, "finished"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
+    outcome: ((COUNT, "attempts"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
+_FINISHED: tuple[Change, ...] = ((COUNT, "finished"),)
 
 #: A global, because looking up a member of an enumeration is slow.
 _GONE = Phase.GONE
@@ -274,18 +275,19 @@ class Observer:
         return _UNWANTED
 
     def _conclude(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
-        """Count the outcome of a job, and retry the job if it has retries left."""
+        """Count the outcome of a job, and have it run again if its group says so."""
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
         counts = core.stats.counts[group]
-        counts["finished"] += 1
+        counts["attempts"] += 1
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
         if outcome == "success":
-            return outcome, changed
+            counts["finished"] += 1
+            return outcome, changed + _FINISHED
         interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
             core.interrupted += 1
@@ -297,7 +299,12 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        if self._retrying.ended(job, event.t, event.name, interrupted=interrupted):
+        further = self._retrying.ended(job, event.t, event.name, interrupted=interrupted)
+        if further is not Further.AGAIN:
+            counts["finished"] += 1
+            changed += _FINISHED
+        if further is Further.GAVE_UP:
+            counts["gave-up"] += 1
             changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 

@@ -139,7 +139,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
-        engine.stats.counts[group].update(counts)
+        # Those of the first versions counted attempts, and called that `finished`.
+        engine.stats.counts[group].update({"attempts": counts["finished"], **counts})
     for group, keys in state.get("ignored", {}).items():
         engine.stats.ignored[group] = dict(keys)
     firings = engine.workload.load(state["workload"])

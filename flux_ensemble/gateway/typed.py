@@ -44,6 +44,9 @@ class TypedService:
         status = await self._operations.status(
             call, request.member, request.ensemble or None, size_only=request.size_only
         )
+        for ensemble in status.get("ensembles", ()):
+            for counts in ensemble.get("groups", {}).values():
+                counts["gave_up"] = counts.pop("gave-up", 0)
         response = pb.StatusResponse()
         # The fields have the names of the service's keys; it may have more of them.
         json_format.ParseDict(status, response, ignore_unknown_fields=True)

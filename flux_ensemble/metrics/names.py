@@ -15,10 +15,11 @@ MEMBER = "default"
 #: Outcomes of a job (docs/document.md); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
-#: Counters of a group, as in `count.GROUP.COUNTER`.
-COUNTERS = ("submitted", "finished", *OUTCOMES)
+#: Counters of a group, as in `count.GROUP.COUNTER`. A job that runs again is submitted again, and
+#: each of its attempts has an outcome; it finishes once.
+COUNTERS = ("submitted", "finished", *OUTCOMES, "attempts", "gave-up")
 
-#: Those that recordings of the first versions do not have.
+#: Those that the first versions did not have. `finished` counted attempts then.
 NEWER_COUNTERS = ("attempts", "gave-up")
 
 #: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.

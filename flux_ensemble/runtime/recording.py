@@ -206,14 +206,16 @@ def _as_then(command: Command, recorded: Any) -> Command:
         now = dict(command.kwargs["metrics"])
         if NUMBER not in then:
             now.pop(NUMBER, None)
-        now[COUNT] = {
-            group: {
-                counter: count
-                for counter, count in counts.items()
-                if counter not in NEWER_COUNTERS or counter in then[COUNT][group]
+        counts = now[COUNT]
+        if not any("attempts" in of_group for of_group in then[COUNT].values()):
+            counts = {
+                group: {**of_group, "finished": of_group["attempts"]}
+                for group, of_group in counts.items()
             }
-            for group, counts in now[COUNT].items()
-        }
+            for of_group in counts.values():
+                for counter in NEWER_COUNTERS:
+                    del of_group[counter]
+        now[COUNT] = counts
     except (LookupError, TypeError):
         return command
     return replace(command, kwargs={**command.kwargs, "metrics": now})

@@ -157,6 +157,8 @@ def verify(world: World) -> None:
     ]
     by_value = [size for _, variable, size in ensemble.engine.stats.sizes() if "x[" in variable]
     assert sum(by_value) == len(of_a)
+    # Every job of a comes to its end once.
+    assert counts["a"]["finished"] == counts["a"]["success"] + counts["a"]["gave-up"] == 8
     # Of two that succeeded, each second one begins anew.
     durations = ensemble.engine.metrics(world.now)["n"]["a-duration"]
     resets = sum(one["action"].get("label") == "a-duration" for one in fired)
