@@ -193,7 +193,7 @@ test_expect_success 'the counts are those of the jobs in the queue' '
 		jobs = json.load(open("jobs.json"))
 		status = json.load(open("status.json"))["ensembles"][0]
 		queue = collections.Counter(job["tag"]["group"] for job in jobs)
-		groups = {name: group["finished"] for name, group in status["groups"].items()}
+		groups = {name: group["attempts"] for name, group in status["groups"].items()}
 		assert groups == queue, (groups, queue)
 		assert status["jobs"]["total"] == len(jobs), (status["jobs"], len(jobs))
 		EOD

@@ -36,7 +36,7 @@ test_expect_success 'the service starts with two members, one in an instance of 
 	echo $! >second.start &&
 	wait_line second.uri local &&
 	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-size 5 \
-		--member first --member second=$(cat second.uri) 2>grpc.log &&
+		--allow-load --insecure --member first --member second=$(cat second.uri) 2>grpc.log &&
 	echo $pid >grpc.pid &&
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	grep -o "localhost:[0-9]*" grpc.log >target &&
@@ -89,9 +89,60 @@ test_expect_success 'a request that the ensemble service refuses has its code' '
 	    ("INVALID_ARGUMENT", lambda: first.submit("one", "echo", params={"y": [1]})),
 	    ("INVALID_ARGUMENT", lambda: first.action("one", {"name": "dance"})),
 	    ("NOT_FOUND", lambda: list(first.log("nobody"))),
+	    ("NOT_FOUND", lambda: first.metrics("nobody")),
+	    ("NOT_FOUND", lambda: first.pause("nobody")),
 	):
 	    assert failure(call) == code, code
 	EOD
+'
+
+test_expect_success 'the metrics are those that flux ensemble metrics prints' '
+	with_clients <<-EOD >actual &&
+	print(json.dumps(first.metrics("one"), sort_keys=True))
+	EOD
+	flux ensemble metrics --json one >metrics.json &&
+	run_python <<-EOD
+	import json
+	expected = json.dumps(json.load(open("metrics.json")), sort_keys=True)
+	actual = open("actual").read().strip()
+	assert actual == expected, (actual, expected)
+	EOD
+'
+
+test_expect_success 'an ensemble is paused and resumed' '
+	with_clients <<-EOD
+	assert first.pause("one") == "paused"
+	assert first.status("one").ensembles[0].state == "paused"
+	assert failure(lambda: first.submit("one", "echo")) == "FAILED_PRECONDITION"
+	assert first.pause("one") == "paused"
+	assert first.resume("one") == "running"
+	EOD
+'
+
+test_expect_success 'a document is loaded, and its jobs run where and as it was said' '
+	cat >where.sh <<-EOD &&
+	pwd
+	echo \$COLOUR
+	EOD
+	with_clients <<-EOD &&
+	import os
+	text = """
+	finish: never
+	jobs: [{name: where, command: sh where.sh, output: out.txt}]
+	"""
+	where = dict(cwd=os.getcwd(), environment={"PATH": os.environ["PATH"], "COLOUR": "blue"})
+	assert first.load(text, name="sent", **where) == "sent"
+	assert failure(lambda: first.load(text, name="sent", **where)) == "ALREADY_EXISTS"
+	assert failure(lambda: first.load("jobs: [{nam: a}]", name="bad", **where)) == "INVALID_ARGUMENT"
+	assert failure(lambda: first.load(text, cwd="here", environment={})) == "INVALID_ARGUMENT"
+	(id,) = first.submit("sent", "where")
+	print(id, file=open("id", "w"))
+	EOD
+	flux job wait-event -t 60 $(cat id) clean &&
+	pwd -P >expected &&
+	echo blue >>expected &&
+	test_cmp expected out.txt &&
+	flux ensemble terminate sent
 '
 
 test_expect_success 'the log is the one that flux ensemble log prints' '

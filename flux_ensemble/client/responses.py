@@ -42,8 +42,15 @@ class Summary(TypedDict):
     finished: int
 
 
-class GroupCounts(TypedDict):
-    """The jobs of one group, counted by state and outcome."""
+_GaveUp = TypedDict("_GaveUp", {"gave-up": int})
+
+
+class GroupCounts(_GaveUp):
+    """The jobs of one group, counted by state and outcome.
+
+    `finished` counts jobs, and what is after it the attempts to run them; `gave-up` counts the
+    jobs that have been tried as often as they may be.
+    """
 
     waiting: int
     pending: int
@@ -54,6 +61,7 @@ class GroupCounts(TypedDict):
     failed: int
     canceled: int
     timeout: int
+    attempts: int
 
 
 class RuleStatus(TypedDict):

@@ -17,16 +17,18 @@ from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
+from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Bested, Names
+from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.texts import listed
 
 #: Actions whose label is a job group, and actions that need a label.
 _ON_GROUPS = ("submit", "cancel", "update")
-_NEED_LABEL = ("submit", "update", "custom", "enable", "disable")
+_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset")
 
 #: Keys of an action that only some actions have.
 _ACTION_KEYS = {
-    "label": (*_ON_GROUPS, "custom", "enable", "disable"),
+    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset"),
     "value": ("grow", "shrink"),
     "count": ("submit",),
     "params": ("submit",),
@@ -64,6 +66,7 @@ class Context:
         functions: what custom actions can call.
         elastic: whether the member can change its size.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
+        by: the metrics that are kept by value.
     """
 
     groups: Mapping[str, Group]
@@ -74,6 +77,7 @@ class Context:
     functions: Functions
     elastic: bool = True
     bests: Bested = field(default_factory=dict)
+    by: Collection[ByValue] = ()
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
@@ -121,6 +125,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         heartbeat=spec.heartbeat > 0,
         functions=Functions(spec.custom, spec.plugins),
         bests=spec.bested,
+        by=spec.by,
     )
 
 
@@ -243,7 +248,12 @@ class ActionReader:
                 )
         elif label is None:
             if name in _NEED_LABEL and not self._blamed(at, "label"):
-                what = {"custom": "a function", "enable": "a rule", "disable": "a rule"}
+                what = {
+                    "custom": "a function",
+                    "enable": "a rule",
+                    "disable": "a rule",
+                    "reset": "a job group or GROUP-VARIABLE",
+                }
                 self._problems.add(
                     at, f"the action {name!r} needs a 'label', {what.get(name, 'a job group')}"
                 )
@@ -256,6 +266,11 @@ class ActionReader:
                 self._problems.add((*at, "label"), str(error))
         elif name in ("enable", "disable"):
             self._rule_id(label, (*at, "label"))
+        elif name == "reset":
+            try:
+                parse_label(label, self._context.names, self._context.by)
+            except ValueError as error:
+                self._problems.add((*at, "label"), str(error))
 
     def _rule_id(self, id: str | None, at: Path) -> None:
         # A rule that is to be added can name itself.

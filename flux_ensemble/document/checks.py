@@ -15,6 +15,7 @@ from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.names import (
     DEFAULT_STATISTICS,
     MEMBER_METRICS,
+    NUMBER,
     OF,
     RATE,
     STATISTIC_SIZES,
@@ -136,7 +137,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
         mapping = {"statistic": entry} if isinstance(entry, str) else entry
-        if mapping is None or "best" in mapping:
+        if mapping is None or "best" in mapping or "by" in mapping:
             continue
         if "statistic" not in mapping:
             if not problems.blames((*at, "statistic")):
@@ -157,7 +158,11 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
         if index < MAX_STATISTICS:
             kind = _river_class(kind, arguments, problems, at)
         statistics.setdefault(name, Statistic(name, kind, arguments, of))
-    return tuple(statistics.values())
+    kept = list(statistics.values())
+    # A document of an earlier version may have one of this name.
+    if NUMBER not in statistics:
+        kept.insert(len(DEFAULT_STATISTICS), Statistic(NUMBER, NUMBER))
+    return tuple(kept)
 
 
 def read_bests(

@@ -22,6 +22,7 @@ from flux_ensemble.document.texts import as_text, check_sizes, split_command
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.texts import shown
@@ -49,6 +50,7 @@ class GroupReader:
         seed: the document's seed.
         files: the texts of files with jobspecs, as for `loading.load_text`.
         names, statistics: names of all groups, and of the statistics that are kept.
+        by: the metrics that are kept by value.
 
     >>> reader = GroupReader(Document({}), Problems(), directory=".", seed=0)
     >>> groups = reader.read([{"name": "md", "command": "run {t}", "params": {"t": [300, 310]}}])
@@ -66,9 +68,11 @@ class GroupReader:
         files: dict[str, str] | None = None,
         names: Collection[str] = (),
         statistics: Collection[str] = (),
+        by: Collection[ByValue] = (),
     ) -> None:
         self._names = names
         self._statistics = statistics
+        self._by = by
         self._files = {} if files is None else files
         #: Caches of what many entries may share: split commands, and jobspecs in files with
         #: their problems.
@@ -162,7 +166,11 @@ class GroupReader:
         at = (*at, "retries")
         retries = read_retries(entry["retries"], self._problems, at)
         names = Names(
-            self._names, self._statistics, None, scope_of("job-fail", entry.get("params", {}))
+            self._names,
+            self._statistics,
+            None,
+            scope_of("job-fail", entry.get("params", {})),
+            by=self._by,
         )
         self._expressions += len(retries.conditions) + most_expressions(retries.overrides)
         if self._expressions > MAX_EXPRESSIONS:

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.problems import MAX_PROBLEMS, DocumentError, Path, Problem, dotted
 from flux_ensemble.document.texts import placeholders, split_command
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, terms_of
@@ -146,13 +148,31 @@ def _rules(spec: Spec) -> Iterator[_Finding]:
         for comparison in _comparisons(rule):
             path = _path(comparison.name, spec)
             if path is not None and path.statistic == COUNT:
-                message = _unreachable(comparison, path, asked[path.group])
+                message = _without_retries(comparison, path, spec.groups[path.group])
+                message = message or _unreachable(comparison, path, asked[path.group])
                 if message is not None:
                     yield _Finding((*at, "when"), message)
 
 
 def _unsubmitted(group: str) -> str:
     return f"the rule waits for jobs of group {group!r}, and no rule submits that"
+
+
+def _without_retries(comparison: Comparison, path: MetricPath, group: Group) -> str | None:
+    """Why no job gives up; None if some can."""
+    _, operator, number = comparison
+    least = number + (operator == ">")
+    if (
+        path.variable != "gave-up"
+        or operator not in (">", ">=", "==")
+        or least <= 0
+        or any(job_set.retries.times for job_set in group.sets)
+    ):
+        return None
+    return (
+        f"'{path} {operator} {number:g}' can never hold: group {group.name!r} has no 'retries', so "
+        "no job of it gives up"
+    )
 
 
 def _unreachable(comparison: Comparison, path: MetricPath, most: float) -> str | None:
@@ -203,7 +223,7 @@ def _path(name: str, spec: Spec) -> MetricPath | None:
     """The metric with this name; None if it is the name of something else."""
     statistics = [statistic.name for statistic in spec.statistics]
     with suppress(ValueError):
-        return parse_path(name, spec.groups, statistics)
+        return parse_path(name, spec.groups, statistics, spec.by)
     return None
 
 
@@ -219,10 +239,11 @@ def _unsimulated(spec: Spec) -> Iterable[_Finding]:
         for path in {_path(name, spec) for name in names} - {None}:
             assert path is not None
             simulated = spec.simulate.get(path.group)
-            if simulated and path.variable not in known and path.variable not in simulated.memo:
+            variable = unsplit(path.variable)
+            if simulated and variable not in known and variable not in simulated.memo:
                 yield _Finding(
                     ("rules", index),
-                    f"no simulated job publishes the memo key {shown(path.variable)}: 'simulate' "
+                    f"no simulated job publishes the memo key {shown(variable)}: 'simulate' "
                     f"does not say so of group {path.group!r}",
                     note=True,
                 )

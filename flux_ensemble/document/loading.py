@@ -15,6 +15,7 @@ from typing import Any
 
 from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
+from flux_ensemble.document.by_value import check_by_value, read_by_value
 from flux_ensemble.document.checks import (
     check_source,
     read_bests,
@@ -33,7 +34,7 @@ from flux_ensemble.document.rules import read_rules, rule_id
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.document.yaml_reader import Document, read_yaml
-from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.texts import shown
 
 __all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
@@ -162,6 +163,7 @@ def _read(
     names = _names(document.value)
     kept = frozenset(statistic.name for statistic in statistics)
     bests = read_bests(value.get("metrics", []), names, kept, problems)
+    by = read_by_value(value.get("metrics", []), names, problems)
     reader = GroupReader(
         document,
         problems,
@@ -170,8 +172,10 @@ def _read(
         files=files,
         names=names,
         statistics=kept,
+        by=by,
     )
     groups = reader.read(entries)
+    check_by_value(by, groups, problems)
     _check_kept(
         statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
     )
@@ -187,6 +191,7 @@ def _read(
         bests={
             best.name: (best, groups[best.group].params) for best in bests if best.group in groups
         },
+        by=by,
     )
     limits = value.get("limits", {})
     own_name = _name(value, problems, name, file)
@@ -209,6 +214,7 @@ def _read(
         seed=seed,
         directory=directory,
         bests=bests,
+        by=tuple(by),
         simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
     )
 
@@ -224,7 +230,8 @@ def _check_kept(
         for value in statistic.arguments.values()
         if type(value) is int
     ]
-    each = len(statistics) + sum(map(abs, windows)) // WINDOW
+    made = sum(statistic.kind != NUMBER for statistic in statistics)
+    each = made + sum(map(abs, windows)) // WINDOW
     if groups * each > MAX_KEPT:
         problems.add(
             at,

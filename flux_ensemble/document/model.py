@@ -15,6 +15,7 @@ from typing import Any
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.metrics.best import Best
+from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import Statistic
 
 #: Rule ids that are reserved for the engine.
@@ -96,6 +97,7 @@ ACTIONS = (
     "enable",
     "disable",
     "update",
+    "reset",
 )
 
 
@@ -222,7 +224,7 @@ class Spec:
     `records` is whether there is a record of the jobs that have ended. `job_prefix` goes before
     the group in the names of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
-    in a simulation; only the simulator reads it.
+    in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
     """
 
     name: str
@@ -243,6 +245,7 @@ class Spec:
     seed: int = 0
     directory: str = "."
     bests: tuple[Best, ...] = ()
+    by: tuple[ByValue, ...] = ()
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
 
     @property

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from flux_ensemble.document.actions import ActionReader, Context, context_of
+from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.model import (
     RESERVED_RULES,
     SCALE_TRIGGERS,
@@ -155,7 +156,12 @@ class _RuleReader(ActionReader):
         scope = job_scope(triggers or ["job-finish"], groups, self._context.groups, by)
         context = self._context
         self._names = Names(
-            context.names, context.statistics, SUBJECTS.get(trigger), scope, context.bests
+            context.names,
+            context.statistics,
+            SUBJECTS.get(trigger),
+            scope,
+            context.bests,
+            context.by,
         )
         actions = self._actions(entry, at)
         if not triggers:
@@ -262,13 +268,8 @@ class _RuleReader(ActionReader):
         # One with problems has its own.
         known = self._context.groups.get(group)
         for index, name in enumerate(names):
-            for jobset in known.sets if known is not None and name is not None else ():
-                if name not in jobset.sweep.names:
-                    self._problems.add(
-                        (*at, index),
-                        f"group {group!r} has no parameter {shown(name)} in jobs[{jobset.index}] "
-                        f"(parameters: {listed(sorted(jobset.sweep.names))})",
-                    )
+            for message in () if known is None or name is None else missing(known, name):
+                self._problems.add((*at, index), message)
 
     def _timer(
         self, entry: Mapping[str, Any], trigger: str, at: Path
@@ -296,7 +297,7 @@ class _RuleReader(ActionReader):
         context, add = self._context, self._problems.add
         if name is not None and trigger == "metric":
             try:
-                path = parse_path(name, context.names, context.statistics)
+                path = parse_path(name, context.names, context.statistics, context.by)
                 self._gauge(path, (*at, "name"))
             except ValueError as error:
                 add((*at, "name"), str(error))
@@ -333,6 +334,7 @@ class _RuleReader(ActionReader):
                 subject=subject,
                 job=scope,
                 bests=self._context.bests,
+                by=self._context.by,
             )
         return self._conditions[key]
 

@@ -225,6 +225,43 @@ SIMULATED = mapping(
     },
 )
 
+#: An entry of `metrics`: a statistic, a best job, or a metric that is kept by value.
+_METRIC = {
+    "if": {"type": "object", "required": ["by"]},
+    "then": mapping(
+        "a mapping such as {of: GROUP-KEY, by: [t]}",
+        {
+            "of": text(),
+            "by": {
+                **list_of("a list of parameters", text("the name of a parameter")),
+                "minItems": 1,
+            },
+        },
+        "of",
+    ),
+    "else": {
+        "type": ["string", "object"],
+        "description": "a statistic: its name, or a mapping such as "
+        "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}, "
+        "or {of: md-fom, by: [t]}",
+        "properties": {
+            "name": text(),
+            "statistic": text(),
+            "of": choice("the jobs whose durations it takes in", OF),
+            "best": mapping(
+                "a mapping such as {name: top, of: GROUP-KEY, mode: max}",
+                {
+                    "name": text(pattern=IDENTIFIER),
+                    "of": text(),
+                    "mode": choice("a mode", MODES),
+                },
+                "name",
+                "of",
+            ),
+        },
+    },
+}
+
 DOCUMENT = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "ensemble document of flux-ensemble",
@@ -246,29 +283,7 @@ DOCUMENT = {
                     pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z",
                 ),
             ),
-            "metrics": list_of(
-                "a list of statistics",
-                {
-                    "type": ["string", "object"],
-                    "description": "a statistic: its name, or a mapping such as "
-                    "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}",
-                    "properties": {
-                        "name": text(),
-                        "statistic": text(),
-                        "of": choice("the jobs whose durations it takes in", OF),
-                        "best": mapping(
-                            "a mapping such as {name: top, of: GROUP-KEY, mode: max}",
-                            {
-                                "name": text(pattern=IDENTIFIER),
-                                "of": text(),
-                                "mode": choice("a mode", MODES),
-                            },
-                            "name",
-                            "of",
-                        ),
-                    },
-                },
-            ),
+            "metrics": list_of("a list of statistics", _METRIC),
             "rate-window": DURATION,
             "limits": mapping(
                 "a mapping with the keys active-jobs, jobs and records",

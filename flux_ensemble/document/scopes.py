@@ -59,4 +59,5 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         SUBJECTS.get(rule.trigger),
         job_scope(rule.triggers, rule.groups, spec.groups, rule.by),
         spec.bested,
+        spec.by,
     )

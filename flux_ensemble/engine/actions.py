@@ -29,6 +29,7 @@ from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.sending import Sending, because
 from flux_ensemble.engine.triggered import Triggered
+from flux_ensemble.metrics.paths import parse_label
 
 #: How often `on-error: retry` calls a custom function again, and the first delay in
 #: seconds, which doubles each time.
@@ -131,6 +132,9 @@ class Actions:
             case "disable":
                 self._outcome(origin)
                 core.disable(core.rules.states[groups[0]], because(origin))
+            case "reset":
+                group, variable = parse_label(groups[0], core.spec.groups, core.spec.by)
+                self._outcome(origin, streams=core.stats.reset(group, variable))
             case "grow" | "shrink":
                 self._scaling.ask(action, origin)
         return ()

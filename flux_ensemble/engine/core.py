@@ -88,7 +88,7 @@ class Core:
         self.firings = 0
         self.interrupted = 0
         self.t_walltime: float | None = None
-        self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window)
+        self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
         self.records = Records(spec.limits.records if spec.records else 0)
@@ -236,7 +236,7 @@ class Core:
             How many active jobs are being cancelled.
         """
         groups = frozenset(groups)
-        self._stop_delays(groups)
+        self._give_up_waiting(groups)
         jobs, _ = self.workload.withdraw(groups)
         if jobs:
             number = self.pending_table.next_number
@@ -244,11 +244,14 @@ class Core:
             self.cancel(tuple(job.id for job in jobs), reason, origin)
         return len(jobs)
 
-    def _stop_delays(self, groups: Collection[str]) -> None:
-        """Stop the timers that jobs of groups wait for."""
+    def _give_up_waiting(self, groups: Collection[str]) -> None:
+        """Stop the timers that jobs of groups wait for; those that were to run again are over."""
         for firing in self.workload.firings:
-            if firing.delayed and firing.group in groups:
-                self.emit(StopTimer(firing.timer))
+            if firing.group in groups:
+                if firing.delayed:
+                    self.emit(StopTimer(firing.timer))
+                if firing.attempt:
+                    self.stats.counts[firing.group]["finished"] += firing.waiting
 
     def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
         """Cancel jobs by their ids."""
@@ -314,7 +317,7 @@ class Core:
         if cancel:
             self.cancel_jobs(list(self.spec.groups), reason)
         else:
-            self._stop_delays(self.spec.groups)
+            self._give_up_waiting(self.spec.groups)
             self.workload.drop_waiting()
             self.finish()
 

@@ -166,13 +166,17 @@ class Engine(Core):
         assert all((job.nodes > 0) == (job.phase < Phase.RUNNING) for job in jobs)
         for group, counts in self.stats.counts.items():
             outcomes = sum(counts[outcome] for outcome in OUTCOME_TRIGGERS.values())
-            assert counts["finished"] == outcomes
+            assert counts["attempts"] == outcomes
+            # The others run again, or an ensemble has failed meanwhile.
+            assert counts["gave-up"] <= counts["finished"] <= counts["attempts"]
+            retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets)
+            assert retries or self.interrupted or counts["finished"] == counts["attempts"]
             running = [
                 job
                 for job in self.workload.active(group)
                 if job.phase in (Phase.PENDING, Phase.RUNNING)
             ]
-            assert counts["submitted"] - counts["finished"] == len(running)
+            assert counts["submitted"] - counts["attempts"] == len(running)
         for state in self.rules.states.values():
             repetitions = None if state.rule.by else state.rule.action.repetitions
             assert repetitions is None or state.fired + (state.left or 0) == repetitions

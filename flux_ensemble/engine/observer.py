@@ -8,15 +8,16 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.retrying import Retrying
+from flux_ensemble.engine.retrying import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, RATE, STREAMS
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES
-from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
+from flux_ensemble.metrics.streams import MAX_NAME, MAX_VALUES, MAX_VARIABLES
 from flux_ensemble.texts import shortened
 
 _NO_NEWS: News = (None, ())
@@ -28,10 +29,11 @@ _UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variabl
 _RAN: tuple[Change, ...] = (("", DURATION_OF_FINISHED),)
 _SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
 
-#: What changes when the outcome of a job is known.
+#: What changes when the outcome of an attempt is known, and when the job does not run again.
 _CONCLUDED: Mapping[str, tuple[Change, ...]] = {
-    outcome: ((COUNT, "finished"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
+    outcome: ((COUNT, "attempts"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
+_FINISHED: tuple[Change, ...] = ((COUNT, "finished"),)
 
 #: A global, because looking up a member of an enumeration is slow.
 _GONE = Phase.GONE
@@ -55,7 +57,8 @@ class Observer:
     """Takes in job events for one engine.
 
     Attributes:
-        crowded: groups for which it was logged that a memo key was ignored.
+        crowded: groups for which it was logged that a memo key was ignored, and metrics for which
+            it was that values of parameters were.
     """
 
     def __init__(self, core: Core, sending: Sending) -> None:
@@ -176,17 +179,24 @@ class Observer:
         stats.observe(group, "pending", pending)
         stats.pending_nodes -= job.nodes
         job.nodes = 0
-        better = self._better(job, group, "pending", pending)
-        return (None, (*_STARTED[1], *better)) if better else _STARTED
+        more = (
+            *self._better(job, group, "pending", pending),
+            *self._by_value(job, group, "pending", pending),
+        )
+        return (None, (*_STARTED[1], *more)) if more else _STARTED
 
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
             return self._conclude(job, group, event, self._want_no_nodes(job))
         seconds = max(0.0, event.t - job.t_start)
-        self._core.stats.observe_duration(group, seconds, job.outcome)
+        stats = self._core.stats
+        variables = stats.durations(job.outcome)
+        for variable in variables:
+            stats.observe(group, variable, seconds)
         changed = _RAN
         if job.outcome == "success":
             changed = _SUCCEEDED + self._better(job, group, "duration", seconds)
+        changed += self._by_value(job, group, "duration", seconds, variables)
         return self._conclude(job, group, event, changed)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
@@ -194,11 +204,12 @@ class Observer:
         stats = self._core.stats
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
-            if number is None or key in _RESERVED_VARIABLES:
+            if number is None or key in _RESERVED_VARIABLES or stats.kept_by_value(group, key):
                 stats.ignore(group, key)
             elif stats.has_room(group, key):
                 stats.observe(group, key, number)
                 changed += (("", key), *self._better(job, group, key, number))
+                changed += self._by_value(job, group, key, number)
             else:
                 stats.ignore(group, key)
                 if group not in self.crowded:
@@ -212,6 +223,44 @@ class Observer:
             return ()
         names = bests.offer(group, variable, value, job.id, lambda: self._core.job_of(job)[1])
         return tuple((BEST, name) for name in names)
+
+    def _by_value(
+        self, job: Job, group: str, variable: str, value: Number, streams: Sequence[str] = ()
+    ) -> tuple[Change, ...]:
+        """Take in a value by those of the job's parameters; the streams that changed.
+
+        Args:
+            job, group: the job, and its group.
+            variable: whose value it is.
+            value: the value.
+            streams: the variables of the streams, if they are others.
+        """
+        stats = self._core.stats
+        by_values = stats.by.get((group, variable)) if stats.by else None
+        if by_values is None:
+            return ()
+        changed: list[Change] = []
+        for by_value in by_values:
+            suffix = by_value.suffix(self._core.job_of(job)[1])
+            for stream in streams or (variable,):
+                if stats.has_room(group, stream + suffix):
+                    stats.observe(group, stream + suffix, value)
+                    changed.append(("", stream + suffix))
+                else:
+                    self._leave_out_value(by_value, suffix)
+        return tuple(changed)
+
+    def _leave_out_value(self, by_value: ByValue, suffix: str) -> None:
+        """Some values of parameters get no stream; it is said once for each metric."""
+        stats, form = self._core.stats, by_value.form
+        stats.ignore(by_value.group, form.removeprefix(f"{by_value.group}-"))
+        if form not in self.crowded:
+            self.crowded.add(form)
+            reason = (
+                f"no statistics of {form} for {shortened(suffix)}, and of others like it: there "
+                f"are at most {MAX_VALUES} of them, with names of at most {MAX_NAME} characters"
+            )
+            self._core.record("values-left-out", group=by_value.group, reason=reason)
 
     def _leave_out(self, group: str, key: str) -> None:
         """A key of a memo gets no stream; it is said once for each group."""
@@ -239,18 +288,19 @@ class Observer:
         return _UNWANTED
 
     def _conclude(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
-        """Count the outcome of a job, and retry the job if it has retries left."""
+        """Count the outcome of a job, and have it run again if its group says so."""
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
         counts = core.stats.counts[group]
-        counts["finished"] += 1
+        counts["attempts"] += 1
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
         if outcome == "success":
-            return outcome, changed
+            counts["finished"] += 1
+            return outcome, changed + _FINISHED
         interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
             core.interrupted += 1
@@ -262,9 +312,12 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
-        if interrupted and core.t_walltime is not None and core.acting:
-            self._sending.run_again(firing, job.index)
-        elif self._retrying.ended(job, event.t, event.name, interrupted=interrupted):
+        further = self._retrying.ended(job, event.t, event.name, interrupted=interrupted)
+        if further is not Further.AGAIN:
+            counts["finished"] += 1
+            changed += _FINISHED
+        if further is Further.GAVE_UP:
+            counts["gave-up"] += 1
             changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 

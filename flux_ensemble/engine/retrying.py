@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.retries import Policy
 from flux_ensemble.engine.core import Core
@@ -10,6 +12,17 @@ from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.metrics.conditions import Names, variables
 from flux_ensemble.metrics.job_fields import scope_of
+
+
+class Further(Enum):
+    """What becomes of a job that ended without success."""
+
+    #: It runs again.
+    AGAIN = "again"
+    #: It would, but has been tried as often as it may be.
+    GAVE_UP = "gave up"
+    #: It is not one that runs again.
+    OVER = "over"
 
 
 class Retrying:
@@ -21,29 +34,29 @@ class Retrying:
         #: By name and index of the job set.
         self._policies: dict[tuple[str, int], Policy] = {}
 
-    def ended(self, job: Job, t: float, event: str, *, interrupted: bool) -> bool:
+    def ended(self, job: Job, t: float, event: str, *, interrupted: bool) -> Further:
         """A job ended without success: have it run again if its group says so.
 
         Args:
             job: of the ensemble.
             t, event: when, and the name of the event by which it did.
-            interrupted: the instance shut down, which counts as a failure.
-
-        Returns:
-            Whether it would run again, but has been tried as often as it may be.
+            interrupted: the instance shut down, which counts as a failure, or its time was up.
         """
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
+        if interrupted and core.t_walltime is not None and core.acting:
+            self._sending.run_again(firing, job.index)
+            return Further.AGAIN
         job_set, _ = core.job_of(job)
         if not job_set.retries.times or firing.cancel_unseen or not core.acting:
-            return False
+            return Further.OVER
         policy = self._policy(job_set)
         values = variables(core.stats.lookup, None, JobView(core, job, t, event))
         if not interrupted and (job.canceling or not policy.applies(outcome, values)):
-            return False
+            return Further.OVER
         if firing.attempt >= job_set.retries.times:
-            return True
+            return Further.GAVE_UP
         overrides = firing.overrides
         try:
             changed = policy.overrides(values)
@@ -59,10 +72,11 @@ class Retrying:
                 attempt=firing.attempt,
                 reason=f"retries: with: {error}",
             )
-            return True
+            return Further.GAVE_UP
         delay = job_set.retries.delay(firing.attempt)
         self._sending.retry(firing, job.index, overrides, delay, firing.attempt + 1)
-        return False
+        # Where that is over a limit, the ensemble has failed.
+        return Further.AGAIN if core.acting else Further.OVER
 
     def _policy(self, job_set: JobSet) -> Policy:
         key = job_set.name, job_set.index
@@ -71,6 +85,7 @@ class Retrying:
             core = self._core
             params = core.spec.groups[job_set.name].params
             statistics = [statistic.name for statistic in core.spec.statistics]
-            names = Names(core.spec.groups, statistics, None, scope_of("job-fail", params))
+            scope = scope_of("job-fail", params)
+            names = Names(core.spec.groups, statistics, None, scope, by=core.spec.by)
             policy = self._policies[key] = Policy(job_set.retries, names)
         return policy

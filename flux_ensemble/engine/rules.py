@@ -101,7 +101,7 @@ class RuleIndex:
         """Add a checked rule; it acts after the existing ones."""
         path = condition = None
         if rule.trigger == "metric" and rule.name is not None:
-            path = parse_path(rule.name, self._spec.groups, self._statistics)
+            path = parse_path(rule.name, self._spec.groups, self._statistics, self._spec.by)
         if rule.when is not None:
             condition = self._condition(rule)
         paths = _triggers(rule, path, condition)
@@ -150,6 +150,7 @@ class RuleIndex:
                 subject=subject,
                 job=scope,
                 bests=self._spec.bested,
+                by=self._spec.by,
             )
         return self._conditions[key]
 

@@ -31,7 +31,7 @@ from typing import Any
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase, dump_jobs, load_jobs
-from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.streams import Metrics, Values
 from flux_ensemble.texts import shortened
 
@@ -139,7 +139,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
-        engine.stats.counts[group].update(counts)
+        # Those of the first versions counted attempts, and called that `finished`.
+        engine.stats.counts[group].update({"attempts": counts["finished"], **counts})
     for group, keys in state.get("ignored", {}).items():
         engine.stats.ignored[group] = dict(keys)
     firings = engine.workload.load(state["workload"])
@@ -169,13 +170,17 @@ def _feed(stats: Metrics, chunk: Any) -> None:
         for group, variable, values in chunk:
             if group not in stats.counts or not isinstance(variable, str):
                 raise ValueError(f"no stream {group!r}, {variable!r}")
-            for value in values:
-                number = finite(value) if type(value) in (int, float) else None
-                if number is None:
-                    raise ValueError(f"{shortened(repr(value))} is not a finite number")
-                stats.observe(group, variable, number)
+            stats.feed(group, variable, map(_number, values))
     except (ArithmeticError, TypeError, ValueError) as error:
         raise ValueError(f"the values beside the snapshot are damaged: {error}") from error
+
+
+def _number(value: Any) -> Number | None:
+    """A value of a stream, or None for a reset."""
+    number = finite(value) if type(value) in (int, float) else None
+    if number is None and value is not None:
+        raise ValueError(f"{shortened(repr(value))} is not a finite number")
+    return number
 
 
 def _check_sizes(sizes: list[list[Any]], expected: list[list[Any]]) -> None:

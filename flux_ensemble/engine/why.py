@@ -114,6 +114,7 @@ class _Reader:
                     groups=self._engine.spec.groups,
                     statistics=self._statistics,
                     subject=SUBJECTS.get(state.rule.trigger),
+                    by=self._engine.spec.by,
                 )
         if condition is None:
             return None
@@ -122,7 +123,8 @@ class _Reader:
 
     def _path(self, name: str) -> MetricPath | None:
         with suppress(ValueError):
-            return parse_path(name, self._engine.spec.groups, self._statistics)
+            spec = self._engine.spec
+            return parse_path(name, spec.groups, self._statistics, spec.by)
         return None
 
     # -- when -------------------------------------------------------------------------

@@ -149,6 +149,53 @@ class RpcClient:
         performed = self._once(self._stub.Action, request).performed
         return {"firing": performed.firing, "ids": list(performed.ids)}
 
+    def metrics(self, ensemble: str) -> dict[str, Any]:
+        """The counts and statistics of an ensemble, as of `Client.metrics`."""
+        request = pb.MetricsRequest(member=self.member, ensemble=ensemble)
+        deadline = time.monotonic() + self.timeout
+        metrics: dict[str, Any] = json.loads(
+            self._again(self._stub.Metrics, request, deadline).metrics
+        )
+        return metrics
+
+    def pause(self, ensemble: str) -> str:
+        """Keeps the rules of an ensemble from acting until `resume`; its state."""
+        request = pb.PauseRequest(member=self.member, ensemble=ensemble)
+        return self._again(self._stub.Pause, request, time.monotonic() + self.timeout).state
+
+    def resume(self, ensemble: str) -> str:
+        """Resumes a paused ensemble; its state."""
+        request = pb.ResumeRequest(member=self.member, ensemble=ensemble)
+        return self._again(self._stub.Resume, request, time.monotonic() + self.timeout).state
+
+    def load(
+        self,
+        document: str,
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        name: str | None = None,
+    ) -> str:
+        """Loads a document, which starts the ensemble.
+
+        Args:
+            document: its text, YAML or JSON.
+            cwd: an absolute path in the member, where its jobs run.
+            environment: what its jobs see.
+            name: of the ensemble; default: the document's.
+
+        Returns:
+            The ensemble's name.
+        """
+        request = pb.LoadRequest(
+            member=self.member,
+            document=document,
+            name=name or "",
+            cwd=cwd,
+            environment=environment,
+        )
+        return self._once(self._stub.Load, request).name
+
     def log(
         self, ensemble: str, *, follow: bool = False, events: bool = False
     ) -> Iterator[dict[str, Any]]:

@@ -49,6 +49,7 @@ class Operations:
         backend: changes their size; None if nothing does.
         t_certificate_expires: when the server's certificate does, in epoch seconds; None
             without TLS.
+        allow_load: clients may load documents.
     """
 
     def __init__(
@@ -56,10 +57,13 @@ class Operations:
         members: Members,
         backend: Backend | None,
         t_certificate_expires: float | None = None,
+        *,
+        allow_load: bool = False,
     ) -> None:
         self._members = members
         self._backend = backend
         self._expires = t_certificate_expires
+        self._allow_load = allow_load
         self._lane = _lane("the back end")
         # A back end may ask each member itself: one that hangs must not keep others waiting.
         self._lanes = {name: _lane(f"the back end of member {name!r}") for name in members.listed}
@@ -130,6 +134,54 @@ class Operations:
         check_plain(action, "action")
         result: dict[str, Any] = await instance.call("action", payload, call.deadline)
         return result
+
+    async def of_ensemble(self, op: str, call: Call, member: str, ensemble: str) -> dict[str, Any]:
+        """Sends a request that names an ensemble and has no other keys: `metrics`, `pause`, ..."""
+        instance = self._instance(self._find(call, member))
+        check_plain(ensemble, "name")
+        result: dict[str, Any] = await instance.call(op, {"name": ensemble}, call.deadline)
+        return result
+
+    async def load(
+        self,
+        call: Call,
+        member: str,
+        document: str,
+        *,
+        name: str | None,
+        cwd: str,
+        environment: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Loads a document, and returns {name, state}.
+
+        Args:
+            call: the request.
+            member: the member's name.
+            document: its text.
+            name: of the ensemble; None is the document's.
+            cwd: where its jobs run.
+            environment: what its jobs see.
+
+        Raises:
+            Problem: PERMISSION_DENIED, clients may not; INVALID_ARGUMENT.
+        """
+        target = self._find(call, member)
+        if not self._allow_load:
+            raise Problem(
+                StatusCode.PERMISSION_DENIED,
+                "this gRPC service lets no client load documents, which run commands of the "
+                "client's choice: 'grpc start --allow-load' does",
+            )
+        instance = self._instance(target)
+        if not cwd.startswith("/"):
+            raise Problem(
+                StatusCode.INVALID_ARGUMENT, f"cwd: expected an absolute path, not {cwd[:80]!r}"
+            )
+        payload = {"text": document, "name": name, "cwd": cwd, "environment": dict(environment)}
+        check_plain(payload["environment"], "environment")
+        loaded: dict[str, Any] = await instance.call("load", payload, call.deadline)
+        log.info("loaded ensemble %r in member %r", loaded["name"], target.name)
+        return loaded
 
     async def scale(
         self, call: Call, member: str, *, to: int | None = None, by: int | None = None

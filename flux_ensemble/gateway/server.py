@@ -76,6 +76,7 @@ async def serve(
     stop: asyncio.Event,
     tls: TlsFiles | None = None,
     insecure: bool = False,
+    allow_load: bool = False,
     limits: Limits | None = None,
 ) -> None:
     """Serves until `stop` is set.
@@ -89,6 +90,7 @@ async def serve(
         stop: ends it; requests that are open may go on for some seconds.
         tls: the server's files; None is plaintext.
         insecure: allows plaintext on a host that other machines can connect to.
+        allow_load: clients may load documents.
         limits: bounds of the requests; default: `Limits()`.
 
     Raises:
@@ -100,12 +102,17 @@ async def serve(
             f"host {host!r} can be reached from other machines: give --tls-cert, --tls-key and "
             "--tls-ca, or write out --insecure"
         )
+    if allow_load and tls is None and not insecure:
+        raise ServerError(
+            "with --allow-load whoever can connect runs commands as you: give --tls-cert, "
+            "--tls-key and --tls-ca, or write out --insecure"
+        )
     limits = limits or Limits()
     # Once, however often this is called: a logger has a filter once.
     for name in _GRPC_LOGS:
         logging.getLogger(name).addFilter(_SPARING)
     credentials = None if tls is None else tls.server_credentials()
-    operations = Operations(members, backend, tls.expires() if tls else None)
+    operations = Operations(members, backend, tls.expires() if tls else None, allow_load=allow_load)
     health = Health(SERVICES)
     methods = {
         **TypedService(operations).methods(),

@@ -38,12 +38,19 @@ class TypedService:
             f"/{self.name}/Submit": Method(Kind.REQUEST, pb.SubmitRequest, once(self._submit)),
             f"/{self.name}/Action": Method(Kind.REQUEST, pb.ActionRequest, once(self._action)),
             f"/{self.name}/Log": Method(Kind.STREAM, pb.LogRequest, self._log),
+            f"/{self.name}/Metrics": Method(Kind.REQUEST, pb.MetricsRequest, once(self._metrics)),
+            f"/{self.name}/Pause": Method(Kind.REQUEST, pb.PauseRequest, once(self._pause)),
+            f"/{self.name}/Resume": Method(Kind.REQUEST, pb.ResumeRequest, once(self._resume)),
+            f"/{self.name}/Load": Method(Kind.REQUEST, pb.LoadRequest, once(self._load)),
         }
 
     async def _status(self, call: Call, request: pb.StatusRequest) -> pb.StatusResponse:
         status = await self._operations.status(
             call, request.member, request.ensemble or None, size_only=request.size_only
         )
+        for ensemble in status.get("ensembles", ()):
+            for counts in ensemble.get("groups", {}).values():
+                counts["gave_up"] = counts.pop("gave-up", 0)
         response = pb.StatusResponse()
         # The fields have the names of the service's keys; it may have more of them.
         json_format.ParseDict(status, response, ignore_unknown_fields=True)
@@ -92,6 +99,31 @@ class TypedService:
                     name=entry["name"],
                     context=json.dumps(entry.get("context", {})),
                 )
+
+    async def _metrics(self, call: Call, request: pb.MetricsRequest) -> pb.MetricsResponse:
+        metrics = await self._of_ensemble("metrics", call, request)
+        return pb.MetricsResponse(metrics=json.dumps(metrics))
+
+    async def _pause(self, call: Call, request: pb.PauseRequest) -> pb.StateResponse:
+        return pb.StateResponse(state=(await self._of_ensemble("pause", call, request))["state"])
+
+    async def _resume(self, call: Call, request: pb.ResumeRequest) -> pb.StateResponse:
+        return pb.StateResponse(state=(await self._of_ensemble("resume", call, request))["state"])
+
+    async def _of_ensemble(self, op: str, call: Call, request: Any) -> dict[str, Any]:
+        _require(request, "ensemble")
+        return await self._operations.of_ensemble(op, call, request.member, request.ensemble)
+
+    async def _load(self, call: Call, request: pb.LoadRequest) -> pb.LoadResponse:
+        loaded = await self._operations.load(
+            call,
+            request.member,
+            request.document,
+            name=request.name or None,
+            cwd=request.cwd,
+            environment=dict(request.environment),
+        )
+        return pb.LoadResponse(name=loaded["name"], state=loaded["state"])
 
     async def _scale(self, call: Call, request: pb.ActionRequest) -> pb.ActionResponse:
         scale = request.scale

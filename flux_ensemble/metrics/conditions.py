@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from flux_ensemble.metrics.best import Best
+from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
-from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
+from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
 from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
 from flux_ensemble.texts import shortened, shown
 
@@ -140,6 +141,7 @@ def compile_condition(
     subject: Subject,
     job: JobScope | None = None,
     bests: Bested = NO_BESTS,
+    by: Collection[ByValue] = (),
 ) -> Condition:
     """Compile a `when`.
 
@@ -151,6 +153,7 @@ def compile_condition(
             None nothing.
         job: what it can say of the triggering job; None where there is none.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
+        by: the metrics that are kept by value.
 
     Raises:
         ValueError: the text does not parse, or names something that does not exist.
@@ -180,7 +183,7 @@ def compile_condition(
             raise ValueError(f"expected a finite number, not {shown(when)}")
         compare = _COMPARISONS[match["operator"] or "=="]
         return Condition(str(when), compare=compare, number=number)
-    names = Names(groups, statistics, subject, job, bests)
+    names = Names(groups, statistics, subject, job, bests, by)
     try:
         expression = compile_expression(text, names.resolve)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -214,12 +217,14 @@ class Names:
         subject: Subject,
         job: JobScope | None,
         bests: Bested = NO_BESTS,
+        by: Collection[ByValue] = (),
     ) -> None:
         self._groups = groups
         self._statistics = statistics
         self._subject = subject
         self.job = job
         self._bests = bests
+        self._by = by
 
     def resolve(self, keys: list[str]) -> Variable:
         """The metric, the field of the triggering job or the key of a memo with this name.
@@ -241,10 +246,11 @@ class Names:
         if head == BEST and len(keys) > 1 and keys[1] in self._bests:
             best, params = self._bests[keys[1]]
             return best.path(keys, params)
-        # A memo may well have a key `nodes`.
+        # A memo may well have a key `nodes`, or `n`.
         bare = len(keys) == 1 and self._subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
-        if head == COUNT or head in self._statistics or of_member:
+        of_stream = head in self._statistics and not (bare and head == NUMBER)
+        if head == COUNT or of_stream or of_member:
             return self._metric(keys)
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]
@@ -254,7 +260,7 @@ class Names:
     def _metric(self, keys: list[str]) -> MetricPath:
         head = keys[0]
         try:
-            return parse_path(".".join(keys), self._groups, self._statistics)
+            return parse_path(".".join(keys), self._groups, self._statistics, self._by)
         except ValueError as error:
             # Of the metrics of the member, only those of the queue have a hyphen.
             if head not in (COUNT, RATE, "nodes", "time") and len(keys) == 2 and "-" not in keys[1]:

@@ -15,8 +15,12 @@ MEMBER = "default"
 #: Outcomes of a job (docs/document.md); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
-#: Counters of a group, as in `count.GROUP.COUNTER`.
-COUNTERS = ("submitted", "finished", *OUTCOMES)
+#: Counters of a group, as in `count.GROUP.COUNTER`. A job that runs again is submitted again, and
+#: each of its attempts has an outcome; it finishes once.
+COUNTERS = ("submitted", "finished", *OUTCOMES, "attempts", "gave-up")
+
+#: Those that the first versions did not have. `finished` counted attempts then.
+NEWER_COUNTERS = ("attempts", "gave-up")
 
 #: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.
 MEMBER_METRICS = {
@@ -53,13 +57,16 @@ DEFAULT_STATISTICS = {
     "mad": "MAD",
 }
 
+#: The statistic that is how many values there were. It is none of River's: streams count them.
+NUMBER = "n"
+
 #: Arguments of River's statistics that say how many values are kept -> the smallest allowed.
 STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A statistic kept for every stream: `name` in paths, River `kind` and arguments.
+    """A statistic kept for every stream: `name` in paths, River `kind` (or `NUMBER`) and arguments.
 
     Of the stream `duration`, it takes in the jobs that `of` says, one of `OF`.
     """
@@ -77,5 +84,14 @@ class Statistic:
         >>> Statistic("longest", "Max", of="finished").stream("duration")
         'duration of finished'
         """
-        finished = variable == "duration" and self.of == "finished"
-        return DURATION_OF_FINISHED if finished else variable
+        return of_finished(variable) if self.of == "finished" else variable
+
+
+def of_finished(variable: str) -> str:
+    """The variable of all finished jobs where there is another one of those that succeeded.
+
+    >>> of_finished("duration"), of_finished("duration[t=300]"), of_finished("fom")
+    ('duration of finished', 'duration of finished[t=300]', 'fom')
+    """
+    own = variable == "duration" or (variable.startswith("duration[") and "=" in variable)
+    return f"{DURATION_OF_FINISHED}{variable[len('duration') :]}" if own else variable

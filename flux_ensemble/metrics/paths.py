@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from flux_ensemble.metrics.names import COUNTERS, MAX_NAME, MEMBER, MEMBER_METRICS, RATE
+from flux_ensemble.metrics.by_value import ByValue, parse_variable
+from flux_ensemble.metrics.names import (
+    COUNTERS,
+    GAUGES,
+    MAX_NAME,
+    MEMBER,
+    MEMBER_METRICS,
+    RATE,
+)
 from flux_ensemble.texts import listed
 
 COUNT = "count"
@@ -49,7 +57,12 @@ LEFT = MetricPath("time", MEMBER, "left")
 PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
 
 
-def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) -> MetricPath:
+def parse_path(
+    text: str,
+    groups: Collection[str],
+    statistics: Collection[str],
+    by: Collection[ByValue] = (),
+) -> MetricPath:
     """Parse a metric path, and check that the metric can exist.
 
     The longest group name that fits wins: with groups `a` and `a-b`, `mean.a-b-duration` is the
@@ -59,6 +72,7 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
         text: the path.
         groups: names of the job groups.
         statistics: names of the statistics that are kept.
+        by: the metrics that are kept by value.
 
     Raises:
         ValueError: the path has another form, or its group, statistic or counter is unknown.
@@ -94,7 +108,8 @@ def parse_path(text: str, groups: Collection[str], statistics: Collection[str]) 
             f"no statistic named {statistic!r} "
             f"(statistics: {_listed({*statistics, COUNT, RATE, *MEMBER_METRICS})})"
         )
-    return MetricPath(statistic, *split_stream(rest, groups))
+    group, variable = split_stream(rest, groups)
+    return MetricPath(statistic, group, parse_variable(group, variable, by))
 
 
 def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
@@ -118,6 +133,27 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
     raise ValueError(
         f"no job group for {name!r}: expected GROUP-VARIABLE (groups: {_listed(groups)})"
     )
+
+
+def parse_label(
+    text: str, groups: Collection[str], by: Collection[ByValue] = ()
+) -> tuple[str, str | None]:
+    """The group and the variable whose statistics are meant; no variable for all of the group.
+
+    The arguments are as for `parse_path`.
+
+    Raises:
+        ValueError: no group fits, or the variable has no statistics that are kept.
+
+    >>> parse_label("a-b", ["a", "a-b"]), parse_label("a-duration", ["a", "a-b"])
+    (('a-b', None), ('a', 'duration'))
+    """
+    if text in groups:
+        return text, None
+    group, variable = split_stream(text, groups)
+    if variable in GAUGES:
+        raise ValueError(f"{text!r} is computed at each heartbeat, so there is nothing to reset")
+    return group, parse_variable(group, variable, by)
 
 
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:

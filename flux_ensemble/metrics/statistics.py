@@ -12,7 +12,7 @@ from river import stats
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import STATISTIC_SIZES, Statistic
 from flux_ensemble.metrics.numbers import Number
-from flux_ensemble.metrics.streams import Stream
+from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.texts import shortened, shown
 
 #: Values that a statistic is tried with when a document is read: usual ones, and extremes that

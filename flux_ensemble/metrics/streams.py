@@ -1,42 +1,40 @@
-"""Streaming statistics per job group, computed by River.
-
-A stream is one variable of one group (`duration`, `pending`, or a memo key) and holds
-one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values are fed
-one at a time and not kept. Results are finite or None; without values they are None, whatever
-River returns.
-"""
+"""The metrics of one ensemble: counts, and streams of values with their statistics."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from river import stats
-
-from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.best import Best, Bests
+from flux_ensemble.metrics.by_value import ByValue, unsplit
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
     GAUGES,
     IGNORED,
     MEMBER_METRICS,
+    NUMBER,
     RATE,
     STREAMS,
     Statistic,
+    of_finished,
 )
-from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import BEST, COUNT, ELAPSED, LEFT, PENDING_NODES, MetricPath
 from flux_ensemble.metrics.rates import Rate
+from flux_ensemble.metrics.stream import Stream
 
-#: Raw values of streams: [[group, variable, [value, ...]], ...].
+#: Raw values of streams: [[group, variable, [value, ...]], ...]. None among them is a reset: what
+#: came before it is forgotten.
 Values = list[list[Any]]
 
 #: Most variables of a group besides `STREAMS`, and longest name of one. Each has a stream, and
 #: jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
+
+#: Most streams by value of one variable of a group.
+MAX_VALUES = 1000
 
 #: Most memo keys of a group whose ignored values are counted, each by itself; those of further
 #: ones, and of keys longer than `MAX_NAME`, are counted together.
@@ -51,118 +49,6 @@ _AGES = frozenset(("pending",)).union(GAUGES)
 
 #: Returns the ages in seconds of a group's "waiting" or "running" jobs.
 Ages = Callable[[str, str], Iterable[float]]
-
-
-#: Most distinct values that a statistic such as `Entropy` keeps.
-MAX_DIFFERENT = 100_000
-
-
-class StatisticError(Exception):
-    """A statistic of River failed; the text is one sentence."""
-
-
-class _Different:
-    """A statistic that counts distinct values; it is empty once there are too many."""
-
-    def __init__(self, statistic: Any) -> None:
-        self._statistic = statistic
-        self._full = False
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Different:
-        # What is compiled cannot be copied without.
-        other = _Different(copy.deepcopy(self._statistic, memo))
-        other._full = self._full
-        return other
-
-    def update(self, value: Number) -> None:
-        """Take in a value."""
-        if self._full:
-            return
-        self._statistic.update(value)
-        if len(self._statistic.counter) > MAX_DIFFERENT:
-            self._statistic.counter.clear()
-            self._full = True
-
-    def get(self) -> Number | None:
-        """Its value."""
-        return None if self._full else self._statistic.get()
-
-
-def _made(statistic: Statistic) -> Any:
-    made = getattr(stats, statistic.kind)(**statistic.arguments)
-    return _Different(made) if hasattr(made, "counter") else made
-
-
-class Stream:
-    """The statistics of one variable of one group.
-
-    >>> stream = Stream([Statistic("average", "Mean")])
-    >>> for seconds in (10.0, 20.0):
-    ...     stream.update(seconds)
-    >>> stream.get("average"), stream.extended([60.0]).get("average")
-    (15.0, 30.0)
-    """
-
-    __slots__ = ("_statistics", "_updates", "count")
-
-    def __init__(self, statistics: Collection[Statistic]) -> None:
-        self.count = 0
-        self._statistics = {statistic.name: _made(statistic) for statistic in statistics}
-        self._bind()
-
-    def _bind(self) -> None:
-        self._updates = tuple(statistic.update for statistic in self._statistics.values())
-
-    def update(self, value: Number) -> None:
-        """Add one finite value.
-
-        Raises:
-            StatisticError: a statistic fails.
-        """
-        self.count += 1
-        try:
-            for update in self._updates:
-                update(value)
-        except ENDINGS:
-            raise
-        except BaseException as error:
-            names = [
-                name for name, statistic in self._statistics.items() if statistic.update == update
-            ]
-            raise StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}") from (
-                error
-            )
-
-    def get(self, statistic: str) -> Number | None:
-        """The statistic's value; None if there is none.
-
-        Raises:
-            StatisticError: the statistic fails.
-        """
-        if not self.count:
-            return None
-        try:
-            return finite(self._statistics[statistic].get())
-        except (ArithmeticError, ValueError):
-            # The root of what is negative by rounding, a division by a variance of 0.
-            return None
-        except ENDINGS:
-            raise
-        except BaseException as error:
-            raise StatisticError(
-                f"statistic {statistic!r} has no value after {self.count} values: {error}"
-            ) from error
-
-    def extended(self, values: Iterable[Number], statistic: str | None = None) -> Stream:
-        """A copy with `values` added; with `statistic`, of that one only."""
-        other = Stream(())
-        other.count = self.count
-        wanted = self._statistics if statistic is None else {statistic: self._statistics[statistic]}
-        other._statistics = copy.deepcopy(wanted)
-        other._bind()
-        for value in values:
-            other.update(value)
-        return other
 
 
 class Metrics:
@@ -190,6 +76,7 @@ class Metrics:
         statistics: Collection[Statistic],
         bests: Iterable[Best] = (),
         rate_window: float = 60.0,
+        by: Iterable[ByValue] = (),
     ) -> None:
         self.bests = Bests(bests)
         self._rate_window = rate_window
@@ -205,10 +92,16 @@ class Metrics:
             for variable, of in (("duration", "success"), (DURATION_OF_FINISHED, "finished"))
         }
         self.counts: dict[str, dict[str, int]] = {}
+        #: What is kept by value, by group and variable.
+        self.by: dict[tuple[str, str], list[ByValue]] = {}
+        for by_value in by:
+            self.by.setdefault((by_value.group, by_value.variable), []).append(by_value)
+        #: How many streams there are of one of these, by group and variable.
+        self._values: dict[tuple[str, str], int] = {}
         #: Those that have a value.
         self._streams: dict[tuple[str, str], Stream] = {}
         self._variables: dict[str, int] = {}
-        self._kept: dict[tuple[str, str], list[Number]] | None = None
+        self._kept: dict[tuple[str, str], list[Number | None]] | None = None
         self.pending_nodes = 0
         self.nodes: dict[MetricPath, int] = {}
         self.ignored: dict[str, dict[str, int]] = {}
@@ -218,28 +111,77 @@ class Metrics:
 
     def has_room(self, group: str, variable: str) -> bool:
         """Whether the variable has a stream, or can get one."""
-        return (group, variable) in self._streams or (
-            self._variables[group] < MAX_VARIABLES and len(variable) <= MAX_NAME
-        )
+        if (group, variable) in self._streams:
+            return True
+        base = self.kept_by_value(group, variable)
+        if base is not None:
+            full = self._values.get((group, base), 0) >= MAX_VALUES
+        else:
+            full = self._variables[group] >= MAX_VARIABLES
+        return not full and len(variable) <= MAX_NAME
+
+    def kept_by_value(self, group: str, variable: str) -> str | None:
+        """The variable of which this one is by value, if it is."""
+        if not self.by or not variable.endswith("]"):
+            return None
+        base = unsplit(variable)
+        own = "duration" if base == DURATION_OF_FINISHED else base
+        return base if base != variable and (group, own) in self.by else None
 
     def observe(self, group: str, variable: str, value: Number) -> None:
         """Add a finite value to the stream `GROUP-VARIABLE`."""
         stream = self._streams.get((group, variable))
         if stream is None:
-            statistics = self._of.get(variable, self._statistics)
+            base = self.kept_by_value(group, variable)
+            statistics = self._of.get(base or variable, self._statistics)
             stream = self._streams[group, variable] = Stream(statistics)
-            if variable not in _BUILT_IN:
-                self._variables[group] += 1
+            self._count(group, variable, base, 1)
         stream.update(value)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
 
-    def observe_duration(self, group: str, seconds: Number, outcome: str | None) -> None:
-        """Add how long a job ran that ended with an outcome."""
-        if outcome == "success":
-            self.observe(group, "duration", seconds)
-        if self._of[DURATION_OF_FINISHED]:
-            self.observe(group, DURATION_OF_FINISHED, seconds)
+    def _count(self, group: str, variable: str, base: str | None, change: int) -> None:
+        """Count one more stream, or one less."""
+        if base is not None:
+            self._values[group, base] = self._values.get((group, base), 0) + change
+        elif variable not in _BUILT_IN:
+            self._variables[group] += change
+
+    def reset(self, group: str, variable: str | None = None) -> int:
+        """Forget the values of a stream and of those by value, or of all streams of a group.
+
+        Returns:
+            How many streams had values.
+        """
+        wanted = None if variable is None else (variable, of_finished(variable))
+        keys = [
+            (name, stream)
+            for name, stream in self._streams
+            if name == group
+            and (wanted is None or stream in wanted or self.kept_by_value(name, stream) in wanted)
+        ]
+        for key in keys:
+            self._forget(key)
+        return len(keys)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if self._streams.pop(key, None) is not None:
+            self._count(*key, self.kept_by_value(*key), -1)
+        if self._kept is not None:
+            self._kept[key] = [None]
+
+    def feed(self, group: str, variable: str, values: Iterable[Number | None]) -> None:
+        """Add values that `take_values` returned."""
+        for value in values:
+            if value is None:
+                self._forget((group, variable))
+            else:
+                self.observe(group, variable, value)
+
+    def durations(self, outcome: str | None) -> Sequence[str]:
+        """The variables that take in how long a job ran that ended with an outcome."""
+        durations = ["duration"] if outcome == "success" else []
+        return [*durations, DURATION_OF_FINISHED] if self._of[DURATION_OF_FINISHED] else durations
 
     def ignore(self, group: str, key: str) -> None:
         """Count a value of a memo that has no statistics."""
@@ -282,10 +224,12 @@ class Metrics:
         if statistic == BEST:
             best: float | None = self.bests.lookup(variable)
             return best
-        if variable == "duration":
+        if variable.startswith("duration"):
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
-        return None if stream is None else stream.get(statistic)
+        if stream is not None:
+            return stream.get(statistic)
+        return 0 if self._by_name[statistic].kind == NUMBER else None
 
     def _of_member(self, path: MetricPath) -> float | None:
         if path == PENDING_NODES:
@@ -328,7 +272,7 @@ class Metrics:
                 values = list(ages(group, gauge))
                 if values:
                     streams[group, gauge] = empty.extended(values)
-        ordered = sorted(key for key in streams if key[1] != DURATION_OF_FINISHED)
+        ordered = sorted({(group, _as_named(variable)) for group, variable in streams})
         nested: dict[str, Any] = {}
         for name, statistic in self._by_name.items():
             nested[name] = {
@@ -351,6 +295,12 @@ class Metrics:
         return nested
 
 
+def _as_named(variable: str) -> str:
+    """The variable of a stream as paths name it."""
+    base, bracket, values = variable.partition("[")
+    return f"duration{bracket}{values}" if base == DURATION_OF_FINISHED else variable
+
+
 class View:
     """Metrics at one heartbeat (docs/document.md, Metrics).
 
@@ -366,20 +316,20 @@ class View:
     def __init__(self, metrics: Metrics, ages: Ages) -> None:
         self._metrics = metrics
         self._ages = ages
-        self._streams: dict[MetricPath, Stream] = {}
+        #: With the streams of the metrics that they are made of, which a reset replaces.
+        self._streams: dict[MetricPath, tuple[Stream | None, Stream]] = {}
 
     def lookup(self, path: MetricPath) -> float | None:
         """The value of a metric; None if it is empty."""
         statistic, group, variable = path
         if statistic == COUNT or variable not in _AGES:
             return self._metrics.lookup(path)
-        stream = self._streams.get(path)
-        if stream is None:
-            recorded, gauge = None, variable
-            if variable == "pending":
-                recorded, gauge = self._metrics._streams.get((group, variable)), "waiting"
-            if recorded is None:
-                recorded = Stream(self._metrics._statistics)
-            stream = recorded.extended(self._ages(group, gauge), statistic)
-            self._streams[path] = stream
-        return stream.get(statistic)
+        recorded, gauge = None, variable
+        if variable == "pending":
+            recorded, gauge = self._metrics._streams.get((group, variable)), "waiting"
+        computed = self._streams.get(path)
+        if computed is None or computed[0] is not recorded:
+            stream = recorded or Stream(self._metrics._statistics)
+            computed = recorded, stream.extended(self._ages(group, gauge), statistic)
+            self._streams[path] = computed
+        return computed[1].get(statistic)

@@ -14,16 +14,19 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.codec import command_from_json, encode, event_from_json
-from flux_ensemble.engine.commands import Command
+from flux_ensemble.engine.commands import CallCustom, Command
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
+from flux_ensemble.metrics.names import NEWER_COUNTERS, NUMBER
+from flux_ensemble.metrics.paths import COUNT
 from flux_ensemble.runtime.durability.lines import MAX_LINE
 
 VERSION = 1
@@ -178,7 +181,9 @@ def replay(path: str | Path) -> Replay:
             raise RecordingError(f"{path}:{number}: not an event with commands: {what}") from None
         events += 1
         try:
-            text, replayed = encode(event), tuple(map(encode, engine.handle(event)))
+            text = encode(event)
+            pairs = zip_longest(engine.handle(event), line["commands"])
+            replayed = tuple(encode(_as_then(*pair)) for pair in pairs if pair[0] is not None)
         except Exception as error:
             # Only somebody who made the file up can have written that.
             what = repr(error)[:MAX_QUOTE]
@@ -187,6 +192,33 @@ def replay(path: str | Path) -> Replay:
             difference = Difference(number, text, recorded, replayed)
             return Replay(engine.spec.name, events, engine.state, difference)
     return Replay(engine.spec.name, events, engine.state, None)
+
+
+def _as_then(command: Command, recorded: Any) -> Command:
+    """A command as the version that made the recording would have had it.
+
+    The metrics that a custom function gets have more in them than they had.
+    """
+    if not isinstance(command, CallCustom) or not isinstance(recorded, dict):
+        return command
+    try:
+        then = recorded["kwargs"]["metrics"]
+        now = dict(command.kwargs["metrics"])
+        if NUMBER not in then:
+            now.pop(NUMBER, None)
+        counts = now[COUNT]
+        if not any("attempts" in of_group for of_group in then[COUNT].values()):
+            counts = {
+                group: {**of_group, "finished": of_group["attempts"]}
+                for group, of_group in counts.items()
+            }
+            for of_group in counts.values():
+                for counter in NEWER_COUNTERS:
+                    del of_group[counter]
+        now[COUNT] = counts
+    except (LookupError, TypeError):
+        return command
+    return replace(command, kwargs={**command.kwargs, "metrics": now})
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

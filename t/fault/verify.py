@@ -115,7 +115,7 @@ def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[s
         if start and finish and _outcome(job, finish) == "success":
             values[group]["duration"].append(max(0.0, finish[0] - start[0]))
         if finish or job.first("clean"):
-            counts[group]["finished"] += 1
+            counts[group]["attempts"] += 1
             counts[group][_outcome(job, finish)] += 1
     return counts, values
 
@@ -170,9 +170,9 @@ def check_sums(
     for group, told in metrics["count"].items():
         ours = counts[group]
         findings.expect(wanted[group], told["submitted"], f"count.{group}.submitted")
-        findings.expect(wanted[group], told["finished"], f"count.{group}.finished")
+        findings.expect(wanted[group], told["attempts"], f"count.{group}.attempts")
         outcomes = sum(told[outcome] for outcome in OUTCOMES)
-        findings.expect(told["finished"], outcomes, f"outcomes of group {group}")
+        findings.expect(told["attempts"], outcomes, f"outcomes of group {group}")
         if told["success"] > ours["success"]:
             findings.problems.append(
                 f"count.{group}.success is {told['success']}, and {ours['success']} succeeded"

@@ -75,6 +75,16 @@ REQUESTS = {
         ensemble=pb.EnsembleAction(name="hello", action='{"name": "cancel", "label": "echo"}'),
     ),
     f"{TYPED}/Log": pb.LogRequest(member="alpha", ensemble="hello", events=True),
+    f"{TYPED}/Metrics": pb.MetricsRequest(member="alpha", ensemble="hello"),
+    f"{TYPED}/Pause": pb.PauseRequest(member="alpha", ensemble="hello"),
+    f"{TYPED}/Resume": pb.ResumeRequest(member="alpha", ensemble="hello"),
+    f"{TYPED}/Load": pb.LoadRequest(
+        member="alpha",
+        document="jobs: [{name: a, command: true}]",
+        name="loaded",
+        cwd="/tmp",
+        environment={"PATH": "/bin"},
+    ),
     f"{PREDECESSORS}/RequestStatus": theirs.StatusRequest(member="minicluster", name="alpha"),
     f"{PREDECESSORS}/RequestAction": theirs.ActionRequest(
         member="flux", name="beta", action="submit", payload='{"ensemble": "a", "group": "b"}'
@@ -152,7 +162,8 @@ class Server:
                 [
                     *(sys.executable, "-c", command, "grpc", "start", "--port", "0"),
                     *("--backend", "dry-run", "--member", f"alpha{at}", "--member", f"beta{at}"),
-                    *files,
+                    *(files or ("--insecure",)),
+                    "--allow-load",
                 ],
                 stderr=log,
             )
@@ -448,7 +459,9 @@ def set_field(chance: random.Random, request: Any) -> None:
     """Sets any field of a message, or of one in it, to an odd value."""
     fields = [*request.DESCRIPTOR.fields]
     field = chance.choice(fields)
-    if field.message_type is not None:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        getattr(request, field.name)[chance.choice(TEXTS)] = chance.choice(TEXTS)
+    elif field.message_type is not None:
         set_field(chance, getattr(request, field.name))
     elif field.type in (field.TYPE_STRING, field.TYPE_BYTES):
         text = chance.choice(TEXTS)

@@ -63,6 +63,7 @@ def grpc() -> None:
 @click.option(
     "--insecure", is_flag=True, help="Serve plaintext on a host that other machines can reach."
 )
+@click.option("--allow-load", is_flag=True, help="Let clients load documents.")
 def start(
     host: str,
     port: int,
@@ -74,6 +75,7 @@ def start(
     tls_key: Path | None,
     tls_ca: Path | None,
     insecure: bool,
+    allow_load: bool,
 ) -> None:
     """Run the gRPC service in the foreground until Ctrl-C.
 
@@ -111,7 +113,15 @@ def start(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         await server.serve(
-            table, scaler, host=host, port=port, ready=ready, stop=stop, tls=tls, insecure=insecure
+            table,
+            scaler,
+            host=host,
+            port=port,
+            ready=ready,
+            stop=stop,
+            tls=tls,
+            insecure=insecure,
+            allow_load=allow_load,
         )
 
     try:

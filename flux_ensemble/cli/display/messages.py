@@ -73,7 +73,7 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the Flux instance is shutting down", "warn"),)
         case "walltime" | "allocation":
             yield (Span(f"   {_allocation(entry)}", "warn"),)
-        case "memo-left-out" | "not-started":
+        case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
         case "error":
             yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
@@ -163,9 +163,9 @@ def _entry_style(entry: Entry) -> str:
             return "good" if entry["context"]["ok"] else "bad"
         case "custom-error" | "error" | "violation" | "stopped":
             return "bad"
-        case "interrupted" | "shutdown" | "epoch" | "memo-left-out" | "not-started":
+        case "interrupted" | "shutdown" | "walltime" | "allocation" | "epoch":
             return "warn"
-        case "walltime" | "allocation":
+        case "memo-left-out" | "values-left-out" | "not-started":
             return "warn"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
@@ -189,8 +189,10 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             verb = "grow" if context["by"] > 0 else "shrink"
             return f"{_firing(context)}: {verb} {context['member']} to {_nodes(context['to'])}"
         case "outcome" if context["ok"]:
-            jobs, nodes = context.get("jobs"), context.get("nodes")
+            jobs, nodes, streams = map(context.get, ("jobs", "nodes", "streams"))
             more = _jobs(jobs) if jobs is not None else "" if nodes is None else _nodes(nodes)
+            if streams is not None:
+                more = "1 metric" if streams == 1 else f"{streams} metrics"
             late = "late" if context.get("late") else ""
             return f"{_firing(context)}: " + ", ".join(filter(None, ("ok", more, late)))
         case "outcome" | "custom-error":
@@ -198,7 +200,7 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return "\n".join(_indented([f"{_firing(context)}: {context['reason']}", *detail]))
         case "rule-disabled" | "rule-enabled":
             return f"{context['rule']}: {context['reason']}"
-        case "memo-left-out" | "not-started":
+        case "memo-left-out" | "values-left-out" | "not-started":
             return f"{context['group']}: {context['reason']}"
         case "retry":
             again = f"job {context['index']} again as retry #{context['retry']}"

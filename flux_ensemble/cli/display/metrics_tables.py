@@ -50,7 +50,8 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     for name in statistics:
         for path, value in metrics[name].items():
             key = split_stream(path, groups)
-            streams.setdefault(key, {})[name] = number(value)
+            exact = name == "n" and type(value) is int
+            streams.setdefault(key, {})[name] = str(value) if exact else number(value)
     for group, keys in _ignored(metrics).items():
         for variable, count in keys.items():
             streams.setdefault((group, variable), {})["ignored"] = str(count)
@@ -68,8 +69,9 @@ def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     """The statistics in an ensemble's metrics, which has counts and the member's besides."""
     # Here, because the form of documents is nothing to the tables that have no metrics.
     from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS, RATE
+    from flux_ensemble.metrics.paths import BEST
 
-    others = ("count", RATE, IGNORED, *MEMBER_METRICS)
+    others = ("count", RATE, BEST, IGNORED, *MEMBER_METRICS)
     return [name for name in metrics if name not in others]
 
 
@@ -138,11 +140,17 @@ def summary_rows(
 
 
 def _published(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The variables that jobs published, in order of appearance."""
+    """The variables that jobs published, in order of appearance; not by values of parameters."""
+    from flux_ensemble.metrics.by_value import unsplit
+
     groups = list(metrics["count"])
     variables = (split_stream(path, groups)[1] for path in metrics["mean"])
     known = ("duration", "pending", "waiting", "running")
-    return [variable for variable in dict.fromkeys(variables) if variable not in known]
+    return [
+        variable
+        for variable in dict.fromkeys(variables)
+        if variable not in known and unsplit(variable) == variable
+    ]
 
 
 def split_stream(path: str, groups: Sequence[str]) -> tuple[str, str]:

@@ -51,6 +51,8 @@ GROUPS = Table(
         "failed": "FAILED",
         "canceled": "CANCELED",
         "timeout": "TIMEOUT",
+        "attempts": "ATTEMPTS",
+        "gave_up": "GAVE-UP",
         "color_success": "",
         "color_failed": "",
         "color_off": "",
@@ -107,6 +109,8 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
         {
             "group": group,
             **counts,
+            "attempts": counts.get("attempts", counts["finished"]),
+            "gave_up": counts.get("gave-up", 0),
             "color_success": colour("good" if counts["success"] else ""),
             "color_failed": colour("bad" if counts["failed"] else ""),
             "color_off": colour_off(),

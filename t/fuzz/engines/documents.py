@@ -38,6 +38,7 @@ _ACTIONS = {
     "grow": 8,
     "shrink": 8,
     "cancel": 7,
+    "reset": 3,
     "terminate": 2,
 }
 
@@ -199,6 +200,8 @@ def action(
         case "update":
             chosen["label"] = random.choice(GROUPS)
             chosen.update(random.choice([{"urgency": 20}, {"duration": 60}]))
+        case "reset":
+            chosen["label"] = random.choice([*GROUPS, "a-duration", "b-pending", "a-x"])
         case "grow" | "shrink":
             chosen["value"] = random.randint(1, 3)
         case "cancel":

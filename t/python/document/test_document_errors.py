@@ -74,7 +74,7 @@ limit: {}
         "d.yaml:6: jobs[0].nodes: duplicate key 'nodes' (first on line 5)",
         "d.yaml:9: rules[0].action.label: no job group named 'amg' (groups: sleep)",
         "d.yaml:11: rules[1].name: no statistic named 'median' (statistics: count, iqr, mad, "
-        "max, mean, min, nodes, queue, rate, time, variance)",
+        "max, mean, min, n, nodes, queue, rate, time, variance)",
         "d.yaml:12: rules[1].when: expected a number, a comparison such as '> 5', or an "
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
@@ -317,7 +317,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: start, action: {}}", ".action: the key 'name' is missing"),
         ("{trigger: start, action: {name: submti, label: echo}}", ".action.name: expected an "
          "action, not 'submti' (did you mean 'submit'? one of: submit, cancel, terminate, custom, "
-         "grow, shrink, enable, disable, update)"),
+         "grow, shrink, enable, disable, update, reset)"),
         ("{trigger: start, scope: all, action: {name: terminate}}",
          ".scope: expected a scope, not 'all' (one of: ensemble, queue)"),
         ("{trigger: start, on-error: retyr, action: {name: terminate}}", ".on-error: expected a "
@@ -340,7 +340,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".action.label: no function named 'f' (functions: none)"),
         ("{trigger: start, action: {name: terminate, label: echo}}", ".action.label: 'label' "
          "means nothing to the action 'terminate' (only to: submit, cancel, update, custom, "
-         "enable, disable)"),
+         "enable, disable, reset)"),
         ("{trigger: start, action: {name: terminate, value: 2}}",
          ".action.value: 'value' means nothing to the action 'terminate' (only to: grow, shrink)"),
         ("{trigger: start, action: {name: cancel, params: {}}}",
@@ -385,7 +385,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: metric, name: mean.amg-duration, action: {name: terminate}}",
          ".name: no job group for 'amg-duration': expected GROUP-VARIABLE (groups: echo, sleep)"),
         ("{trigger: metric, name: p90.sleep-duration, action: {name: terminate}}", ".name: no "
-         "statistic named 'p90' (statistics: count, iqr, mad, max, mean, min, nodes, queue, "
+         "statistic named 'p90' (statistics: count, iqr, mad, max, mean, min, n, nodes, queue, "
          "rate, time, variance)"),
         ("{trigger: metric, name: mean.sleep-waiting, when: '> 5', action: {name: terminate}}",
          ".name: 'mean.sleep-waiting' is known at heartbeats only, and the heartbeat is off; "
@@ -511,7 +511,8 @@ def test_a_large_source_is_for_a_module() -> None:
     ("text", "sentence"),
     [
         ("[3]", "metrics[0]: expected a statistic: its name, or a mapping such as "
-         "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}, not 3"),
+         "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}, "
+         "or {of: md-fom, by: [t]}, not 3"),
         ("[{name: p90}]", "metrics[0]: the key 'statistic' is missing"),
         ("[mean]", "metrics[0]: there is a statistic 'mean' already; give another 'name'"),
         ("[skew, {name: skew, statistic: kurtosis}]",

@@ -62,7 +62,7 @@ def read(rule: str) -> Rule:
          "exception.type, id, index, memo.NAME, ncores, ngpus, nnodes, ntasks, outcome, "
          "params.NAME, pending, returncode, runtime, urgency)"),
         ("{trigger: job-fail, when: job > 1, " + SUBMIT + "count: 1}}",
-         ".when: no metric named 'job' (metrics begin with: count, iqr, mad, max, mean, min, "
+         ".when: no metric named 'job' (metrics begin with: count, iqr, mad, max, mean, min, n, "
          "nodes, queue, rate, time, variance)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {y: "{job.params.x}"}}}',
          ".action.params: group 'sim' has no parameter 'y' (parameters: x)"),
@@ -77,7 +77,7 @@ def read(rule: str) -> Rule:
          "for a brace)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{x}"}}}',
          ".action.params: no metric named 'x' (metrics begin with: count, iqr, mad, max, mean, "
-         "min, nodes, queue, rate, time, variance)"),
+         "min, n, nodes, queue, rate, time, variance)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{job.id; 1}"}}}',
          ".action.params: expected an expression such as 'job.params.NAME', not 'job.id; 1' "
          "(write '{{' for a brace)"),
@@ -200,7 +200,7 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
         ("{times: 1, on: []}", ".on: expected an outcome or an expression, or a list of them, "
          "not a list with 0 items"),
         ("{times: 1, on: fail}", ": on: no metric named 'fail' (metrics begin with: count, iqr, "
-         "mad, max, mean, min, nodes, queue, rate, time, variance)"),
+         "mad, max, mean, min, n, nodes, queue, rate, time, variance)"),
         ("{times: 1, on: '> 3'}", ": on: expected an expression such as 'job.params.NAME', not "
          "'> 3' (write '{{' for a brace)"),
         ("{times: 1, on: job.params.z == 1}", ": on: no job has the parameter 'z' (parameters: x)"),

@@ -123,6 +123,7 @@ def test_a_document_has_defaults() -> None:
         "max",
         "min",
         "mad",
+        "n",
     ]
 
 

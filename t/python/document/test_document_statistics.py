@@ -19,7 +19,8 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.metrics.statistics import check_statistic
-from flux_ensemble.metrics.streams import MAX_DIFFERENT, Metrics, StatisticError
+from flux_ensemble.metrics.stream import MAX_DIFFERENT, StatisticError
+from flux_ensemble.metrics.streams import Metrics
 
 CLASSES = {
     name: cls
@@ -174,7 +175,7 @@ def test_a_statistic_whose_value_is_no_number_is_refused() -> None:
 
 def test_a_document_has_so_many_statistics() -> None:
     many: list[Any] = [{"name": f"s{number}", "statistic": "skew"} for number in range(100)]
-    assert len(load(*many).statistics) == 106
+    assert len(load(*many).statistics) == 107
     with pytest.raises(DocumentError) as caught:
         load(*many, {"name": "last", "statistic": "skew"}, {"name": "p", "statistic": "nothing"})
     assert str(caught.value) == "document: metrics: expected at most 100 statistics, not 102"

@@ -67,6 +67,8 @@ TRIGGERS = st.sampled_from(
         {"trigger": "job-clean", "scope": "queue"},
         {"trigger": "metric", "name": "count.a.finished", "when": "> 1"},
         {"trigger": "metric", "name": "mean.b-duration", "when": "> 0"},
+        {"trigger": "metric", "name": "n.b-x", "when": "== 0"},
+        {"trigger": "metric", "when": "n['a-x'] + n['b-pending'] >= 2"},
         {"trigger": "metric", "when": "count.a.success + count.b.success >= 2"},
         {"trigger": "heartbeat"},
         {"trigger": "idle"},
@@ -79,6 +81,8 @@ TRIGGERS = st.sampled_from(
         {"trigger": "scale-denied"},
         {"trigger": "scale-denied", "name": "r1"},
         {"trigger": "job-gave-up"},
+        {"trigger": "metric", "name": "count.b.gave-up", "when": ">= 1"},
+        {"trigger": "metric", "when": "count.b.attempts > count.b.finished"},
         {"trigger": ["job-fail", "job-timeout"], "group": ["a", "b"]},
         {"trigger": "job-finish", "group": "b", "when": "job.returncode == 1 or job.params.p > 1"},
         {"trigger": "job-start", "when": "job.attempt > 0 and count.a.submitted > 0"},
@@ -97,6 +101,8 @@ ACTIONS = st.sampled_from(
         {"name": "grow", "value": 3},
         {"name": "shrink"},
         {"name": "shrink", "value": 2},
+        {"name": "reset", "label": "b-duration"},
+        {"name": "reset", "label": "a"},
     ]
     * 3
     + [
@@ -132,6 +138,17 @@ RETRIES = st.sampled_from(
         {"times": 3, "with": {"cores": "{1 / job.attempt}"}},
     ]
 )
+METRICS = st.sampled_from(
+    [
+        [],
+        [{"of": "b-x", "by": ["p"]}],
+        [
+            {"of": "b-duration", "by": ["p"]},
+            {"name": "longest", "statistic": "max", "of": "finished"},
+            {"best": {"name": "top", "of": "b-x"}},
+        ],
+    ]
+)
 REPETITIONS = st.sampled_from([1, 2, 5, "unlimited"])
 REQUESTS = st.sampled_from(
     [
@@ -145,6 +162,7 @@ REQUESTS = st.sampled_from(
         ("action", {"action": {"name": "custom", "label": "f"}}),
         ("action", {"action": submit("a")}),
         ("action", {"action": {"name": "grow"}}),
+        ("action", {"action": {"name": "reset", "label": "a-x"}}),
     ]
     * 5
     + [
@@ -162,6 +180,7 @@ RETURNS = st.lists(
             {"kind": "action", "value": {"name": "custom", "label": "f"}},
             {"kind": "action", "value": submit("nope")},
             {"kind": "action", "value": {"name": "shrink"}},
+            {"kind": "action", "value": {"name": "reset", "label": "b"}},
             {"kind": "rule", "value": {"trigger": "start", "action": submit("a")}},
             {"kind": "rule", "value": {"trigger": "job-success", "action": submit("b")}},
             {
@@ -224,6 +243,7 @@ def documents(draw):
                 "retries": draw(RETRIES),
             },
         ],
+        "metrics": draw(METRICS),
         "rules": rules,
         "limits": {
             "active-jobs": draw(st.integers(1, 8)),
@@ -411,7 +431,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def statistics_add_up(self):
         for group in self.engine.stats.counts.values():
-            assert group["finished"] == sum(group[outcome] for outcome in OUTCOMES)
+            assert group["attempts"] == sum(group[outcome] for outcome in OUTCOMES)
         json.dumps(self.engine.metrics(self.t), allow_nan=False)
         json.dumps(status(self.engine), allow_nan=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from play import (
     Finish,
     Play,
+    Request,
     StartTimer,
     StopTimer,
     SubmitJobs,
@@ -19,6 +21,7 @@ from play import (
 from test_engine_snapshot import Cuts
 
 from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.snapshot import dump, restore
 
 YEAR = 365 * 86400.0
 
@@ -299,3 +302,65 @@ def test_the_log_has_every_try() -> None:
     wanted = {"rule": "rule-0", "firing": 0, "index": 0, "attempt": 1, "retry": 0}
     assert entry == wanted
     json.dumps(entry)
+
+
+def counts(play: Play) -> dict[str, int]:
+    of_sim = play.engine.stats.counts["sim"]
+    return {name: of_sim[name] for name in ("finished", "attempts", "gave-up", "failed")}
+
+
+def test_finished_counts_jobs_and_attempts_counts_attempts() -> None:
+    rules = [
+        {"trigger": "metric", "name": f"count.sim.{name}", "when": when, "action": submit("after")}
+        for name, when in (("finished", 1), ("gave-up", 1), ("attempts", 2))
+    ]
+    play = played(1, *rules)
+    fail(play, 1)
+    assert counts(play) == {"finished": 0, "attempts": 1, "gave-up": 0, "failed": 1}
+    assert play.submitted("after") == 0
+    play.run(2)
+    assert counts(play) == {"finished": 1, "attempts": 2, "gave-up": 0, "failed": 1}
+    assert play.submitted("after") == 2
+    fail(play, next(id for id, tag in play.queued.items() if tag.rule == "retry"))
+    assert counts(play) == {"finished": 2, "attempts": 3, "gave-up": 1, "failed": 2}
+    assert play.submitted("after") == 3
+
+
+def test_a_job_that_does_not_run_again_for_another_reason_has_not_given_up() -> None:
+    play = played({"times": 3, "on": "timeout"})
+    fail(play, 1)
+    fail(play, 2, "timeout")
+    assert counts(play) == {"finished": 1, "attempts": 2, "gave-up": 0, "failed": 1}
+
+
+@pytest.mark.parametrize("asked", [("cancel", {"group": "sim"}), ("cancel", {}), ("terminate", {})])
+def test_a_job_whose_further_attempt_is_dropped_has_finished(
+    asked: tuple[str, dict[str, Any]],
+) -> None:
+    play = played({"times": 1, "after": "1h"})
+    fail(play, 1)
+    assert counts(play)["finished"] == 0
+    play.post(Request(play.tick(), 1, *asked))
+    assert counts(play)["finished"] == 1
+
+
+def test_a_job_that_cannot_run_again_for_a_limit_has_finished() -> None:
+    play = played(1, limits={"jobs": 2})
+    fail(play, 1)
+    assert play.engine.state in ("ending", "failed")
+    assert counts(play)["finished"] == 1
+
+
+def test_counts_of_the_first_versions_go_on() -> None:
+    play = played(1)
+    fail(play, 1)
+    snapshot = dump(play.engine)
+    old = snapshot["state"]["counts"]["sim"]
+    old["finished"] = old.pop("attempts")
+    del old["gave-up"]
+    text = json.dumps(snapshot["state"], sort_keys=True, separators=(",", ":"))
+    snapshot["digest"] = hashlib.sha256(text.encode()).hexdigest()
+    values = [["sim", variable, [0.002]] for variable in ("pending",)]
+    engine = restore(play.engine.spec, json.loads(json.dumps(snapshot)), [values])
+    assert engine.stats.counts["sim"]["attempts"] == 1
+    assert engine.stats.counts["sim"]["gave-up"] == 0

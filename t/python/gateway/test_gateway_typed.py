@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 import pytest
@@ -16,9 +17,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from rpc_servers import PATIENCE, Failing, Held, serving, table
 
+from flux_ensemble.gateway import instances
 from flux_ensemble.gateway.admission import Bound, Call, Limits
 from flux_ensemble.gateway.backend import Backend, Refused, Unavailable
 from flux_ensemble.gateway.backends.dry_run import DryRun
+from flux_ensemble.gateway.client import RpcClient, RpcError
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
@@ -110,6 +113,25 @@ BAD: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
     "no Flux to log": (
         "Log", pb.LogRequest(member="alpha", ensemble="a"),
         grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+    ),
+    "no ensemble to pause": (
+        "Pause", pb.PauseRequest(member="alpha"), grpc.StatusCode.INVALID_ARGUMENT, "no ensemble",
+    ),
+    "no Flux to resume in": (
+        "Resume", pb.ResumeRequest(member="alpha", ensemble="a"),
+        grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+    ),
+    "metrics of an unknown member": (
+        "Metrics", pb.MetricsRequest(member="nobody", ensemble="a"), grpc.StatusCode.NOT_FOUND,
+        "no member is named 'nobody'",
+    ),
+    "load where no client may": (
+        "Load", pb.LoadRequest(member="alpha", document="jobs: []", cwd="/"),
+        grpc.StatusCode.PERMISSION_DENIED, "'grpc start --allow-load' does",
+    ),
+    "load into an unknown member": (
+        "Load", pb.LoadRequest(member="nobody", document="jobs: []", cwd="/"),
+        grpc.StatusCode.NOT_FOUND, "no member is named 'nobody'",
     ),
     "large message": (
         "Status", pb.StatusRequest(member="a" * (5 << 20)),
@@ -257,6 +279,89 @@ def test_plaintext_for_other_machines_has_to_be_written_out() -> None:
         pass
     with serving_at("0.0.0.0", insecure=True):
         pass
+
+
+def test_documents_are_loaded_for_those_with_certificates_or_where_all_may_do_anything() -> None:
+    with (
+        pytest.raises(ServerError, match="with --allow-load whoever can connect runs commands"),
+        serving(DryRun(), allow_load=True),
+    ):
+        pass
+    with (
+        serving(DryRun(), allow_load=True, insecure=True) as target,
+        grpc.insecure_channel(target) as channel,
+    ):
+        load = api.EnsembleServiceStub(channel).Load
+        code, details = failure(load, pb.LoadRequest(document="jobs: []", cwd="/"))
+        assert (code, "gives it one" in details) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+
+
+class Asked:
+    """A connection to an ensemble service that notes what it is asked."""
+
+    requests: ClassVar[list[tuple[str, Any]]] = []
+    answers: ClassVar[dict[str, Any]] = {
+        "metrics": {"n": {"a-fom": 3}, "mean": {"a-fom": None}},
+        "pause": {"state": "paused"},
+        "resume": {"state": "running"},
+        "load": {"name": "demo", "state": "running"},
+        "status": {
+            "ensembles": [{"name": "demo", "groups": {"a": {"attempts": 7, "gave-up": 2}}}],
+        },
+    }
+
+    def __init__(self, *, uri: str | None) -> None:
+        self._answer: Any = None
+
+    def send(self, op: str, payload: Any, *, stream: bool = False) -> Asked:
+        self.requests.append((op, payload))
+        self._answer = json.loads(json.dumps(self.answers[op]))
+        return self
+
+    def wait_for(self, seconds: float) -> None:
+        """It is there."""
+
+    def get(self) -> Any:
+        return self._answer
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[RpcClient]:
+    """A client of a service whose member answers what `Asked` does."""
+    monkeypatch.setattr(instances, "Client", Asked)
+    monkeypatch.setattr(Asked, "requests", [])
+    members = table(("alpha",), has_flux=True)
+    with (
+        serving(None, members, allow_load=True, insecure=True) as target,
+        RpcClient(target, timeout=PATIENCE) as client,
+    ):
+        yield client
+
+
+def test_metrics_pause_and_resume_are_the_requests_of_the_ensemble_service(
+    asked: RpcClient,
+) -> None:
+    assert asked.metrics("demo") == Asked.answers["metrics"]
+    assert (asked.pause("demo"), asked.resume("demo")) == ("paused", "running")
+    assert Asked.requests == [(op, {"name": "demo"}) for op in ("metrics", "pause", "resume")]
+
+
+def test_a_document_is_loaded_as_it_is_sent(asked: RpcClient) -> None:
+    text = "jobs: [{name: a, command: 'true'}]"
+    assert asked.load(text, cwd="/scratch", environment={"LANG": "C"}, name="demo") == "demo"
+    payload = {"text": text, "name": "demo", "cwd": "/scratch", "environment": {"LANG": "C"}}
+    assert Asked.requests == [("load", payload)]
+
+
+def test_a_path_that_is_not_absolute_is_refused(asked: RpcClient) -> None:
+    with pytest.raises(RpcError, match="cwd: expected an absolute path, not 'here'"):
+        asked.load("jobs: []", cwd="here", environment={})
+    assert Asked.requests == []
+
+
+def test_the_status_has_the_attempts_and_the_jobs_that_gave_up(asked: RpcClient) -> None:
+    (ensemble,) = asked.status().ensembles
+    assert (ensemble.groups["a"].attempts, ensemble.groups["a"].gave_up) == (7, 2)
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

@@ -36,7 +36,13 @@ def submits(label: str, **more: Any) -> dict[str, Any]:
 DOCUMENT: dict[str, Any] = {
     "name": "test",
     "jobs": [
-        {"name": "a", "command": "true", "count": 8, "retries": 2},
+        {
+            "name": "a",
+            "command": "true {p}",
+            "count": 2,
+            "params": {"p": [1, 2, 3, 4]},
+            "retries": 2,
+        },
         {"name": "b", "command": "true", "count": 3},
         {"name": "c", "command": "true"},
         {"name": "d", "command": "true"},
@@ -58,7 +64,19 @@ DOCUMENT: dict[str, Any] = {
         },
         {"trigger": "job-memo", "when": "x > 0.5", "action": submits("m", repetitions=3)},
         {"trigger": "idle", "group": "b", "action": submits("c")},
+        {
+            "trigger": "metric",
+            "name": "n.a-duration",
+            "when": ">= 2",
+            "actions": [{"name": "reset", "label": "a-duration", **UNLIMITED}, submits("c")],
+        },
+        {
+            "trigger": "job-fail",
+            "when": 'n["b-pending"] > 2 or n["a-duration[p=2]"] > 1',
+            "action": {"name": "reset", "label": "b-pending"},
+        },
     ],
+    "metrics": [{"of": "a-x", "by": ["p"]}, {"of": "a-duration", "by": ["p"]}],
     "custom": "def d(**_):\n    return Action({'name': 'submit', 'label': 'd'})\n",
     "limits": {"active-jobs": 12},
 }
@@ -131,6 +149,20 @@ def verify(world: World) -> None:
     assert rules["rule-4"] == min(3, sum(value > 0.5 for value in values))
     taken = [size for _, variable, size in ensemble.engine.stats.sizes() if variable == "x"]
     assert sum(taken) == len(values)
+    of_a = [
+        entry
+        for job in world.jobs.values()
+        for entry in job.entries
+        if job.tag.group == "a" and entry["name"] == "memo"
+    ]
+    by_value = [size for _, variable, size in ensemble.engine.stats.sizes() if "x[" in variable]
+    assert sum(by_value) == len(of_a)
+    # Every job of a comes to its end once.
+    assert counts["a"]["finished"] == counts["a"]["success"] + counts["a"]["gave-up"] == 8
+    # Of two that succeeded, each second one begins anew.
+    durations = ensemble.engine.metrics(world.now)["n"]["a-duration"]
+    resets = sum(one["action"].get("label") == "a-duration" for one in fired)
+    assert durations + 2 * resets == outcomes["a", "success"]
     # Its record has each of the jobs once, and so has what a next service would read.
     once = sorted((job.id, job.tag, job.outcome) for job in world.jobs.values())
     assert sorted(recorded(ensemble.records)) == once
