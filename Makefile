@@ -4,7 +4,8 @@
 # make check-compiled
 #               run the tests in Python and some with Flux again, on the package as users
 #               install it, with its compiled modules; what is in a clone runs without them
-# make chaos    kill the service 300 times and break Flux under it; takes ten minutes
+# make chaos    kill the service 300 times and break Flux under it, and 10,000 times in virtual
+#               time; takes ten minutes
 # make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long)
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some twenty minutes
@@ -35,6 +36,7 @@ bench: $(VENV)/installed
 	@$(BIN)/python t/bench/bench.py --page
 
 chaos: $(VENV)/installed
+	@CRASHES=1000 $(BIN)/pytest -q --numprocesses=auto t/python/runtime/test_crashes.py
 	@$(BIN)/python t/fault/chaos.py --long --kills 300
 
 SECONDS ?= 3600
@@ -49,7 +51,7 @@ WITH_FLUX := t1001-run.t t1004-outcomes.t t1005-metrics.t t2002-parity.t t3203-c
 check-compiled: $(COMPILED)/installed
 	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
 	    then set -x; export PYTHONPATH=$(CURDIR)/$(COMPILED); \
-	        $(BIN)/pytest -q -m 'not flux' --numprocesses=auto --dist=loadfile \
+	        $(BIN)/pytest -q -m 'not flux' --numprocesses=auto --dist=worksteal \
 	        && cd t && prove --exec sh $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 

@@ -120,6 +120,27 @@ test_expect_success 'a firing without a fitting value is in the log and in the s
 	grep "rule .more.: submit b: nodes: .* has no value" out
 '
 
+test_expect_success 'a job that asks for a thousand million of anything fails with a sentence' '
+	cat >huge.yaml <<-EOD &&
+	name: huge
+	jobs:
+	  - {name: a, command: "true"}
+	  - {name: b, command: "true"}
+	rules:
+	  - {trigger: start, action: {name: submit, label: a}}
+	EOD
+	for key in nodes tasks cores gpus; do
+		echo "  - {trigger: job-success, group: a, action:" \
+			"{name: submit, label: b, $key: \"{1000000000 + job.index}\"}}" >>huge.yaml
+	done &&
+	flux ensemble run huge.yaml &&
+	flux ensemble run --member local --state-dir state huge.yaml &&
+	flux ensemble jobs huge --group b -n -o "{outcome} {exception.note}" >notes &&
+	is 4 "$(grep -c "^failed *unsatisfiable request" notes)" &&
+	flux ensemble jobs --state-dir state huge --group b -n -o "{outcome} {exception.note}" >notes &&
+	is 4 "$(grep -c "^failed *unsatisfiable request" notes)"
+'
+
 test_expect_success 'terminate as failed ends with 1 and the reason' '
 	cat >ended.yaml <<-EOD &&
 	jobs:

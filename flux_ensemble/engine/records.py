@@ -60,6 +60,11 @@ class Records:
         self.total = 0
         self.dropped = 0
 
+    @property
+    def kept(self) -> bool:
+        """There is a record."""
+        return self._limit > 0
+
     def keep(self) -> None:
         """Keep jobs from now on, for `take`."""
         if self._jobs is None:

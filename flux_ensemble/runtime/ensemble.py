@@ -139,6 +139,11 @@ class Ensemble:
         return self.engine.wants_events, self.engine.wants_foreign
 
     @property
+    def needs_places(self) -> bool:
+        """It needs to know when and where its jobs got their resources."""
+        return self.engine.records.kept
+
+    @property
     def t_seen(self) -> float:
         """The time of the latest job event that it took in."""
         return self._ahead.timers.t_seen

@@ -16,7 +16,7 @@ from flux_ensemble.runtime.durability.records import Records
 
 #: Jobs that a step looks at, and those of the record that a search does.
 STEP = 200
-MOST = 50_000
+MOST = 25_000
 
 #: Jobs that a search finds, unless it is asked for another number.
 COUNT = 1000

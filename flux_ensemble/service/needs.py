@@ -51,7 +51,7 @@ class Needs:
             names |= frozenset(JOB_EVENTS)
         self._tracker.learning |= queue_wide
         if self._recovery.ready and not self._shutdown.begun:
-            self._journal.require(names, queue_wide, ready)
+            self._journal.require(names, queue_wide, ready, places=ensemble.needs_places)
 
     def update(self, ensemble: Ensemble) -> None:
         """An ensemble may need other events; with the last live one the journal is closed."""

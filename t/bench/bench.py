@@ -46,6 +46,7 @@ NAMES = {
     "local": ("local", "BENCHMARK"),
     "simulate": ("simulate", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),
+    "export": ("export", "BENCHMARK"),
 }
 
 PROJECT = Path(__file__).resolve().parents[2]

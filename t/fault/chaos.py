@@ -30,6 +30,7 @@ SCENARIOS = {
     "kill-200": ("kills", "kill_200", 0.4),
     "kill-2000": ("kills", "kill_2000", 0.15),
     "kill-points": ("kills", "kill_points", 0.4),
+    "record": ("kills", "record", 0.1),
     "kill-module": ("kills", "kill_module", 0.05),
     "kill-slow-ingest": ("kills", "kill_slow_ingest", 0.05),
     "negative-control": ("kills", "negative_control", 0.02),

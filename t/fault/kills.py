@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import slow_frobnicator
+import verify
 from points import POINTS, over
 from scenario import Context
 from scene import Scene, scene
@@ -65,6 +68,40 @@ def kill_200(context: Context) -> None:
 def kill_2000(context: Context) -> None:
     """kill -9 at random times with 2,000 jobs in flight."""
     _kill_at_random(context, 2000 if context.long else 600, 3.0, 2.0)
+
+
+def record(context: Context) -> None:
+    """kill -9 at random times, where the record is held against the journal; and a control.
+
+    A record with a job less, with one twice, and with any value changed must not pass.
+    """
+    _kill_at_random(context, 200, 0.3, 1.0)
+    with scene(context) as stage:
+        workload = mixed("mixed", 60, stage.calls)
+        stage.load(workload)
+        stage.witness.wait_seen("mixed", "submit", 30)
+        stage.kill()
+        stage.service.await_answer(stage.handle)
+        stage.await_end(workload.name, patience(workload, 1))
+        stage.verify(workload)
+        jobs, rows = stage.witness.of("mixed"), stage.recorded("mixed")
+        place = context.random.randrange(len(rows))
+        for what, wrong in _spoilt(rows, place):
+            findings = verify.Findings()
+            verify.check_record(jobs, wrong, findings)
+            if len(findings.problems) != 1:
+                problems = findings.problems
+                context.row.problems.append(f"a record with {what}: {problems} is found")
+
+
+def _spoilt(rows: list[Any], place: int) -> Iterator[tuple[str, list[Any]]]:
+    """Records that are wrong in one place, and what is wrong with each."""
+    row = rows[place]
+    yield "a job less", [*rows[:place], *rows[place + 1 :]]
+    yield "a job twice", [*rows, row]
+    for key in verify.RECORDED:
+        value = "other" if isinstance(row[key], str) else (row[key] or 0) + 1
+        yield f"another {key}", [*rows[:place], {**row, key: value}, *rows[place + 1 :]]
 
 
 def kill_points(context: Context) -> None:

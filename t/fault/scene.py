@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from scenario import FINAL, TICK, Context
 from services import Command, Launcher, Module, Service, Warm
 from witness import Witness
 from workloads import Workload
+
+from flux_ensemble.client import Client
 
 
 def _launcher(kind: str, directory: Path, options: tuple[str, ...]) -> Launcher:
@@ -193,6 +195,10 @@ class Scene:
         text = self._command("log", "--json", name)
         return [json.loads(line) for line in text.splitlines()]
 
+    def recorded(self, name: str) -> list[Mapping[str, Any]]:
+        """The jobs of an ensemble, by its record."""
+        return list(Client(self.handle).jobs(name))
+
     def _command(self, *arguments: str) -> str:
         command = [str(Path(sys.executable).with_name("flux-ensemble")), *arguments]
         done = subprocess.run(
@@ -226,6 +232,7 @@ class Scene:
         else:
             verify.check_metrics(jobs, metrics, findings)
             verify.check_outcomes(expected, metrics, findings)
+            verify.check_record(jobs, self.recorded(name), findings)
         verify.check_calls(expected, self.calls, findings)
         durable = self.durable(name)
         if durable.loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -185,6 +186,90 @@ def check_outcomes(expected: Expected, metrics: Mapping[str, Any], findings: Fin
         told = metrics["count"][group]
         found = {outcome: told[outcome] for outcome in OUTCOMES if told[outcome]}
         findings.expect(dict(outcomes), found, f"outcomes of group {group}")
+
+
+#: The return codes of jobs that did not run, as in flux-jobs(1).
+_NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
+
+#: What the record has to say of a job, besides its id.
+RECORDED = (
+    "group", "rule", "firing", "index", "state", "outcome", "returncode", "t_submit", "t_alloc",
+    "nnodes", "t_run", "t_end",
+)  # fmt: skip
+
+#: Seconds by which a time of the record may be off: it has microseconds.
+_RESOLUTION = 2e-6
+
+
+def check_record(
+    jobs: Iterable[Job], rows: Iterable[Mapping[str, Any]], findings: Findings
+) -> None:
+    """The record has each job once, and says of it what the queue says.
+
+    Args:
+        jobs: those of the ensemble, which have all ended.
+        rows: the jobs in the answers to `ensemble.jobs`.
+    """
+    told: dict[int, Mapping[str, Any]] = {}
+    twice: Counter[int] = Counter()
+    for row in rows:
+        twice[row["id"]] += row["id"] in told
+        told[row["id"]] = row
+    known = {job.id: job for job in jobs}
+    _list(findings, +twice, "jobs twice in the record")
+    _list(findings, sorted(known.keys() - told.keys()), "jobs that are not in the record")
+    _list(findings, sorted(told.keys() - known.keys()), "jobs of the record that never were")
+    for id in sorted(known.keys() & told.keys()):
+        wanted = _row(known[id])
+        found = {key: told[id][key] for key in wanted}
+        for key, value in wanted.items():
+            if not _same(value, found[key]):
+                findings.problems.append(
+                    f"job {id} in the record: {key}: expected {value!r}, found {found[key]!r}"
+                )
+
+
+def _same(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, float) and isinstance(found, float):
+        return abs(wanted - found) <= _RESOLUTION
+    return bool(wanted == found)
+
+
+def _row(job: Job) -> dict[str, Any]:
+    """What the record has to say of a job, by its events."""
+    assert job.tag is not None
+    submit, alloc, start, finish, clean = (
+        job.first(name) for name in ("submit", "alloc", "start", "finish", "clean")
+    )
+    assert submit is not None
+    end, outcome = finish or clean, _outcome(job, finish)
+    values = (
+        *(job.tag[key] for key in RECORDED[:4]),
+        "inactive",
+        outcome,
+        _NEVER_RAN[outcome] if finish is None else _code(finish[1]["status"]),
+        submit[0],
+        # These two are told with its start.
+        alloc[0] if alloc and start else None,
+        len(_ids(job.ranks)) if alloc and start else None,
+        None if start is None else start[0],
+        None if end is None else end[0],
+    )
+    return dict(zip(RECORDED, values, strict=True))
+
+
+def _code(status: int) -> int:
+    """The exit code of a wait status, or the signal as a negative number."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _ids(ranks: Iterable[str]) -> set[int]:
+    """The ranks in idsets (RFC 22)."""
+    found: set[int] = set()
+    for part in (part for ids in ranks for part in ids.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def check_calls(expected: Expected, file: Path, findings: Findings) -> None:

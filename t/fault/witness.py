@@ -15,21 +15,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 #: The events that say what became of a job.
-_EVENTS = ("submit", "validate", "invalidate", "start", "finish", "exception", "clean")
+_EVENTS = ("submit", "validate", "invalidate", "alloc", "start", "finish", "exception", "clean")
 
 #: Seconds between attempts to open the journal.
 _RETRY_SECONDS = 0.02
 
 
 class Job:
-    """A job: its id, its tag or None, and its events as (name, time, context)."""
+    """A job: its id, its tag or None, its events as (name, time, context), and its ranks."""
 
-    __slots__ = ("_known", "events", "id", "tag")
+    __slots__ = ("_known", "events", "id", "ranks", "tag")
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.tag: dict[str, Any] | None = None
         self.events: list[tuple[str, float, Mapping[str, Any]]] = []
+        #: As in R (RFC 20): idsets.
+        self.ranks: list[str] = []
         self._known: set[tuple[str, float]] = set()
 
     def take(self, event: Mapping[str, Any]) -> bool:
@@ -151,6 +153,8 @@ class Witness:
             tag = user.get("ensemble") or {}
             # A fence is nobody's job.
             job.tag = tag if "name" in tag else None
+        if message.get("R"):
+            job.ranks = [part["rank"] for part in message["R"]["execution"]["R_lite"]]
         whose = "" if job.tag is None else job.tag["name"]
         for event in message["events"]:
             if job.take(event):

@@ -124,6 +124,12 @@ def tally(state, **kwargs):
     state["jobs"] = state.get("jobs", 0) + 1
     if state["jobs"] == 16:
         return Action({{"name": "submit", "label": "counted"}})
+
+def gather(event, state, **kwargs):
+    seen = state.setdefault("seen", [])
+    seen.append(event["params"]["t"])
+    if sorted(seen) == [1, 2]:
+        return Action({{"name": "submit", "label": "gathered"}})
 """
 
 
@@ -155,15 +161,16 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
             group("long", 10, mock(3600)),
             group("wide", jobs, mock(seconds)),
             group("slow", 3, mock(3600), duration=0.5),
-            group("flaky", 4, mock(0.05, mock_exception="run"),
+            group("flaky", 2, mock(0.05, mock_exception="run"), params={"t": [1, 2]},
                   retries={"times": 2, "on": ["failed"], "after": 0.05,
                            "with": {"urgency": "{job.urgency + 1}"}}),
             group("half", tenth),
             group("steps", 2),
             group("tick", 1, params={"side": ["left", "right"]}),
             group("pair", 1, params={"side": ["none"]}),
+            group("cell", 1, params={"t": 0}),
             group("tail", 5),
-            *(group(one, 1) for one in ("echo", "note", "gone", "spare", "counted")),
+            *(group(one, 1) for one in ("echo", "note", "gone", "spare", "counted", "gathered")),
             *(group(one, 3) for one in ("after", "last", "extra")),
         ],
         "rules": [
@@ -183,6 +190,10 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
              "when": "job.params.side in ('left', 'right') and job.returncode == 0",
              "action": {**every("pair"), "params": "trigger", "duration": "{60 + job.index}"}},
             {"id": "note", "trigger": "job-fail", "group": "flaky", "action": every("note")},
+            {"id": "cells", "trigger": "idle", "group": "flaky", "by": ["t"],
+             "action": submit("cell", params={"t": "{job.params.t}"})},
+            {"id": "gather", "trigger": "idle", "group": "flaky", "by": ["t"],
+             "action": {"name": "custom", "label": "gather"}},
             {"id": "spare", "trigger": "job-timeout", "group": "slow", "action": every("spare")},
             {"id": "tick", "trigger": "timer", "after": 0.2, "every": 0.4,
              "action": submit("tick", repetitions=5)},
@@ -214,6 +225,8 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
         "tally": Submits("counted", 1, 1, first=16),
         "pair": Submits("pair", 10, 1),
         "note": Submits("note", 12, 1),
+        "cells": Submits("cell", 2, 1),
+        "gather": Submits("gathered", 1, 1, first=2),
         "spare": Submits("spare", 3, 1),
         "tick": Submits("tick", 5, 2),
         "reduce": Submits("tail", 1, 5, first=1),

@@ -116,7 +116,7 @@ def main() -> int:
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     counts = Counts()
-    run_pytest(counts, "unit", "-m", "not flux", "--numprocesses=auto", "--dist=loadfile")
+    run_pytest(counts, "unit", "-m", "not flux", "--numprocesses=auto", "--dist=worksteal")
     with_flux = Counts()
     beside = threading.Thread(target=run_pytest, args=(with_flux, "flux", "-m", "flux"))
     beside.start()

@@ -3,10 +3,14 @@
 The journal has R only with `alloc`, which an ensemble needs for nothing else. So what it says is
 kept until the job starts, and is put into the context of `start`: `t_alloc`, in epoch seconds, and
 `ranks`, an idset (RFC 22).
+
+There is one such message for each job, and R can be long (a scheduler may add its own graph to it).
+So of a message that has nothing else, only what is needed is read (`take_text`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +19,32 @@ from flux_ensemble.engine.intervals import ids, joined
 #: The event that brings R.
 ALLOC = "alloc"
 
+#: A message with this event alone, as far as the list of ranks in its R (RFC 20). There are no
+#: brackets in that; and what is in a text of JSON has other quotes.
+_ALONE = re.compile(
+    rb'\{"id":([0-9]+),"events":\[\{"timestamp":([0-9.]+),"name":"alloc"(?:,.*?)?\}\],'
+    rb'"R":\{"version":1,"execution":\{"R_lite":\[\{"rank":"([-0-9,]+)"([^]]*)\]'
+)
+_RANK = re.compile(rb'"rank":"([-0-9,]+)"')
+
 
 class Allocations:
     """Jobs that have their resources and have not started."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, dict[str, Any]] = {}
+
+    def take_text(self, text: bytes) -> bool:
+        """Take in a message of the journal that has nothing but `alloc`; False for any other."""
+        found = _ALONE.match(text)
+        if found is None:
+            return False
+        job, t, ranks, more = found.groups()
+        if b'"rank"' in more:
+            parts = [ranks, *_RANK.findall(more)]
+            ranks = joined(rank for part in parts for rank in ids(part.decode())).encode()
+        self._jobs[int(job)] = {"t_alloc": float(t), "ranks": ranks.decode()}
+        return True
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Take in a message of the journal, and complete its `start` event."""

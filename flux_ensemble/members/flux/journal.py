@@ -19,7 +19,7 @@ Events that only B lets through are seen from step 1 on. A consumer that acts af
 `require` has called it back, for instance submits its jobs, misses none of theirs.
 
 The backlog is used to learn about jobs that are active already (`learn`). When and where a job got
-its resources is told with its `start` (`members.flux.allocations`).
+its resources is told with its `start` to who needs its place (`members.flux.allocations`).
 
 After a gap, that is when the service begins or the job manager was gone, `catch_up` opens
 a stream whose backlog is everything: all jobs that the job manager knows, inactive ones
@@ -55,8 +55,17 @@ class Open(Protocol):
 Receive = Callable[[Any, str], None]
 Ended = Callable[[Any, OSError], None]
 
+#: Gets a response's payload as soon as it is read, as UTF-8; True where that is all there is to do.
+Aside = Callable[[bytes], bool]
+
+
+def nothing(_: bytes) -> bool:
+    """An `Aside` that leaves everything to whoever receives it."""
+    return False
+
+
 #: Opens a stream: topic, payload, and who gets the responses and the end.
-OpenStream = Callable[[str, Mapping[str, Any], Receive, Ended], Open]
+OpenStream = Callable[[str, Mapping[str, Any], Receive, Ended, Aside], Open]
 
 
 #: Gets a job of the history: its id, its jobspec, and its RFC 18 entries in order.
@@ -64,21 +73,32 @@ History = Callable[[int, Mapping[str, Any], list[Mapping[str, Any]]], None]
 
 
 class Filter(NamedTuple):
-    """What a stream lets through: event names, and whether its backlog is looked at."""
+    """What a stream lets through.
+
+    Args:
+        names: names of events.
+        learn: its backlog is looked at.
+        places: `start` says when and where the job got its resources.
+    """
 
     names: frozenset[str]
     learn: bool
+    places: bool
 
     def covers(self, other: Filter) -> bool:
         """It lets through all that `other` does."""
-        return self.names >= other.names and self.learn >= other.learn
+        return (
+            self.names >= other.names and self.learn >= other.learn and self.places >= other.places
+        )
 
     def join(self, other: Filter) -> Filter:
         """What either lets through."""
-        return Filter(self.names | other.names, self.learn or other.learn)
+        return Filter(
+            self.names | other.names, self.learn or other.learn, self.places or other.places
+        )
 
 
-NOTHING = Filter(frozenset(("submit",)), False)
+NOTHING = Filter(frozenset(("submit",)), False, False)
 
 
 class Journal:
@@ -117,28 +137,42 @@ class Journal:
         self._allocations = Allocations()
 
     def catch_up(
-        self, names: frozenset[str], learn: bool, history: History, ready: Callable[[], None]
+        self,
+        names: frozenset[str],
+        learn: bool,
+        history: History,
+        ready: Callable[[], None],
+        *,
+        places: bool = False,
     ) -> None:
         """Begin, with all that happened before; there is no stream yet.
 
         Args:
-            names, learn, ready: as for `require`.
+            names, learn, ready, places: as for `require`.
             history: gets each job there is, before `ready` is called.
         """
         assert self._live is None
         assert self._next is None
         self._history = history
-        self.require(names, learn, ready)
+        self.require(names, learn, ready, places=places)
 
-    def require(self, names: frozenset[str], learn: bool, ready: Callable[[], None]) -> None:
+    def require(
+        self,
+        names: frozenset[str],
+        learn: bool,
+        ready: Callable[[], None],
+        *,
+        places: bool = False,
+    ) -> None:
         """Let these event names through from now on, besides those required before.
 
         Args:
             names: names of job events (RFC 21).
             learn: give the jobs that are active already to `backlog`.
             ready: called once when the stream does so, perhaps before this returns.
+            places: tell when and where jobs got their resources, with `start`.
         """
-        need = Filter(names, learn)
+        need = Filter(names, learn, places)
         self._wanted = self._wanted.join(need)
         self._waiting.append((need, ready))
         self._advance()
@@ -167,13 +201,17 @@ class Journal:
                 ready()
         if self._waiting and self._next is None and not self._starting:
             self._next_filter = self._wanted
-            # What is told with `start` comes with another event.
-            allow = dict.fromkeys(sorted(self._wanted.names | {ALLOC}), 1)
+            # Where a job is comes with an event of its own.
+            more = {ALLOC} if self._wanted.places else set()
+            allow = dict.fromkeys(sorted(self._wanted.names | more), 1)
+            # Who wants the event itself gets it in its turn.
+            aside = nothing if ALLOC in self._wanted.names else self._allocations.take_text
             self._next = self._open_stream(
                 TOPIC,
                 {"full": self._history is not None, "allow": allow},
                 self._on_response,
                 self._on_end,
+                aside,
             )
 
     @property
@@ -194,7 +232,8 @@ class Journal:
         job = message["id"]
         if len(text) > MAX_LINE:
             shorten(message)
-        self._allocations.take(message)
+        if self._live_filter.places:
+            self._allocations.take(message)
         if self._caught_up:
             jobspec = message.get("jobspec")
             for entry in message["events"]:

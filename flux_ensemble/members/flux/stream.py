@@ -17,7 +17,7 @@ from flux.core.inner import ffi, lib
 from flux.message import Message
 
 from flux_ensemble.members.flux.inbox import Inbox
-from flux_ensemble.members.flux.journal import Ended, Receive
+from flux_ensemble.members.flux.journal import Aside, Ended, Receive, nothing
 
 
 @ffi.callback("void(flux_t *, flux_msg_handler_t *, const flux_msg_t *, void *)")
@@ -38,6 +38,8 @@ class Stream:
         payload: of the request.
         receive: gets each response's payload, as text.
         ended: gets the error that ended the stream.
+        aside: gets each response's payload before anything that waits in the inbox is handled; it
+            is done with where this returns True.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class Stream:
         payload: Mapping[str, Any],
         receive: Receive,
         ended: Ended,
+        aside: Aside = nothing,
     ) -> None:
         self._handle = handle
         self._inbox = inbox
         self._topic = topic
         self._receive = receive
         self._ended = ended
+        self._aside = aside
         self._text = ffi.new("char *[1]")
         self._tag = handle.flux_matchtag_alloc()
         glob = ffi.new("char[]", topic.encode())
@@ -84,9 +88,9 @@ class Stream:
     def take(self, message: Any) -> None:
         """Take a response, an undecoded message."""
         if lib.flux_response_decode(message, ffi.NULL, self._text) == 0:
-            self._inbox.put(
-                self._receive, self, ffi.string(self._text[0]).decode("utf-8", "replace")
-            )
+            text = ffi.string(self._text[0])
+            if not self._aside(text):
+                self._inbox.put(self._receive, self, text.decode("utf-8", "replace"))
             return
         number = ffi.errno
         detail = os.strerror(number)

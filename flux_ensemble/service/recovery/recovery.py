@@ -155,7 +155,11 @@ class Recovery:
         self._tracker.learning |= queue_wide
         catch_up = CatchUp(self._tracker, live)
         self._journal.catch_up(
-            names, queue_wide, catch_up.history, lambda: self._caught_up(catch_up)
+            names,
+            queue_wide,
+            catch_up.history,
+            lambda: self._caught_up(catch_up),
+            places=any(ensemble.needs_places for ensemble in live),
         )
 
     def lost(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_queue import mounted
 
 from flux_ensemble.cli.display import export
 from flux_ensemble.cli.display.export import ExportError, write
@@ -105,6 +106,42 @@ def test_a_full_disk_is_a_sentence_and_leaves_what_was_there(
         write(path, JOBS, force=True)
     assert path.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".sqlite"])
+def test_a_disk_that_gets_full_leaves_the_file_that_was_there_and_nothing_else(
+    suffix: str, tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "small", "size=256k"):
+        path = tmp_path / "small" / f"a{suffix}"
+        write(path, JOBS)
+        before = path.read_bytes()
+        read = 0
+
+        def jobs() -> Iterator[dict[str, Any]]:
+            nonlocal read
+            for read in range(100_000):
+                yield {"id": read, "params": {"x": "x" * 100}}
+
+        with pytest.raises(ExportError, match=f"cannot write {path}: .*(space|full)"):
+            write(path, jobs(), force=True)
+        # It has not asked for more than what fits and is written at once.
+        assert read < 30_000
+        assert path.read_bytes() == before
+        assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_directory_that_is_not_there_and_one_in_place_of_a_file_are_sentences(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ExportError, match=r"cannot write .*none/a\.csv: No such file or directory"):
+        write(tmp_path / "none" / "a.csv", JOBS)
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(ExportError, match=r"a\.csv exists"):
+        write(tmp_path / "a.csv", JOBS)
+    with pytest.raises(ExportError, match=r"cannot write .*a\.csv: Is a directory"):
+        write(tmp_path / "a.csv", JOBS, force=True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.csv"]
 
 
 def test_jobs_that_cannot_be_had_are_no_fault_of_the_file(tmp_path: Path) -> None:

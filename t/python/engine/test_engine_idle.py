@@ -20,7 +20,9 @@ from play import (
 )
 
 from flux_ensemble.engine.codec import encode
+from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.engine.turns import Turns
 
 ENSEMBLE = {"trigger": "idle", "action": submit("b", count=5)}
 GROUP = {"trigger": "idle", "group": "a", "action": submit("b", count=4)}
@@ -387,6 +389,22 @@ def test_too_many_combinations_at_once_fail_the_ensemble_with_a_sentence():
     assert p.engine.reason == (
         "rule 'rule-0' would submit group 'a': more than 250000 combinations of values would have "
         "jobs for a rule with 'by'; give it fewer parameters"
+    )
+
+
+def test_a_rule_that_has_fired_for_too_many_combinations_fails_the_ensemble_with_a_sentence():
+    p = swept(finish="never")
+    turns = p.engine.rules.states["rule-1"].turns
+    turns.update((f'a{{"t":{number}}}', Turns()) for number in range(1000, MAX_COMBINATIONS + 999))
+    for job in (1, 2):
+        p.run(job)
+    assert p.engine.state == "running"
+    for job in (3, 4):
+        p.run(job)
+    assert p.engine.state == "failed"
+    assert p.engine.reason == (
+        "rule 'rule-1' fired for more than 250000 combinations of values; with 'repetitions: "
+        "unlimited' it need not remember them, or give it fewer parameters in 'by'"
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from play import Play, Started, document, on_start
 
+from flux_ensemble.cli.display.export import write
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.records import decode, encode
+from flux_ensemble.metrics.job_filter import compile_filter
 
 SWEPT = [
     {
@@ -76,6 +79,35 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
     assert first["output"] == first["error"] == "/work/310/f3.out"
     assert (second["params"], second["returncode"]) == ({"t": 300}, -9)
     assert second["t_submit"] < second["t_run"] < second["t_end"]
+
+
+#: Values of memos: what is kept of them.
+MEMOS: dict[str, tuple[Any, bool]] = {
+    "text": ("it's 5\n", True),
+    "list": ([1, [2, {"x": None}]], True),
+    "large": ("x" * 1_000_000, False),
+    "nan": (float("nan"), False),
+    "infinite": (float("-inf"), False),
+    "nested": ([float("inf")], False),
+    "huge": (10**400, True),
+    "number": (5, True),
+}
+
+
+def test_odd_values_of_memos_are_recorded_filtered_and_exported(tmp_path: Path) -> None:
+    play = played()
+    play.begin(1)
+    play.event(1, "memo", **{name: value for name, (value, _) in MEMOS.items()})
+    play.end(1)
+    (row,) = described(play, through_json(play.engine.records.take()))
+    assert row["memo"] == {name: value for name, (value, kept) in MEMOS.items() if kept}
+    assert row["memo_left_out"] == sum(not kept for _, kept in MEMOS.values())
+    json.dumps(row, allow_nan=False)
+    for name in MEMOS:
+        # None of them is an error, and only what is a number of 64 bits can be greater.
+        assert compile_filter(f"memo.{name} > 4")(row) == (name == "number"), name
+    for suffix in (".csv", ".jsonl", ".sqlite"):
+        assert write(tmp_path / f"jobs{suffix}", [row]) == 1
 
 
 def test_parameters_and_attempts_are_those_of_the_firing() -> None:

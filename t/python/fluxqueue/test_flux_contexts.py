@@ -25,7 +25,7 @@ class Manager:
         journal.require(frozenset({"memo"}), False, lambda: None)
         self.send(SENTINEL, [])
 
-    def _open(self, topic: str, payload: Any, receive: Any, ended: Any) -> Any:
+    def _open(self, topic: str, payload: Any, receive: Any, ended: Any, aside: Any) -> Any:
         self._receive = receive
         return self
 

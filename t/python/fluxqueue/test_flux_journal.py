@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.members.flux.journal import SENTINEL, TOPIC, Ended, Journal, Receive
+from flux_ensemble.members.flux.journal import SENTINEL, TOPIC, Aside, Ended, Journal, Receive
 
 LIFE = ("submit", "validate", "alloc", "start", "finish", "clean")
 
@@ -34,6 +34,11 @@ class Stream:
         self._manager.to_manager.append(lambda: self._manager.end(self, 61, "canceled"))
 
 
+def resources(job: int) -> dict[str, Any]:
+    """The R of a job, which runs on a rank of its own."""
+    return {"version": 1, "execution": {"R_lite": [{"rank": f"{job}", "children": {}}]}}
+
+
 class JobManager:
     """Handles requests in order, and sends its responses in order."""
 
@@ -43,23 +48,29 @@ class JobManager:
         self.to_manager: deque[Callable[[], None]] = deque()
         self.to_client: deque[Callable[[], None]] = deque()
         self.opened: list[Stream] = []
-        self._handlers: dict[Stream, tuple[Receive, Ended]] = {}
+        self._handlers: dict[Stream, tuple[Receive, Ended, Aside]] = {}
         self._last = 0
 
     def open_stream(
-        self, topic: str, payload: Mapping[str, Any], receive: Receive, ended: Ended
+        self, topic: str, payload: Mapping[str, Any], receive: Receive, ended: Ended, aside: Aside
     ) -> Stream:
         assert topic == TOPIC
         assert payload["full"] is False
         stream = Stream(self, payload["allow"])
-        self._handlers[stream] = receive, ended
+        self._handlers[stream] = receive, ended, aside
         self.opened.append(stream)
         self.to_manager.append(lambda: self._add(stream))
         return stream
 
     def _send(self, stream: Stream, message: Mapping[str, Any]) -> None:
-        text = json.dumps(message)
-        self.to_client.append(lambda: self._handlers[stream][0](stream, text))
+        text = json.dumps(message, separators=(",", ":"))
+
+        def arrive() -> None:
+            receive, _, aside = self._handlers[stream]
+            if not aside(text.encode()):
+                receive(stream, text)
+
+        self.to_client.append(arrive)
 
     def end(self, stream: Stream, number: int, reason: str) -> None:
         if stream in self.listeners:
@@ -70,7 +81,8 @@ class JobManager:
     def _add(self, stream: Stream) -> None:
         for job, names in self.active.items():
             events = [{"name": name, "timestamp": 1.0} for name in names if name in stream.allow]
-            self._send(stream, {"id": job, "events": events, "jobspec": {"job": job}})
+            message = {"id": job, "events": events, "jobspec": {"job": job}}
+            self._send(stream, message | ({"R": resources(job)} if "alloc" in names else {}))
         self._send(stream, {"id": SENTINEL, "events": []})
         self.listeners.append(stream)
 
@@ -87,6 +99,8 @@ class JobManager:
         message: dict[str, Any] = {"id": job, "events": [{"name": name, "timestamp": 1.0}]}
         if name == "submit":
             message["jobspec"] = {"job": job}
+        if name == "alloc":
+            message["R"] = resources(job)
         for stream in self.listeners:
             if name in stream.allow:
                 self._send(stream, message)
@@ -106,6 +120,7 @@ class Consumer:
         self.manager = JobManager()
         self.seen: Counter[tuple[int, str]] = Counter()
         self.order: list[tuple[int, str]] = []
+        self.places: dict[int, str] = {}
         self.learned: list[int] = []
         self.lost: list[str] = []
         self.journal = Journal(
@@ -119,10 +134,12 @@ class Consumer:
         assert (jobspec is not None) == (entry["name"] == "submit")
         self.seen[job, entry["name"]] += 1
         self.order.append((job, entry["name"]))
+        if "context" in entry:
+            self.places[job] = entry["context"]["ranks"]
 
-    def require(self, *names: str, learn: bool = False) -> list[bool]:
+    def require(self, *names: str, learn: bool = False, places: bool = False) -> list[bool]:
         called: list[bool] = []
-        self.journal.require(frozenset(names), learn, lambda: called.append(True))
+        self.journal.require(frozenset(names), learn, lambda: called.append(True), places=places)
         return called
 
 
@@ -134,6 +151,7 @@ STEPS = st.lists(
         st.tuples(st.just("to client"), st.just(0)),
         st.tuples(st.just("require"), st.sets(st.sampled_from(LIFE))),
         st.tuples(st.just("learn"), st.sets(st.sampled_from(LIFE))),
+        st.tuples(st.just("places"), st.sets(st.sampled_from(LIFE))),
     ),
     max_size=120,
 )
@@ -150,9 +168,9 @@ def test_every_event_of_every_job_is_seen_exactly_once(steps: list[tuple[str, An
     granted: dict[str, int] = {"submit": 0, "clean": 0, "finish": 0}
     asked = []
 
-    def grant(names: set[str]) -> Callable[[], None]:
+    def grant(what: str, names: set[str]) -> Callable[[], None]:
         def ready() -> None:
-            for name in names:
+            for name in {*names, what}:
                 granted.setdefault(name, manager._last)
 
         return ready
@@ -166,9 +184,14 @@ def test_every_event_of_every_job_is_seen_exactly_once(steps: list[tuple[str, An
             manager.to_manager.popleft()()
         elif what == "to client" and manager.to_client:
             manager.to_client.popleft()()
-        elif what in ("require", "learn"):
+        elif what in ("require", "learn", "places"):
             asked.append(value)
-            consumer.journal.require(frozenset(value), what == "learn", grant(value))
+            consumer.journal.require(
+                frozenset(value),
+                what == "learn",
+                grant(what, value),
+                places=what == "places",
+            )
     manager.deliver()
     while manager.active:
         manager.advance(next(iter(manager.active)))
@@ -179,7 +202,12 @@ def test_every_event_of_every_job_is_seen_exactly_once(steps: list[tuple[str, An
     assert max(consumer.seen.values(), default=1) == 1
     for name, last in granted.items():
         for job in range(last + 1, manager._last + 1):
-            assert consumer.seen[job, name] == 1, (job, name)
+            assert name not in LIFE or consumer.seen[job, name] == 1, (job, name)
+    if {"places", "start"} <= granted.keys():
+        for job in range(max(granted["places"], granted["start"]) + 1, manager._last + 1):
+            assert consumer.places[job] == f"{job}"
+    assert all(ranks == f"{job}" for job, ranks in consumer.places.items())
+    assert not consumer.journal._allocations._jobs
     for job in range(1, manager._last + 1):
         names = [name for other, name in consumer.order if other == job]
         assert names == sorted(names, key=LIFE.index)
@@ -192,7 +220,7 @@ def test_what_is_required_is_granted_when_the_stream_has_caught_up() -> None:
     assert not called
     consumer.manager.deliver()
     assert called
-    assert consumer.manager.opened[0].allow == {"alloc": 1, "start": 1, "submit": 1}
+    assert consumer.manager.opened[0].allow == {"start": 1, "submit": 1}
 
 
 def test_what_the_stream_lets_through_already_is_granted_at_once() -> None:
@@ -234,7 +262,7 @@ def test_an_event_that_nests_as_deep_as_flux_allows_is_handed_on_and_can_be_writ
     events: list[Mapping[str, Any]] = []
     opened: list[Receive] = []
 
-    def open_stream(topic: str, payload: Any, receive: Receive, ended: Ended) -> Any:
+    def open_stream(topic: str, payload: Any, receive: Receive, ended: Ended, aside: Aside) -> Any:
         opened.append(receive)
         return receive
 
@@ -273,7 +301,7 @@ def test_a_stopped_journal_tells_nothing_and_can_start_again() -> None:
     assert not consumer.manager.listeners
     assert not consumer.lost
     consumer.require("finish")
-    assert consumer.manager.opened[-1].allow == {"alloc": 1, "finish": 1, "submit": 1}
+    assert consumer.manager.opened[-1].allow == {"finish": 1, "submit": 1}
     consumer.manager.deliver()
     job = consumer.manager.submit()
     consumer.manager.deliver()

@@ -640,6 +640,8 @@ class Service:
         if ensemble.live and self.recovery.ready:
             self.journal.require(*ensemble.needs, lambda: None)
 
-    def _open_stream(self, topic: str, payload: Any, receive: Any, ended: Any) -> Stream:
+    def _open_stream(
+        self, topic: str, payload: Any, receive: Any, ended: Any, aside: Any
+    ) -> Stream:
         self.streams.append(Stream(self, payload, receive, ended))
         return self.streams[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import itertools
 import os
@@ -100,6 +101,55 @@ def test_no_process_of_a_jobs_group_outlives_all_of_the_runs_processes(
 ) -> None:
     family.send(signal.SIGKILL, *killed.split())
     family.await_tied()
+
+
+class Traced:
+    """A process that the test traces (ptrace(2)): its parent learns of its end after the test."""
+
+    _CONT, _SEIZE, _LISTEN, _EVENT_STOP = 7, 0x4206, 0x4208, 128
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._call = ctypes.CDLL(None, use_errno=True).ptrace
+        self._call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        if self._call(self._SEIZE, pid, None, None):
+            pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
+
+    def stop(self) -> None:
+        """Stop it, until somebody has it continue."""
+        os.kill(self._pid, signal.SIGSTOP)
+        while not self._go_on():
+            pass
+
+    def await_end(self) -> None:
+        """Wait until it has ended; its parent does not know that before the test has ended."""
+        flags = os.WEXITED | os.WSTOPPED | os.WNOWAIT
+        while (seen := os.waitid(os.P_PID, self._pid, flags)) is not None:
+            if seen.si_code not in (os.CLD_TRAPPED, os.CLD_STOPPED):
+                return
+            self._go_on()
+
+    def _go_on(self) -> bool:
+        """Have it do what it was about to; whether that is to be stopped."""
+        _, status = os.waitpid(self._pid, 0)
+        number, event = os.WSTOPSIG(status), status >> 16
+        stopped = event == self._EVENT_STOP and number == signal.SIGSTOP
+        request = self._LISTEN if stopped else self._CONT
+        self._call(request, self._pid, None, 0 if event else number)
+        return stopped
+
+
+def test_the_guard_does_not_end_the_supervisor_before_that_has_ended_the_jobs(
+    family: Family,
+) -> None:
+    """The guard is killed when the supervisor is gone, before it can go on in its place."""
+    traced = Traced(family.processes["supervisor"])
+    traced.stop()
+    family.send(signal.SIGKILL, "runner")
+    traced.await_end()
+    family.send(signal.SIGKILL, "guard")
+    family.await_tied()
+    await_end(family.daemon)
 
 
 @pytest.mark.parametrize("stopped", ["supervisor", "guard", "runner", "runner supervisor"])

@@ -49,6 +49,7 @@ ROWS = {
             "2 ensembles that do nothing",
         ],
     ),
+    "export": (True, ["300 jobs to SQLite: time", "300 jobs to SQLite: memory", "first page"]),
 }
 
 

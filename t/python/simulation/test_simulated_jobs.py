@@ -217,3 +217,12 @@ def test_the_invariants_of_the_engine_hold_after_every_event(
     found = simulation.run()
     assert found.status["state"] == "completed"
     json.dumps(asdict(found), allow_nan=False)
+
+
+@pytest.mark.parametrize("key", ["nodes", "tasks", "cores", "gpus"])
+def test_a_job_that_asks_for_a_thousand_million_of_anything_never_runs(key: str) -> None:
+    action = {"name": "submit", "label": "b", "count": 3, key: "{1000000000 + job.index}"}
+    many = {"trigger": "job-success", "group": "a", "action": action}
+    found = predict(document(None, many))
+    assert outcomes(found, "b") == (0, 3, 0, 0)
+    assert any("jobs of group 'b' never run" in warning for warning in found.warnings)

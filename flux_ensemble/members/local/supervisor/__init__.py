@@ -22,10 +22,11 @@ descriptor is OUTPUT.
     queue ──► guard ──► supervisor ──► tasks ──► what they start
                 └─ as "subreapers", both adopt what those below leave behind
 
-The guard only waits until the supervisor is gone or the queue's end of the channel is closed. It
-then kills every process that came from a job, removes the directory SCRATCH, and exits. The
-supervisor does the same if the queue or the guard is gone. While one of the two lives, no process
-of a job outlives the queue.
+If the queue or the guard is gone, the supervisor kills every process that came from a job, removes
+the directory SCRATCH, and exits. The guard only waits: it does the same when the supervisor is
+gone. If the queue is gone and the supervisor does not end, because it is stopped or hangs, the
+guard wakes it, and kills it after a while. While one of the two lives, no process of a job outlives
+the queue; and neither ends the other as long as that one does its work.
 
 If queue, guard and supervisor are killed together, the kernel ends the jobs. THEIRS and OURS are
 ends of pipes whose other ends the queue has. With the one, the supervisor ties the process group

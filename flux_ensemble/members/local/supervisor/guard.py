@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 
 from .children import kill_descendants, wake_for_children
 from .jobs import CHUNK, Supervisor
@@ -17,6 +18,9 @@ from .ties import Ties, move_above_ties
 
 #: From <linux/prctl.h>.
 _PR_SET_CHILD_SUBREAPER = 36
+
+#: Seconds that the supervisor has, when the queue is gone, to kill what runs and end.
+PATIENCE = 2.0
 
 
 def main() -> None:
@@ -69,5 +73,16 @@ def _watch(supervisor: int, channel: socket.socket, wakeup: int) -> None:
         # Its descriptors do not tell: a process that it was about to start has them too.
         if os.waitpid(supervisor, os.WNOHANG)[0]:
             return
-    # It may be stopped.
-    os.kill(supervisor, signal.SIGKILL)
+    poll.unregister(channel)
+    # It sees that too. If it were killed, this process alone would be left to end the jobs, and
+    # whoever killed the queue may be about to kill this one.
+    os.kill(supervisor, signal.SIGCONT)
+    deadline = time.monotonic() + PATIENCE
+    while not os.waitpid(supervisor, os.WNOHANG)[0]:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            # It hangs, for instance in a file system.
+            os.kill(supervisor, signal.SIGKILL)
+            return
+        if poll.poll(1000 * left):
+            os.read(wakeup, CHUNK)

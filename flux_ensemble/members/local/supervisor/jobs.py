@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -64,6 +65,9 @@ class Supervisor:
         self._writing = False
         self._wakeup = wake_for_children()
         channel.setblocking(False)
+        # No events: it is reported only when the other end is gone, also where more can be read.
+        self._hangup = select.poll()
+        self._hangup.register(channel, 0)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._selector.register(channel, selectors.EVENT_READ)
         # Nothing is sent on this: it can be read when the guard is gone.
@@ -96,6 +100,8 @@ class Supervisor:
         for line in lines:
             order = json.loads(line)
             if "start" in order:
+                if self._hangup.poll(0):
+                    return False
                 self._start(order)
             elif "signal" in order:
                 if order["signal"] in self._jobs:

@@ -1,0 +1,75 @@
+"""The check of the record of jobs against the queue's own journal finds whatever is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAULT = Path(__file__).parents[2] / "fault"
+sys.path.append(str(FAULT))
+
+import verify  # noqa: E402
+from witness import Job  # noqa: E402
+
+
+def job(id: int, *events: tuple[str, float, dict[str, Any]], ranks: tuple[str, ...] = ()) -> Job:
+    """A job by its events."""
+    made = Job(id)
+    made.tag = {"name": "e", "run": 1, "group": "a", "rule": "r", "firing": 0, "index": id - 1}
+    made.ranks = list(ranks)
+    for name, t, context in events:
+        made.take({"name": name, "timestamp": t, "context": context})
+    return made
+
+
+def jobs() -> list[Job]:
+    """One that ran on three nodes, one that was killed, and one that never began."""
+    ran = [("submit", 1.0, {}), ("alloc", 1.5, {}), ("start", 2.0, {})]
+    cancel = ("exception", 2.5, {"type": "cancel", "severity": 0})
+    return [
+        job(1, *ran, ("finish", 3.0, {"status": 0}), ("clean", 4.0, {}), ranks=("0,2", "3")),
+        job(2, *ran, ("finish", 3.0, {"status": 9}), ("clean", 4.0, {}), ranks=("1",)),
+        job(3, ("submit", 1.0, {}), cancel, ("clean", 4.0, {})),
+    ]
+
+
+def rows() -> list[dict[str, Any]]:
+    """What the record has to say of them."""
+    base = {"group": "a", "rule": "r", "firing": 0, "state": "inactive", "t_submit": 1.0}
+    ran = {**base, "t_alloc": 1.5, "t_run": 2.0, "t_end": 3.0}
+    unborn = {"nnodes": None, "t_alloc": None, "t_run": None, "t_end": 4.0}
+    return [
+        {**ran, "id": 1, "index": 0, "outcome": "success", "returncode": 0, "nnodes": 3},
+        {**ran, "id": 2, "index": 1, "outcome": "failed", "returncode": -9, "nnodes": 1},
+        {**base, **unborn, "id": 3, "index": 2, "outcome": "canceled", "returncode": -128},
+    ]
+
+
+def problems(record: list[dict[str, Any]]) -> list[str]:
+    findings = verify.Findings()
+    verify.check_record(jobs(), record, findings)
+    return findings.problems
+
+
+def test_a_record_that_says_what_the_queue_says_is_right() -> None:
+    assert problems(rows()) == []
+
+
+def test_a_job_that_is_not_there_or_there_twice_is_found() -> None:
+    assert problems(rows()[1:]) == ["1 jobs that are not in the record: 1"]
+    assert problems([*rows(), rows()[1]]) == ["1 jobs twice in the record: 2"]
+    more = [*rows(), {**rows()[0], "id": 7}]
+    assert problems(more) == ["1 jobs of the record that never were: 7"]
+
+
+@pytest.mark.parametrize("key", sorted(rows()[0].keys() - {"id"}))
+def test_each_value_that_differs_is_found(key: str) -> None:
+    for number, row in enumerate(rows()):
+        record = rows()
+        value = row[key]
+        record[number][key] = "other" if isinstance(value, str) else (value or 0) + 1
+        (problem,) = problems(record)
+        assert problem.startswith(f"job {number + 1} in the record: {key}: expected {value!r}, ")
