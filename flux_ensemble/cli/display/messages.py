@@ -23,6 +23,9 @@ class Span(NamedTuple):
 
 Line = tuple[Span, ...]
 
+#: Characters of a submission's parameters that `run` shows.
+_PARAMS = 100
+
 #: Style of each state of an ensemble.
 STATE_STYLES = {
     "running": "action",
@@ -72,6 +75,9 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span("   the Flux instance is shutting down", "warn"),)
         case "memo-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case "custom-output":
+            for text in context["text"].splitlines():
+                yield (Span(f"   {context['function']}: "), Span(text, "detail"))
         case "error":
             yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
         case "violation":
@@ -91,7 +97,7 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
         for job in context.get("jobs", ()):
             yield (
                 Span(f"   submit {job['name']}".ljust(21) + " ", "action"),
-                Span(describe_jobs(job), "detail"),
+                Span(describe_jobs(job) + _parameters(action), "detail"),
             )
         return
     jobs = "the triggering job" if action.get("jobs") else label or "all jobs"
@@ -112,6 +118,15 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
 def describe_jobs(job: Mapping[str, Any]) -> str:
     """A job set in the form `(name:echo),(command:echo hello),(count:5),(nodes:1)`."""
     return ",".join(f"({key}:{job[key]})" for key in ("name", "command", "count", "nodes"))
+
+
+def _parameters(action: Mapping[str, Any]) -> str:
+    """The parameters that a submission has in place of its group's: `,(params:t=280)`."""
+    params = action.get("params")
+    if not isinstance(params, Mapping) or not params:
+        return ""
+    words = " ".join(_each_pair(params))
+    return f",(params:{words if len(words) <= _PARAMS else words[: _PARAMS - 3] + '...'})"
 
 
 def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
