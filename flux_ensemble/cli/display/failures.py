@@ -118,9 +118,7 @@ class Failures:
 
     def kinds(self) -> list[Kind]:
         """The kinds of failures, the most frequent first."""
-        return sorted(
-            self._kinds.values(), key=lambda kind: (-kind.jobs, kind.group, kind.reason)
-        )
+        return sorted(self._kinds.values(), key=lambda kind: (-kind.jobs, kind.group, kind.reason))
 
     def lifts(self, kind: Kind) -> list[Lift]:
         """The values that are most over-represented among the jobs of a kind."""

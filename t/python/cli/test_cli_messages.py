@@ -40,7 +40,9 @@ def test_a_submission_is_announced_in_the_form_of_the_predecessor() -> None:
 
 
 def test_a_submission_with_parameters_of_its_own_says_which() -> None:
-    given = fire({"name": "submit", "label": "echo", "params": {"t": 280, "x": [1, 2]}}, jobs=[ECHO])
+    given = fire(
+        {"name": "submit", "label": "echo", "params": {"t": 280, "x": [1, 2]}}, jobs=[ECHO]
+    )
     assert said(given)[1].endswith(",(nodes:1),(params:t=280 x=[1, 2])")
     given = fire({"name": "submit", "label": "echo", "params": {"t": list(range(99))}}, jobs=[ECHO])
     (params,) = said(given)[1].split("(params:")[1:]
