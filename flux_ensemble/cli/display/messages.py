@@ -50,7 +50,8 @@ def announce(entry: Entry) -> Iterator[Line]:
     context = entry["context"]
     match entry["name"]:
         case "fire":
-            yield (Span(f" => trigger {context['trigger']}", "trigger"),)
+            combination = _combination(context["cause"])
+            yield (Span(f" => trigger {context['trigger']}{combination}", "trigger"),)
             yield from _action_lines(context)
         case "outcome" | "custom-error" if not context["ok"]:
             yield (Span(f"   {context['rule']} failed: {context['reason']}", "bad"),)
@@ -260,7 +261,15 @@ def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], s
         return f"{words} ({' '.join([jobid(cause['job']), *filter(None, event)])})"
     if trigger == "custom":
         return f"{words} (returned by {_firing(cause)})"
+    if trigger == "idle":
+        return words + _combination(cause)
     return words if trigger in (words, "metric") else f"{words} ({trigger})"
+
+
+def _combination(cause: Mapping[str, Any]) -> str:
+    """The values that an `idle` rule with `by` fires for: ` (t=280)`."""
+    params = cause.get("params")
+    return f" ({' '.join(_each_pair(params))})" if isinstance(params, Mapping) else ""
 
 
 def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:

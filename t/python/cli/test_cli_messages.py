@@ -50,6 +50,12 @@ def test_a_submission_with_parameters_of_its_own_says_which() -> None:
     assert params.endswith("...)")
 
 
+def test_a_rule_that_fires_for_a_combination_says_for_which() -> None:
+    cause = {"trigger": "idle", "group": "a", "params": {"t": 280, "x": "fine"}, "timestamp": 1.0}
+    given = fire({"name": "custom", "label": "f"}, cause, trigger="idle a by t, x")
+    assert said(given)[0] == " => trigger idle a by t, x (t=280 x=fine)"
+
+
 def test_what_a_function_prints_is_announced_line_by_line() -> None:
     given = entry("custom-output", rule="r", firing=0, function="judge", text="a\nb\n")
     assert said(given) == ["   judge: a", "   judge: b"]
@@ -159,6 +165,12 @@ def test_the_log_says_what_was_done_and_why() -> None:
     [
         ("start", {"trigger": "start"}, "on start"),
         ("idle", {"trigger": "idle", "group": None, "timestamp": 1.0}, "on idle"),
+        ("idle a", {"trigger": "idle", "group": "a", "timestamp": 1.0}, "on idle a"),
+        (
+            "idle a by t",
+            {"trigger": "idle", "group": "a", "params": {"t": 280}, "timestamp": 1.0},
+            "on idle a by t (t=280)",
+        ),
         ("request", {"trigger": "request"}, "on request"),
         (
             "job-fail echo",
