@@ -8,6 +8,10 @@ Printed lines are compared without what differs from run to run: job ids, proces
 durations, times, hosts, ranks, the widths of columns, and empty lines. `...` on a page stands for
 any lines. A comment before a block says what else is not compared in it: `<!-- counts differ -->`
 numbers, `<!-- any order -->` the order of lines.
+
+    python t/python/helpers/pages.py docs/howto/sweep.md
+
+runs the commands of a page, and writes what they print into it: to be read before it is committed.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,8 +153,40 @@ def environment() -> dict[str, str]:
     return {**kept, "PATH": path, "LC_ALL": "C.UTF-8", "COLUMNS": "120"}
 
 
-def main() -> None:
-    """Run commands as JSON on standard input, inside an instance; write what they print."""
+def with_printed(text: str, printed: Sequence[Sequence[str]]) -> str:
+    """The text of a page with other lines in the place of those that its commands print.
+
+    Args:
+        text: of the page.
+        printed: the lines of each command, in their order.
+    """
+    left = iter(printed)
+
+    def session(block: re.Match[str]) -> str:
+        if not block[3].startswith("$ "):
+            return block[0]
+        lines = []
+        for command in re.findall(r"^(\$ .*(?:\n> .*)*)$", block[3], re.MULTILINE):
+            shown = [
+                re.sub(r"\(host [\w.-]+\)", "(host node7)", line.rstrip())
+                for line in next(left)
+                if not _PROGRESS.match(line)
+            ]
+            lines += [command, *"\n".join(shown).rstrip("\n").splitlines()]
+        return block[0].replace(block[3], "".join(f"{line}\n" for line in lines))
+
+    return _BLOCK.sub(session, text)
+
+
+def update(path: Path) -> None:
+    """Run the commands of a page, and write what they print into it."""
+    text = path.read_text()
+    with tempfile.TemporaryDirectory() as directory:
+        path.write_text(with_printed(text, run_session(read_page(text), Path(directory))))
+
+
+def inside(results: Path) -> None:
+    """Run the commands on standard input, which is inside an instance; write what they print."""
     printed = []
     for words in json.load(sys.stdin):
         done = subprocess.run(
@@ -160,8 +197,9 @@ def main() -> None:
             text=True,
         )
         printed.append(done.stdout.splitlines())
-    Path(sys.argv[1]).write_text(json.dumps(printed))
+    results.write_text(json.dumps(printed))
 
 
 if __name__ == "__main__":
-    main()
+    argument = Path(sys.argv[1])
+    update(argument) if argument.suffix == ".md" else inside(argument)

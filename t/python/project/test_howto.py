@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from local_queue import command
-from pages import ROOT, environment, read_page, run_session, same, write_files
+from pages import ROOT, environment, read_page, run_session, same, with_printed, write_files
 
 from flux_ensemble.members.local.states import States
 
@@ -134,6 +134,12 @@ def test_a_page_has_files_and_commands() -> None:
     assert [(one.words, one.shown) for one in page.commands] == [
         ("flux start", ()), ("one two", ("printed",)),
     ]  # fmt: skip
+
+
+def test_what_commands_print_can_be_written_into_a_page() -> None:
+    text = "```sh\n# a.sh\n```\n\n```\n$ flux start\n$ one \\\n> two\nold\n\nolder\n```\nend\n"
+    written = with_printed(text, [[], ["new  ", "", "newer", ""]])
+    assert written == text.replace("old\n\nolder", "new\n\nnewer")
 
 
 @pytest.mark.parametrize("name", PAGES)
