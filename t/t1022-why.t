@@ -51,7 +51,7 @@ test_expect_success 'why of one rule, and as JSON' '
 
 test_expect_success 'why of what there is not' '
 	test_must_fail flux ensemble why study mor 2>err &&
-	grep "no rule with id .mor." err &&
+	grep "no rule with id .mor.*did you mean .more." err &&
 	test_must_fail flux ensemble why stud 2>err &&
 	grep "did you mean .study." err
 '
@@ -62,7 +62,8 @@ test_expect_success 'disable and enable turn a rule off and on' '
 	flux ensemble why study late | grep "it is disabled" &&
 	is "study: rule late enabled" "$(flux ensemble enable study late)" &&
 	is true "$(status_of study rules.3.enabled)" &&
-	test_must_fail flux ensemble enable study lat
+	test_must_fail flux ensemble enable study lat 2>err &&
+	grep "did you mean .late." err
 '
 
 test_expect_success 'action performs an action as a document has it' '

@@ -101,7 +101,7 @@ test_expect_success 'its formats know parameters, keys of memos and exceptions' 
 	flux ensemble jobs study -o long >long && grep "long .* timeout " long &&
 	flux ensemble jobs study --json >out && json jobs.3.id <out &&
 	test_must_fail flux ensemble jobs study -o "{colour}" 2>err &&
-	grep "colour" err
+	grep "Unknown format field: colour (fields: id, .*params.NAME, memo.NAME)" err
 '
 
 test_expect_success 'what there is not is a sentence' '

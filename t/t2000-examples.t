@@ -36,6 +36,57 @@ test_expect_success 'custom-action' '
 	run_example custom-action echo=3/0/0/0 report=1/0/0/0
 '
 
+test_expect_success 'counter' '
+	run_example counter step=6/0/0/0 report=1/0/0/0
+'
+
+# Write the example with steps that wait for a file: `stepwise_counter`.
+stepwise_counter() {
+	sed "s/command: echo step.*/command: [sh, -c, \"until test -e go-{number}; do sleep 0.1; done\"]/" \
+		"$PROJECT/examples/counter.yaml" >counter.yaml &&
+	grep go-{number} counter.yaml &&
+	touch go-1 go-2
+}
+
+# Whether the function has printed these steps: `counted OPTIONS STEPS`.
+counted() {
+	flux-ensemble log $1 counter 2>/dev/null | grep -q "steps so far: $2\$"
+}
+
+service_is_gone() {
+	is 0 "$(modules_loaded)"
+}
+
+test_expect_success 'counter: the count goes on after kill -9 of the service' '
+	stepwise_counter &&
+	flux setattr broker.module-nopanic 1 &&
+	flux ensemble load counter.yaml &&
+	wait_until counted "" "1 2" &&
+	kill -KILL "$(flux ensemble status --json | json service.pid)" &&
+	wait_until service_is_gone &&
+	load_module &&
+	touch go-3 go-4 go-5 go-6 &&
+	flux ensemble wait --timeout 60 counter &&
+	counted "" "1 2 3 4 5 6" &&
+	counts_are counter step=6/0/0/0 report=1/0/0/0
+'
+
+test_expect_success 'counter: so it does on the local queue, with --resume' '
+	rm go-* &&
+	stepwise_counter &&
+	{ flux-ensemble run --member local --state-dir state counter.yaml >out & pid=$!; } &&
+	wait_until counted "--state-dir state" "1 2" &&
+	kill -KILL $pid &&
+	touch go-3 go-4 go-5 go-6 &&
+	flux-ensemble run --member local --state-dir state --resume counter.yaml &&
+	counted "--state-dir state" "1 2 3 4 5 6" &&
+	flux-ensemble jobs --state-dir state counter -n -o "{status} {exception.type}" \
+		--group step | sort | uniq -c >ended &&
+	cat ended &&
+	is 1 "$(grep -c "1 failed lost" ended)" &&
+	is 1 "$(grep -c "6 success" ended)"
+'
+
 test_expect_success 'terminate' '
 	run_example terminate step=5/0/0/0
 '
@@ -70,6 +121,16 @@ test_expect_success 'pipeline: each analysis has the parameter of its own simula
 	done | sort >actual &&
 	printf "analyse %s of simulation %s\n" 1 0 2 1 3 2 >expected &&
 	test_cmp expected actual
+'
+
+test_expect_success 'map-reduce' '
+	run_example map-reduce map=12/0/0/0 reduce=3/0/0/0
+'
+
+test_expect_success 'map-reduce: each mean is that of the seeds of its own temperature' '
+	for t in 280 300 320; do
+		is $(($t + 1)).5 "$(cat map-reduce/$t.mean)" || return 1
+	done
 '
 
 test_expect_success 'more-time' '

@@ -30,7 +30,7 @@ parity() {
 }
 
 for example in hello-world repetitions-and-backoff terminate heartbeat parameter-sweep \
-	cancel-on-condition pipeline more-time more-nodes; do
+	cancel-on-condition pipeline map-reduce more-time more-nodes; do
 	test_expect_success "$example: the same firings and counts" "parity $example"
 done
 
@@ -56,8 +56,9 @@ test_expect_success 'job-memo: the same firings and counts' '
 	test_cmp flux.firings simulated.firings
 '
 
-test_expect_success 'custom-action: the same firings on Flux and on the local queue' '
-	example=$PROJECT/examples/custom-action.yaml &&
+# $1 - The name of an example with custom functions.
+custom_parity() {
+	example=$PROJECT/examples/$1.yaml &&
 	flux ensemble run --record flux.jsonl "$example" &&
 	flux ensemble run --member local --state-dir state --record local.jsonl "$example" &&
 	for member in flux local; do
@@ -65,7 +66,12 @@ test_expect_success 'custom-action: the same firings on Flux and on the local qu
 			>$member.firings || return 1
 	done &&
 	test_cmp flux.firings local.firings
-'
+}
+
+for example in custom-action counter; do
+	test_expect_success "$example: the same firings on Flux and on the local queue" \
+		"custom_parity $example"
+done
 
 test_expect_success 'fail-fast: the same end, firings and counts on Flux and on the local queue' '
 	example=$PROJECT/examples/fail-fast.yaml &&

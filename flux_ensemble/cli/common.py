@@ -181,26 +181,32 @@ def check_document(
 
 
 @contextmanager
-def naming(client: Client, name: str, group: str | None = None) -> Iterator[None]:
+def naming(
+    client: Client, name: str, group: str | None = None, rule: str | None = None
+) -> Iterator[None]:
     """Adds a near name to the error of a request that named something unknown."""
     try:
         yield
     except EnsembleError as exc:
-        guess = _near(client, name, group) if exc.errno == errno.ENOENT else None
+        guess = _near(client, name, group, rule) if exc.errno == errno.ENOENT else None
         if guess is None:
             raise
         raise EnsembleError(errno.ENOENT, f"{exc}; did you mean {guess!r}?") from exc
 
 
-def _near(client: Client, name: str, group: str | None) -> str | None:
+def _near(client: Client, name: str, group: str | None, rule: str | None) -> str | None:
     from difflib import get_close_matches
 
     try:
         names = [one["name"] for one in client.list()]
         if name in names:
-            if group is None:
+            ensemble = client.status(name)["ensembles"][0]
+            if group is not None:
+                name, names = group, list(ensemble["groups"])
+            elif rule is not None:
+                name, names = rule, [one["id"] for one in ensemble["rules"]]
+            else:
                 return None
-            name, names = group, list(client.status(name)["ensembles"][0]["groups"])
     except EnsembleError:
         return None  # the error at hand is the one to show
     return next(iter(get_close_matches(name, names, 1)), None)

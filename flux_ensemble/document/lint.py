@@ -70,7 +70,7 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     >>> found.warnings
     ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
     """
-    for finding in (*_placeholders(document.value), *_rules(spec)):
+    for finding in (*_placeholders(document.value), *_unshelled(document.value), *_rules(spec)):
         line = document.line(finding.path)
         problem = Problem(line, dotted(finding.path), finding.message)
         kept = found.notes if finding.note else found.warnings
@@ -118,6 +118,35 @@ def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | 
     # A name that a script has elsewhere is one of its own.
     own = re.findall(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
     return f"'{{{near[0]}}}'" if near and len(own) == text.count(f"{{{name}}}") else None
+
+
+# -- commands for a shell ------------------------------------------------------------
+
+#: A variable of the environment; an operator, or a redirection.
+_FOR_SHELLS = re.compile(
+    r".*\$(\{[A-Z_][A-Z0-9_]*\}|[A-Z_][A-Z0-9_]*)|(\||\|\||&&|<)$|\d?>>?[^>]*$"
+)
+
+#: Programs that take such words themselves.
+_TAKERS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "expr", "test", "[", "eval")
+
+
+def _unshelled(value: Mapping[str, Any]) -> Iterator[_Finding]:
+    for index, entry in enumerate(value.get("jobs", ())):
+        command = entry.get("command")
+        # Who quotes knows that a word is taken as it is.
+        if not isinstance(command, str) or any(quote in command for quote in "'\"\\"):
+            continue
+        words = command.split()
+        if any(word.rpartition("/")[2] in _TAKERS for word in words):
+            continue
+        for word in filter(_FOR_SHELLS.match, words):
+            yield _Finding(
+                ("jobs", index, "command"),
+                f"{shown(word)} is left as it is: no shell runs the command; for one write "
+                "[sh, -c, '...']",
+            )
+            break
 
 
 # -- rules --------------------------------------------------------------------------

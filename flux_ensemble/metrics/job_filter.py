@@ -85,7 +85,9 @@ def _resolve(keys: list[str]) -> tuple[str, ...]:
             return path
     nested = [f"{name}.{key}" for name, keys in NESTED.items() for key in keys or ("NAME",)]
     name = ".".join(path)
-    raise ValueError(f"a job has no field {shown(name)} (fields: {listed((*FIELDS, *nested))})")
+    hint = "" if len(path) > 1 else f"; a parameter is {shown(f'params.{name}')}"
+    fields = listed((*FIELDS, *nested))
+    raise ValueError(f"a job has no field {shown(name)} (fields: {fields}){hint}")
 
 
 def _value(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:

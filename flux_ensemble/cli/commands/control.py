@@ -113,7 +113,7 @@ def disable(name: str, rule: str) -> None:
 
 def _set_rule(name: str, rule: str, *, enabled: bool) -> None:
     client = Client()
-    with naming(client, name):
+    with naming(client, name, rule=rule):
         client.set_rule(name, rule, enabled=enabled)
     click.echo(f"{name}: rule {rule} {'enabled' if enabled else 'disabled'}")
 

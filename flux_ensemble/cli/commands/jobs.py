@@ -148,7 +148,8 @@ def failures(name: str, group: str | None, member: str | None, state_dir: Path |
             if "exception" not in job:
                 raise Failure("only the owner of the instance may see why jobs failed")
             counted.add(job)
-    click.echo(f"{counted.failed} of {counted.ended} jobs failed")
+    again = f"; {counted.again} ran again" if counted.again else ""
+    click.echo(f"{counted.failed} of {counted.ended} jobs failed{again}")
     for kind in counted.kinds():
         click.echo()
         for line in _about(kind, counted, name, client):

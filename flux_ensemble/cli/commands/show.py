@@ -188,7 +188,7 @@ def why(
     if isinstance(client, LocalStates):
         answer = client.why(name, rule)
     else:
-        with naming(client, name):
+        with naming(client, name, rule=rule):
             answer = client.why(name, rule)
     if as_json:
         print_json(answer)

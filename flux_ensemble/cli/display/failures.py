@@ -56,9 +56,9 @@ class Kind:
         """A filter that chooses these jobs."""
         job = self.example
         if job["outcome"] == "timeout":
-            return "job.outcome == 'timeout'"
+            return 'job.outcome == "timeout"'
         if job["exception"]["type"] is not None:
-            return f"job.exception.type == '{job['exception']['type']}'"
+            return f'job.exception.type == "{job["exception"]["type"]}"'
         return f"job.returncode == {job['returncode']}"
 
 
@@ -78,17 +78,19 @@ class Failures:
 
     Attributes:
         ended, failed: how many.
+        again: how many jobs are further attempts of one that ended before.
     """
 
     def __init__(self) -> None:
-        self.ended = self.failed = 0
+        self.ended = self.failed = self.again = 0
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
         self._values: Counter[tuple[str, str]] = Counter()
 
     def add(self, job: Job) -> None:
-        """Count a job; one that is active does not count."""
+        """Count a job; one that is active counts as a further attempt alone."""
+        self.again += job["attempt"] > 0
         if job["outcome"] is None:
             return
         group, traits = job["group"], list(_traits(job))
@@ -116,7 +118,7 @@ class Failures:
 
     def kinds(self) -> list[Kind]:
         """The kinds of failures, the most frequent first."""
-        return sorted(self._kinds.values(), key=lambda kind: -kind.jobs)
+        return sorted(self._kinds.values(), key=lambda kind: (-kind.jobs, kind.group, kind.reason))
 
     def lifts(self, kind: Kind) -> list[Lift]:
         """The values that are most over-represented among the jobs of a kind."""

@@ -25,11 +25,17 @@ from flux_ensemble.texts import printable
 
 @dataclass(frozen=True)
 class Table:
-    """A kind of table: `name` in configuration files, its columns and its formats."""
+    """A kind of table: `name` in configuration files, its columns and its formats.
+
+    Args:
+        name, headings, formats: those.
+        families: columns of which there can be any number, such as `params.NAME`, for errors.
+    """
 
     name: str
     headings: Mapping[str, str]
     formats: Mapping[str, Mapping[str, str]]
+    families: tuple[str, ...] = ()
 
     def show(
         self, rows: Iterable[Mapping[str, Any]], fmt: str = "default", no_header: bool = False
@@ -56,6 +62,9 @@ class Table:
             output.print_items(items, no_header=no_header)
         except (ValueError, KeyError, AttributeError) as exc:
             reason = str(exc).removeprefix("--format: ")
+            if reason.startswith("Unknown format field"):
+                fields = [field for field in self.headings if not field.startswith("color_")]
+                reason += f" (fields: {', '.join([*fields, *self.families])})"
             raise click.UsageError(f"--format: {reason}") from exc
 
     def _show_plainly(self, rows: Iterable[Mapping[str, Any]], fmt: str, no_header: bool) -> None:

@@ -24,6 +24,9 @@ class Span(NamedTuple):
 
 Line = tuple[Span, ...]
 
+#: Characters of a submission's parameters that `run` shows.
+_PARAMS = 100
+
 #: Style of each state of an ensemble.
 STATE_STYLES = {
     "running": "action",
@@ -48,7 +51,8 @@ def announce(entry: Entry) -> Iterator[Line]:
     context = entry["context"]
     match entry["name"]:
         case "fire":
-            yield (Span(f" => trigger {context['trigger']}", "trigger"),)
+            combination = _combination(context["cause"])
+            yield (Span(f" => trigger {context['trigger']}{combination}", "trigger"),)
             yield from _action_lines(context)
         case "outcome" | "custom-error" if not context["ok"]:
             yield (Span(f"   {context['rule']} failed: {context['reason']}", "bad"),)
@@ -75,6 +79,9 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case "custom-output":
+            for text in context["text"].splitlines():
+                yield (Span(f"   {context['function']}: "), Span(text, "detail"))
         case "error":
             yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
         case "violation":
@@ -108,7 +115,7 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
         for job in context.get("jobs", ()):
             yield (
                 Span(f"   submit {job['name']}".ljust(21) + " ", "action"),
-                Span(describe_jobs(job), "detail"),
+                Span(describe_jobs(job) + _parameters(action), "detail"),
             )
         return
     jobs = "the triggering job" if action.get("jobs") else label or "all jobs"
@@ -129,6 +136,15 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
 def describe_jobs(job: Mapping[str, Any]) -> str:
     """A job set in the form `(name:echo),(command:echo hello),(count:5),(nodes:1)`."""
     return ",".join(f"({key}:{job[key]})" for key in ("name", "command", "count", "nodes"))
+
+
+def _parameters(action: Mapping[str, Any]) -> str:
+    """The parameters that a submission has in place of its group's: `,(params:t=280)`."""
+    params = action.get("params")
+    if not isinstance(params, Mapping) or not params:
+        return ""
+    words = " ".join(_each_pair(params))
+    return f",(params:{words if len(words) <= _PARAMS else words[: _PARAMS - 3] + '...'})"
 
 
 def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
@@ -269,7 +285,15 @@ def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], s
         return f"{words} ({' '.join([jobid(cause['job']), *filter(None, event)])})"
     if trigger == "custom":
         return f"{words} (returned by {_firing(cause)})"
+    if trigger == "idle":
+        return words + _combination(cause)
     return words if trigger in (words, "metric") else f"{words} ({trigger})"
+
+
+def _combination(cause: Mapping[str, Any]) -> str:
+    """The values that an `idle` rule with `by` fires for: ` (t=280)`."""
+    params = cause.get("params")
+    return f" ({' '.join(_each_pair(params))})" if isinstance(params, Mapping) else ""
 
 
 def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from flux_ensemble.cli.display.failures import Failures, reason
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
     return {
         "group": "a",
+        "attempt": 0,
         "outcome": outcome,
         "returncode": code,
         "exception": {"type": None, "note": None},
@@ -56,6 +57,35 @@ def test_kinds_are_the_groups_and_reasons_the_most_frequent_first() -> None:
     kinds = [(kind.group, kind.reason, kind.jobs) for kind in found.kinds()]
     assert kinds == [("a", "exit 2", 2), ("a", "exit 1", 1), ("b", "exit 2", 1)]
     assert found.kinds()[0].ranks == {"0": 1, "1": 1}
+
+
+def test_kinds_that_are_equally_frequent_go_by_group_and_reason() -> None:
+    found = counted(job("failed", 2, group="b"), job("failed", 3), job("failed", 1))
+    kinds = [(kind.group, kind.reason) for kind in found.kinds()]
+    assert kinds == [("a", "exit 1"), ("a", "exit 3"), ("b", "exit 2")]
+
+
+def test_further_attempts_are_counted_active_ones_too() -> None:
+    found = counted(job("timeout", 142), job(attempt=1), job(None, None, attempt=1))
+    assert (found.failed, found.ended, found.again) == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "expression"),
+    [
+        (job("failed", 3), "job.returncode == 3"),
+        (job("timeout", 142), 'job.outcome == "timeout"'),
+        (
+            job("failed", 127, exception={"type": "exec", "note": "no"}),
+            'job.exception.type == "exec"',
+        ),
+    ],
+)
+def test_the_filter_of_a_kind_needs_single_quotes_in_a_shell_alone(
+    given: dict[str, Any], expression: str
+) -> None:
+    (kind,) = counted(given).kinds()
+    assert kind.expression == expression
 
 
 def test_a_value_that_failed_jobs_share_has_a_lift() -> None:

@@ -39,6 +39,28 @@ def test_a_submission_is_announced_in_the_form_of_the_predecessor() -> None:
     ]
 
 
+def test_a_submission_with_parameters_of_its_own_says_which() -> None:
+    given = fire(
+        {"name": "submit", "label": "echo", "params": {"t": 280, "x": [1, 2]}}, jobs=[ECHO]
+    )
+    assert said(given)[1].endswith(",(nodes:1),(params:t=280 x=[1, 2])")
+    given = fire({"name": "submit", "label": "echo", "params": {"t": list(range(99))}}, jobs=[ECHO])
+    (params,) = said(given)[1].split("(params:")[1:]
+    assert len(params) == 101
+    assert params.endswith("...)")
+
+
+def test_a_rule_that_fires_for_a_combination_says_for_which() -> None:
+    cause = {"trigger": "idle", "group": "a", "params": {"t": 280, "x": "fine"}, "timestamp": 1.0}
+    given = fire({"name": "custom", "label": "f"}, cause, trigger="idle a by t, x")
+    assert said(given)[0] == " => trigger idle a by t, x (t=280 x=fine)"
+
+
+def test_what_a_function_prints_is_announced_line_by_line() -> None:
+    given = entry("custom-output", rule="r", firing=0, function="judge", text="a\nb\n")
+    assert said(given) == ["   judge: a", "   judge: b"]
+
+
 def test_each_job_set_of_a_group_has_a_line() -> None:
     given = fire({"name": "submit", "label": "echo"}, jobs=[ECHO, {**ECHO, "count": 2}])
     counts = [line.rpartition(",(count:")[2] for line in said(given)[1:]]
@@ -143,6 +165,12 @@ def test_the_log_says_what_was_done_and_why() -> None:
     [
         ("start", {"trigger": "start"}, "on start"),
         ("idle", {"trigger": "idle", "group": None, "timestamp": 1.0}, "on idle"),
+        ("idle a", {"trigger": "idle", "group": "a", "timestamp": 1.0}, "on idle a"),
+        (
+            "idle a by t",
+            {"trigger": "idle", "group": "a", "params": {"t": 280}, "timestamp": 1.0},
+            "on idle a by t (t=280)",
+        ),
         ("request", {"trigger": "request"}, "on request"),
         (
             "job-fail echo",

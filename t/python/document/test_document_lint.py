@@ -49,6 +49,40 @@ def test_a_placeholder_that_is_nearly_one_has_a_warning(entry: str, sentences: l
     assert found(f"{{name: a, {entry}}}").warnings == sentences
 
 
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("flux job memo $FLUX_JOB_ID fom=1", "$FLUX_JOB_ID"),
+        ("run --out=${HOME}/x $A", "--out=${HOME}/x"),
+        ("run | sort", "|"),
+        ("make && make check", "&&"),
+        ("run >out.txt", ">out.txt"),
+        ("run 2> err.txt", "2>"),
+    ],
+)
+def test_a_command_for_a_shell_that_none_runs_has_a_warning(command: str, word: str) -> None:
+    assert found(f"{{name: a, command: '{command}'}}").warnings == [
+        f"d.yaml:1: jobs[0].command: '{word}' is left as it is: no shell runs the command; for one "
+        "write [sh, -c, '...']"
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "'sh run.sh $HOME'",
+        "'/bin/bash run.sh > out'",
+        "[sh, -c, 'run | sort']",
+        "[run, $HOME]",
+        "'envsubst ''$HOME'''",
+        "'run ${name} $1 $ a>b -> <x> find . -exec ls {} ;'",
+        "'expr 1 < 2'",
+    ],
+)
+def test_a_command_that_may_be_meant_so_has_none(command: str) -> None:
+    assert found(f"{{name: a, command: {command}}}").warnings == []
+
+
 ANY = "action: {name: terminate}"
 
 

@@ -18,6 +18,7 @@ FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
 #: Examples of what a simulation has not: custom functions, jobs that fail by themselves, jobs of
 #: others, and another size.
 ELSEWHERE = {
+    "counter",
     "custom-action",
     "fail-fast",
     "queue-scope",
@@ -34,6 +35,7 @@ FIRINGS = {
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
     "job-memo": [1, 1, 1],
+    "map-reduce": [1, 3],
     "more-nodes": [1, 1],
     "more-time": [1, 1, 0],
     "two-allocations": [1],

@@ -1,0 +1,205 @@
+"""The how-to pages: their files, their sessions, and whether what is printed is what they show.
+
+A block of a page is a file if its first line is a comment with the file's name (`# sweep.yaml`,
+and what may follow after a colon), and a session if it has lines that begin with `$ `: commands,
+each with what it prints. The first command of a session is `flux start`.
+
+Printed lines are compared without what differs from run to run: job ids, process ids, versions,
+durations, times, hosts, ranks, the widths of columns, and empty lines. `...` on a page stands for
+any lines. A comment before a block says what else is not compared in it: `<!-- counts differ -->`
+numbers, `<!-- any order -->` the order of lines.
+
+    python t/python/helpers/pages.py docs/howto/sweep.md
+
+runs the commands of a page, and writes what they print into it: to be read before it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (counts differ|any order) -->\n+)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_FILE = re.compile(r"# ([\w-]+(?:\.\w+)+)\b")
+
+#: What differs from run to run, and what it is compared as.
+_VARIES = (
+    (re.compile(r"\bƒ\w+"), "ƒ"),
+    (re.compile(r"\bpid \d+"), "pid"),
+    (re.compile(r"\(host [\w.-]+\)"), "(host)"),
+    (re.compile(r"\buserid=\d+"), "userid"),
+    (re.compile(r"ranks: .*|rank\d+/core\d+|ranks=\"\w+\""), "ranks"),
+    (re.compile(r"^\d+\.\d{6}\b"), "TIME"),
+    (re.compile(r"\b\d+(\.\d+){2,}"), "VERSION"),
+    (re.compile(r"\b\d+(\.\d+)?(ms|s|m|h)\b"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?"), "DATE"),
+    (re.compile(r"\s+"), " "),
+)
+
+#: What `run` prints of its progress where there is no terminal.
+_PROGRESS = re.compile(r"^\s*progress ")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a session.
+
+    Args:
+        words: what is typed.
+        shown: the lines that the page shows as printed.
+        lenient: what else is not compared: "counts differ", "any order", or "".
+    """
+
+    words: str
+    shown: tuple[str, ...]
+    lenient: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page has: files by name, and the commands of its session."""
+
+    files: Mapping[str, str]
+    commands: Sequence[Command]
+
+
+def read_page(text: str) -> Page:
+    """The files and commands of a page.
+
+    Args:
+        text: of the page, Markdown.
+    """
+    files: dict[str, str] = {}
+    commands: list[Command] = []
+    for lenient, _, block in _BLOCK.findall(text):
+        if block.startswith("$ "):
+            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                words, *shown = part.splitlines()
+                while words.endswith("\\"):
+                    words = words[:-1] + shown.pop(0).removeprefix("> ")
+                commands.append(Command(words, tuple(shown), lenient))
+        elif named := _FILE.match(block):
+            files[named[1]] = block
+    return Page(files, commands)
+
+
+def comparable(lines: Sequence[str], lenient: str = "") -> list[str]:
+    """Lines without what differs from run to run."""
+    compared = []
+    for line in lines:
+        for pattern, text in _VARIES:
+            line = pattern.sub(text, line)
+        if lenient == "counts differ":
+            line = re.sub(r"-?\d+(\.\d+)?", "N", line)
+        if line.strip() and not _PROGRESS.match(line):
+            compared.append(line.strip())
+    return sorted(compared) if lenient == "any order" else compared
+
+
+def same(shown: Sequence[str], printed: Sequence[str], lenient: str = "") -> bool:
+    """Whether printed lines are those that a page shows."""
+    parts = [None if line == "..." else re.escape(line) for line in comparable(shown, lenient)]
+    pattern = "".join(r"(?:.*\n)*" if part is None else rf"{part}\n" for part in parts)
+    text = "".join(f"{line}\n" for line in comparable(printed, lenient))
+    return re.fullmatch(pattern, text) is not None
+
+
+def run_session(page: Page, directory: Path) -> list[list[str]]:
+    """Run the commands of a page in a Flux instance of its own; the lines that each prints.
+
+    Args:
+        page: the page; its first command starts the instance.
+        directory: where to: the files of the page are made there.
+    """
+    write_files(page, directory)
+    start, *commands = page.commands
+    assert start.words.startswith("flux start")
+    words = [*start.words.split(), sys.executable, __file__, str(directory / "printed.json")]
+    done = subprocess.run(
+        words,
+        cwd=directory,
+        env=environment(),
+        input=json.dumps([command.words for command in commands]),
+        capture_output=True,
+        text=True,
+    )
+    printed: list[list[str]] = json.loads((directory / "printed.json").read_text())
+    assert len(printed) == len(commands), done.stderr
+    return [[], *printed]
+
+
+def write_files(page: Page, directory: Path) -> None:
+    """Make the files of a page."""
+    for name, text in page.files.items():
+        (directory / name).write_text(text)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a user of the project's virtual environment, without settings."""
+    dropped = ("FLUX_", "XDG_", "TEST_")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**kept, "PATH": path, "LC_ALL": "C.UTF-8", "COLUMNS": "120"}
+
+
+def with_printed(text: str, printed: Sequence[Sequence[str]]) -> str:
+    """The text of a page with other lines in the place of those that its commands print.
+
+    Args:
+        text: of the page.
+        printed: the lines of each command, in their order.
+    """
+    left = iter(printed)
+
+    def session(block: re.Match[str]) -> str:
+        if not block[3].startswith("$ "):
+            return block[0]
+        lines = []
+        for command in re.findall(r"^(\$ .*(?:\n> .*)*)$", block[3], re.MULTILINE):
+            shown = [
+                re.sub(r"\(host [\w.-]+\)", "(host node7)", line.rstrip())
+                for line in next(left)
+                if not _PROGRESS.match(line)
+            ]
+            lines += [command, *"\n".join(shown).rstrip("\n").splitlines()]
+        return block[0].replace(block[3], "".join(f"{line}\n" for line in lines))
+
+    return _BLOCK.sub(session, text)
+
+
+def update(path: Path) -> None:
+    """Run the commands of a page, and write what they print into it."""
+    text = path.read_text()
+    with tempfile.TemporaryDirectory() as directory:
+        path.write_text(with_printed(text, run_session(read_page(text), Path(directory))))
+
+
+def inside(results: Path) -> None:
+    """Run the commands on standard input, which is inside an instance; write what they print."""
+    printed = []
+    for words in json.load(sys.stdin):
+        done = subprocess.run(
+            ["sh", "-c", words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        printed.append(done.stdout.splitlines())
+    results.write_text(json.dumps(printed))
+
+
+if __name__ == "__main__":
+    argument = Path(sys.argv[1])
+    update(argument) if argument.suffix == ".md" else inside(argument)

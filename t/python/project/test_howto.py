@@ -1,0 +1,147 @@
+"""The how-to pages: what their commands print is what they show, on Flux; and the local queue does
+the same with their documents."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from local_queue import command
+from pages import ROOT, environment, read_page, run_session, same, with_printed, write_files
+
+from flux_ensemble.members.local.states import States
+
+PAGES = {path.stem: path for path in sorted((ROOT / "docs" / "howto").glob("*.md"))}
+
+#: Programs that a page needs and not every machine has.
+NEEDED = {"lammps": "lmp"}
+
+#: How the documents end on the local queue: by group success/failed/canceled/timeout.
+ENDS: dict[str, Mapping[str, str]] = {
+    "samples.yaml": {"relax": "3/1/0/1", "analyse": "3/0/0/0", "report": "1/0/0/0"},
+    "drift.yaml": {"train": "3/0/0/0", "explore": "24/0/0/0"},
+    "fluid.yaml": {"md": "4/0/0/0"},
+    "scan.yaml": {"case": "7/1/0/0", "summary": "1/0/0/0"},
+    "study.yaml": {
+        "case": "7/5/0/0", "slow": "0/0/0/1", "typo": "0/1/0/0", "report": "0/0/0/0",
+    },
+}  # fmt: skip
+
+#: Documents of which not every run ends with the same counts, or none ends by itself.
+OTHERS = {"sweep.yaml", "night.yaml"}
+
+DOCUMENTS = {
+    file: name
+    for name, path in PAGES.items()
+    for file in read_page(path.read_text()).files
+    if file.endswith(".yaml")
+}
+
+
+def need(name: str) -> None:
+    """Skip the test where a program is not on PATH that the page needs."""
+    program = NEEDED.get(name)
+    if program and shutil.which(program) is None:
+        pytest.skip(f"{program} is not on PATH")
+
+
+def run_locally(file: str, directory: Path) -> States:
+    """Run a document in a directory with the files of its page; what it left."""
+    write_files(read_page(PAGES[DOCUMENTS[file]].read_text()), directory)
+    # The local queue has no MPI, as the page says.
+    document = directory / file
+    text = document.read_text().replace("tasks: 2", "tasks: 1")
+    document.write_text(text.replace("command: lmp", "command: env -u FLUX_JOB_ID lmp"))
+    (directory / "logs").mkdir()
+    words = command(
+        "run", "--member", "local", "--state-dir", directory / "state", "--timeout", "100",
+        "--nodes", "4", "--cores", "2", file,
+    )  # fmt: skip
+    done = subprocess.run(words, cwd=directory, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return States(directory / "state")
+
+
+@pytest.mark.flux
+@pytest.mark.parametrize("name", PAGES)
+def test_each_command_of_the_page_prints_what_the_page_shows(name: str, tmp_path: Path) -> None:
+    need(name)
+    page = read_page(PAGES[name].read_text())
+    assert len(page.commands) > 2
+    for shown, printed in zip(page.commands, run_session(page, tmp_path), strict=True):
+        expected = "\n".join(shown.shown)
+        found = "\n".join(printed)
+        assert same(shown.shown, printed, shown.lenient), (
+            f"$ {shown.words}\n{found}\n--- but the page shows\n{expected}"
+        )
+
+
+def test_every_document_is_run_on_the_local_queue() -> None:
+    assert DOCUMENTS.keys() == ENDS.keys() | OTHERS
+
+
+@pytest.mark.parametrize("file", ENDS)
+def test_the_local_queue_ends_the_document_with_the_same_counts(file: str, tmp_path: Path) -> None:
+    need(DOCUMENTS[file])
+    status = run_locally(file, tmp_path).status(file.removesuffix(".yaml"))
+    outcomes = ("success", "failed", "canceled", "timeout")
+    found = {
+        group: "/".join(str(counts[outcome]) for outcome in outcomes)
+        for group, counts in status["groups"].items()
+    }
+    assert found == ENDS[file]
+
+
+def test_the_report_on_the_samples_is_that_of_the_page(tmp_path: Path) -> None:
+    run_locally("samples.yaml", tmp_path)
+    commands = read_page(PAGES["pipeline"].read_text()).commands
+    (shown,) = [command.shown for command in commands if command.words == "cat report.txt"]
+    assert (tmp_path / "report.txt").read_text().splitlines() == list(shown)
+
+
+def test_the_sweep_ends_at_its_best_point_on_the_local_queue(tmp_path: Path) -> None:
+    states = run_locally("sweep.yaml", tmp_path)
+    status = states.status("sweep")
+    assert status["state"] == "completed"
+    assert status["reason"] == "loss 0.02 at x = 1.5, y = 0.5 (rule 'good')"
+    good = [job for job in states.jobs("sweep") if job["memo"].get("loss", 1) < 0.1]
+    assert [(job["params"], job["outcome"]) for job in good] == [({"x": 1.5, "y": 0.5}, "success")]
+    counts = status["groups"]["scan"]
+    assert counts["success"] + counts["canceled"] == 24
+
+
+def test_what_differs_from_run_to_run_is_not_compared_and_all_else_is() -> None:
+    shown = ["a       5  1.059s  ƒ2DDYz8F", "...", "scan: ended (pid 17)"]
+    assert same(shown, ["a  5  2m  ƒ3x", "", "more", "scan: ended (pid 2)"])
+    assert not same(shown, ["a  6  2m  ƒ3x", "scan: ended (pid 2)"])
+    assert not same(shown, ["a  5  2m  ƒ3x", "scan: failed (pid 2)"])
+    assert not same(shown[:1], ["a  5  2m  ƒ3x", "more"])
+    assert same(["4 of 24 ended"], ["17 of 24 ended"], "counts differ")
+    assert not same(["4 of 24 ended"], ["17 of 24 failed"], "counts differ")
+    assert same(["a", "b 2"], ["b 2", "a"], "any order")
+    assert not same(["a", "b 2"], ["b 2", "b 2"], "any order")
+
+
+def test_a_page_has_files_and_commands() -> None:
+    text = (
+        "```sh\n# a.sh X: does it.\ntrue\n```\n\n```\n$ flux start\n$ one \\\n> two\nprinted\n```\n"
+    )
+    page = read_page(text)
+    assert page.files == {"a.sh": "# a.sh X: does it.\ntrue\n"}
+    assert [(one.words, one.shown) for one in page.commands] == [
+        ("flux start", ()), ("one two", ("printed",)),
+    ]  # fmt: skip
+
+
+def test_what_commands_print_can_be_written_into_a_page() -> None:
+    text = "```sh\n# a.sh\n```\n\n```\n$ flux start\n$ one \\\n> two\nold\n\nolder\n```\nend\n"
+    written = with_printed(text, [[], ["new  ", "", "newer", ""]])
+    assert written == text.replace("old\n\nolder", "new\n\nnewer")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_listed_in_the_index(name: str) -> None:
+    assert f"(howto/{name}.md)" in (ROOT / "docs" / "index.md").read_text()
