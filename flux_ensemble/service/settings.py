@@ -2,7 +2,7 @@
 
 [ensemble]
 allow-guest-status = true    # guests may ask for list and status
-supervise = true             # etc/rc1.d starts the service again after a crash
+service = "process"          # beside the broker, not as a module of it: `deploy.loading` reads it
 
 What the instance grows and shrinks by is there, too: see `members.elastic.settings`.
 """
@@ -15,7 +15,10 @@ from typing import Any
 from flux_ensemble.members.elastic.settings import KEYS as SCALER_KEYS
 
 #: The keys of [ensemble] that are read here.
-KEYS = ("allow-guest-status", "supervise")
+KEYS = ("allow-guest-status",)
+
+#: What is read before there is a service.
+STARTING = ("service",)
 
 
 def read_settings(configured: Any, log_error: Callable[[str], None]) -> dict[str, bool]:
@@ -30,10 +33,10 @@ def read_settings(configured: Any, log_error: Callable[[str], None]) -> dict[str
         log_error(f"[ensemble]: expected a table, not {configured!r}")
         return settings
     for key, value in configured.items():
-        if key in SCALER_KEYS:
+        if key in STARTING + SCALER_KEYS:
             continue
         if key not in KEYS:
-            known = ", ".join(KEYS + SCALER_KEYS)
+            known = ", ".join(KEYS + STARTING + SCALER_KEYS)
             log_error(f"[ensemble] {key}: unknown key (keys: {known})")
         elif type(value) is not bool:
             log_error(f"[ensemble] {key}: expected true or false, not {value!r}")

@@ -129,25 +129,26 @@ def test_what_is_wrong_is_quoted_shortly() -> None:
 
 
 def test_what_a_site_does_not_say_is_off() -> None:
-    assert read_settings({}, pytest.fail) == {"allow-guest-status": False, "supervise": False}
+    assert read_settings({}, pytest.fail) == {"allow-guest-status": False}
 
 
 def test_only_a_plain_true_is_on() -> None:
     wrong: list[str] = []
     settings = read_settings(
-        {"allow-guest-status": "yes", "supervise": True, "colour": 1}, wrong.append
+        {"allow-guest-status": "yes", "service": "process", "colour": 1}, wrong.append
     )
-    assert settings == {"allow-guest-status": False, "supervise": True}
+    assert settings == {"allow-guest-status": False}
     assert wrong == [
         "[ensemble] allow-guest-status: expected true or false, not 'yes'",
-        "[ensemble] colour: unknown key (keys: allow-guest-status, supervise, scaler, min-size, "
+        "[ensemble] colour: unknown key (keys: allow-guest-status, service, scaler, min-size, "
         "max-size, grace, start-limit, start-broker, grpc-target, grpc-member, tls-cert, tls-key, "
         "tls-ca)",
     ]
 
 
 def test_keys_of_a_scaler_are_left_to_what_reads_them() -> None:
-    assert not read_settings({"scaler": "instance", "min-size": 0}, pytest.fail)["supervise"]
+    settings = read_settings({"scaler": "instance", "min-size": 0}, pytest.fail)
+    assert settings == {"allow-guest-status": False}
 
 
 @pytest.mark.parametrize(
