@@ -31,7 +31,7 @@ cat >functions <<-'EOF'
 
 	# Another process than $1 answers.
 	is_another() {
-		is_kept state running && test "$(kept pid)" != "$1"
+		new=$(kept pid) && test "$new" != None && test "$new" != "$1" && is_kept state running
 	}
 
 	as_guest() {
