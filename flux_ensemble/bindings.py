@@ -7,8 +7,9 @@
 
 and says in one sentence what to do where neither works. The broker module runs under
 Flux's own Python instead, which does not see the environment: `module_path` and
-`module_arguments` say what to load it with, and `python -m flux_ensemble.bindings` prints
-both as JSON for `etc/rc1.d/ensemble.py`. Only the standard library is needed here.
+`module_arguments` say what to load it with, `keeper_path` and `keeper_arguments` do so for the
+module that keeps the service running beside the broker, and `python -m flux_ensemble.bindings`
+prints all of them as JSON for `etc/rc1.d/ensemble.py`. Only the standard library is needed here.
 """
 
 from __future__ import annotations
@@ -212,6 +213,16 @@ def _has_packages(directory: str) -> bool:
         )
 
 
+def keeper_path() -> Path:
+    """The file of the broker module that keeps the service running beside the broker."""
+    return module_path().with_name("ensemble-keeper.py")
+
+
+def keeper_arguments() -> list[str]:
+    """`python=FILE`, this Python, for the keeper to run the service with."""
+    return [f"python={urllib.parse.quote(sys.executable)}"]
+
+
 def module_problem() -> str | None:
     """Why the broker module cannot run under Flux's Python, in one sentence; None if it can.
 
@@ -230,13 +241,15 @@ def module_problem() -> str | None:
     return (
         f"Flux runs broker modules under its own Python {version}, which cannot load "
         f"flux-ensemble {why}: install it in an environment of Flux's Python "
-        "(`flux python -m venv DIRECTORY`), or run `flux ensemble serve`"
+        "(`flux python -m venv DIRECTORY`), or run the service beside the broker (`--isolate`)"
     )
 
 
 def main() -> None:
-    """Print the path and the arguments of the broker module as JSON."""
-    print(json.dumps({"path": str(module_path()), "args": module_arguments()}))
+    """Print the path and the arguments of the broker module as JSON, and those of the keeper."""
+    keeper = {"path": str(keeper_path()), "args": keeper_arguments()}
+    module = {"path": str(module_path()), "args": module_arguments()}
+    print(json.dumps({**module, "keeper": keeper}))
 
 
 if __name__ == "__main__":

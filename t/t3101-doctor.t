@@ -19,7 +19,7 @@ test_expect_success FLUX 'an instance that was made for it is healthy' '
 	cat out &&
 	grep "^all is well$" out &&
 	test_must_fail grep "warning\|problem" out &&
-	for check in flux service nopanic supervision statedir content checkpoint kvs journal \
+	for check in flux service keeper statedir content checkpoint kvs journal \
 		clocks guests scaler logs
 	do
 		grep "^$check  *ok  *[^ ]" out || return 1
@@ -50,22 +50,22 @@ test_expect_success FLUX 'a service that is not loaded is a problem, and what to
 	EOD
 	cat out &&
 	grep "^service  *problem  *it is not loaded" out &&
-	grep -e "-> .flux ensemble supervise. loads it" out &&
+	grep -e "-> .run. and .load. do so" out &&
 	grep "^1 problem and [0-9] warnings" out
 '
 
-test_expect_success FLUX 'without a statedir, a supervisor and nopanic there are warnings, which are no failure' '
+test_expect_success FLUX 'without a statedir and a keeper there are warnings, which are no failure' '
 	with_flux >out <<-EOD &&
 	flux module load \$("$SHARNESS_BUILD_DIRECTORY/python" -c \
 		"from flux_ensemble.bindings import *; print(module_path(), *module_arguments())") &&
 	flux ensemble doctor
 	EOD
 	cat out &&
-	for check in statedir nopanic supervision; do
+	for check in statedir keeper; do
 		grep "^$check  *warning " out || return 1
 	done &&
 	grep -e "-> .*flux start -Sstatedir=" out &&
-	grep "^3 warnings" out
+	grep "^2 warnings" out
 '
 
 test_expect_success FLUX 'a statedir without checkpoints is a warning' '
@@ -111,7 +111,7 @@ test_expect_success FLUX 'a scaler that is configured wrongly, or not for this i
 	grep "^scaler  *problem .*the service does not use it" out
 '
 
-test_expect_success FLUX 'serve needs neither nopanic nor the cron service' '
+test_expect_success FLUX 'serve needs no keeper' '
 	with_flux >out <<-EOD &&
 	flux ensemble serve 2>serve.log & serve=\$!
 	tries=0
@@ -122,8 +122,7 @@ test_expect_success FLUX 'serve needs neither nopanic nor the cron service' '
 	kill \$serve && wait \$serve && exit \$code
 	EOD
 	grep "^service  *ok .* client" out &&
-	grep "^nopanic  *ok .*client" out &&
-	grep "^supervision  *ok " out
+	grep "^keeper  *ok .*flux ensemble serve" out
 '
 
 test_expect_success FLUX '--json has all of it' '

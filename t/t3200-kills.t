@@ -20,6 +20,10 @@ test_expect_success FLUX 'the broker module is killed' '
 	chaos --kills 1 kill-module
 '
 
+test_expect_success FLUX 'the service is killed under the keeper, which starts it again' '
+	chaos --kills 2 kill-kept
+'
+
 test_expect_success FLUX 'the service is stopped for a while and goes on' '
 	chaos stopped
 '

@@ -70,7 +70,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "simulate": {"simulate": "Predict a run in virtual time, without running anything."},
     "replay": {"replay": "Check that a recording gives the same commands again."},
     "serve": {"serve": "Run the service in the foreground, outside the broker."},
-    "supervise": {"supervise": "Have the service started again after a crash."},
+    "supervise": {"supervise": "Run the service beside the broker, and again after a crash."},
     "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
     "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
 }

@@ -24,6 +24,7 @@ from typing import Any
 
 from flux_ensemble.bindings import require_flux
 from flux_ensemble.client.errors import (
+    KEEPER,
     SERVICE,
     EnsembleError,
     failure,
@@ -33,6 +34,7 @@ from flux_ensemble.client.instance import no_instance, user_context
 from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
 from flux_ensemble.client.payloads import payload_problem
+from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
 from flux_ensemble.client.responses import (
     Ended,
     Entry,
@@ -116,29 +118,67 @@ class Client:
         flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
         try:
-            return self.send(op, payload).get()
+            return self._answer(op, payload)
         except EnsembleError:
             raise
         except OSError as exc:
             if not (is_unloaded(exc) and self.comes_back()):
                 raise failure(exc, op) from exc
-        future = self.send(op, payload)
         try:
-            return future.get()
+            return self._answer(op, payload)
+        except EnsembleError:
+            raise
         except OSError as exc:
             raise failure(exc, op) from exc
+
+    def _answer(self, op: str, payload: Mapping[str, Any]) -> Any:
+        """The response to a request; an error where the service that got it has died.
+
+        Flux answers what a module has not answered when it dies, but not what a process has not.
+        """
+        sent = time.monotonic()
+        future = self.send(op, payload)
+        while True:
+            try:
+                future.wait_for(LOOK_INTERVAL)
+                return future.get()
+            except OSError as exc:
+                if exc.errno != errno.ETIMEDOUT or future.is_ready():
+                    raise
+            age = (self.keeper() or {}).get("age")
+            if age is not None and age < time.monotonic() - sent and not future.is_ready():
+                raise OSError(errno.EHOSTUNREACH, "the service was started again")
+
+    def keeper(self) -> dict[str, Any] | None:
+        """What the module `ensemble-keeper` says of the service; None where there is no keeper.
+
+        Its "state" is "starting", "running", "waiting" or "given up", "age" how many seconds the
+        process is there or None, "restarts" how often it was started again, "last_exit" how it
+        ended.
+
+        >>> client.keeper() is None
+        True
+        """
+        try:
+            future = self.handle.rpc(f"{KEEPER}.stats-get", {}, nodeid=0)
+            future.wait_for(LOOK_TIMEOUT)
+            stats: dict[str, Any] = future.get()
+        except OSError:
+            return None
+        return stats
 
     def comes_back(self) -> bool:
         """Waits some seconds for the service, which is not there; returns whether it is then.
 
-        Flux's cron starts one that is supervised (`flux ensemble supervise`) again; nothing else is
-        waited for.
+        A keeper starts it again (`flux ensemble supervise`); nothing else is waited for.
 
         >>> client.comes_back()
         False
         """
         deadline = time.monotonic() + RETURN_SECONDS
-        while time.monotonic() < deadline and self._is_supervised():
+        while time.monotonic() < deadline:
+            if (self.keeper() or {}).get("state", "given up") == "given up":
+                return False
             time.sleep(RETURN_PAUSE)
             try:
                 self.send("list", {}).get()
@@ -147,13 +187,6 @@ class Client:
                 if not is_unloaded(exc):
                     return True
         return False
-
-    def _is_supervised(self) -> bool:
-        try:
-            entries = self.handle.rpc("cron.list", {}, nodeid=0).get()["entries"]
-        except OSError:
-            return False
-        return any(entry["name"] == SERVICE for entry in entries)
 
     def load(
         self,

@@ -8,6 +8,9 @@ from flux_ensemble.client.reconnect import PATIENCE, Received
 
 SERVICE = "ensemble"
 
+#: The broker module that starts the service again, where it is a process beside the broker.
+KEEPER = "ensemble-keeper"
+
 
 class EnsembleError(OSError):
     """A request failed: `errno` is the service's, and `str()` is one or more sentences."""

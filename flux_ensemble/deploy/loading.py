@@ -1,72 +1,208 @@
-"""Loading the broker module `ensemble` where the service is not there."""
+"""Starting the service where it is not there: as the module `ensemble`, or beside the broker.
+
+The module is what there is where Flux's Python can run it. Elsewhere, and where that is asked for,
+the module `ensemble-keeper`, which any Flux's Python can run, keeps the service running as a
+process of its own.
+"""
 
 from __future__ import annotations
 
 import errno
 import re
+import sys
+from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.bindings import module_arguments, module_path, module_problem
+from flux_ensemble.bindings import (
+    keeper_arguments,
+    keeper_path,
+    module_arguments,
+    module_path,
+    module_problem,
+)
 from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.errors import KEEPER, SERVICE
 
 #: The first Flux with Python broker modules.
 MODULES_SINCE = (0, 84)
+
+#: The oldest Python that the service runs with.
+OLDEST_PYTHON = (3, 11)
+
+#: What `[ensemble] service` may say.
+KINDS = ("module", "process")
 
 
 class DeployError(Exception):
     """The service cannot be started here; the text says why, and what to do."""
 
 
-def ensure_service(client: Client) -> None:
-    """Loads the broker module on rank 0, unless some ensemble service answers already.
+def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
+    """Starts the service on rank 0, unless some ensemble service answers already.
+
+    Args:
+        client: of the instance.
+        isolate: beside the broker, whatever the configuration says.
+
+    Returns:
+        How it was started, in one sentence; None where it was there.
 
     Raises:
-        DeployError: it cannot be loaded here.
+        DeployError: it cannot be started here, or is there as a module and `isolate` is given.
         EnsembleError: the service answers with an error.
     """
+    if _is_there(client):
+        if isolate and client.status()["service"].get("mode") == "module":
+            raise DeployError(
+                "the ensemble service is here already, as a module of the broker: "
+                "`flux ensemble supervise` makes it a process beside the broker"
+            )
+        return None
+    return start_service(client, isolate=isolate)
+
+
+def _is_there(client: Client) -> bool:
     try:
         client.list()
-        return
     except EnsembleError as exc:
         if exc.errno != errno.ENOSYS:
             raise
-    version = str(client.handle.attr_get("version"))
+        return False
+    return True
+
+
+def start_service(client: Client, *, isolate: bool) -> str:
+    """Loads one of the two modules on rank 0; as for `ensure_service`."""
+    handle = client.handle
+    version = str(handle.attr_get("version"))
     if parse_version(version) < MODULES_SINCE:
         raise DeployError(
             f"Flux {version} has no Python broker modules (0.84 brought them): "
             "run `flux ensemble serve` beside this, and try again"
         )
-    # Rank 0, whatever the rank of this process: requests from every rank reach it there.
-    request = {"path": str(module_path()), "args": module_arguments()}
+    kind = "process" if isolate else configured_kind(handle)
+    why = ""
     try:
-        declare_module(client.handle)
-        client.handle.rpc("module.load", request, nodeid=0).get()
+        declare_module(handle)
+        if kind is None and _is_python_too_old():
+            why = ", because Flux's own Python is too old to run it"
+        elif kind != "process":
+            try:
+                _load(handle, str(module_path()), module_arguments())
+                return f"the ensemble service is loaded, as the broker module {SERVICE!r}"
+            except OSError as exc:
+                # ENOENT: Flux's Python cannot import it.
+                if exc.errno != errno.ENOENT or kind == "module":
+                    raise
+                why = ", because Flux's own Python cannot import it"
+        _load(handle, str(keeper_path()), keeper_arguments())
     except OSError as exc:
-        if exc.errno == errno.EEXIST:
-            return  # someone else loaded it in the meantime
+        raise _refusal(exc, process=kind == "process" or bool(why)) from exc
+    return (
+        "the ensemble service is started beside the broker, kept running by the module "
+        f"{KEEPER!r}{why}"
+    )
+
+
+def _is_python_too_old() -> bool:
+    """Flux's bindings are for a Python that is too old, so that there is no need to try it."""
+    file = str(getattr(sys.modules.get("flux"), "__file__", ""))
+    found = re.search(r"/python(\d+)\.(\d+)/flux/", file)
+    return found is not None and (int(found[1]), int(found[2])) < OLDEST_PYTHON
+
+
+def _load(handle: Any, path: str, arguments: list[str]) -> None:
+    # Rank 0, whatever the rank of this process: requests from every rank reach it there.
+    try:
+        handle.rpc("module.load", {"path": path, "args": arguments}, nodeid=0).get()
+    except OSError as exc:
+        if exc.errno != errno.EEXIST:  # else someone has loaded it in the meantime
+            raise
+
+
+def _refusal(exc: OSError, *, process: bool) -> DeployError:
+    if exc.errno == errno.EPERM:
+        return DeployError(
+            "the ensemble service is not loaded, and only the owner of this Flux instance may "
+            "load it"
+        )
+    if exc.errno == errno.EBUSY:
+        return DeployError(
+            "another ensemble service drives the ensembles of this instance, and cannot be "
+            "reached from this rank: `flux dmesg` says where it is"
+        )
+    if process:
+        return DeployError(
+            f"the ensemble service does not start as a process of {KEEPER!r} ({exc.strerror}): "
+            "`flux dmesg` says why, and `flux ensemble serve` runs it in the foreground"
+        )
+    return DeployError(
+        module_problem()
+        or f"the broker module {SERVICE!r} does not load ({exc.strerror}): `flux dmesg` may say "
+        "why, and `--isolate` runs the service outside the broker"
+    )
+
+
+def configured_kind(handle: Any) -> str | None:
+    """What `[ensemble] service` says: "module", "process", or None for whichever works.
+
+    Raises:
+        DeployError: something else.
+        OSError: the configuration cannot be read.
+    """
+    table = handle.rpc("config.get", {}, nodeid=0).get().get(SERVICE)
+    kind = table.get("service") if isinstance(table, Mapping) else None
+    if kind is not None and kind not in KINDS:
+        raise DeployError(
+            f"[ensemble] service: expected one of {', '.join(KINDS)}, not {kind!r}: correct the "
+            "configuration"
+        )
+    return kind
+
+
+def replace_service(client: Client) -> str:
+    """Has the service run beside the broker: instead of the module, or anew after it was given up.
+
+    Returns:
+        What was done, in one sentence.
+
+    Raises:
+        DeployError: it cannot be started, or is a process that something else has started.
+        EnsembleError: the service answers with an error.
+    """
+    if _is_there(client):
+        mode = client.status()["service"].get("mode")
+        if mode == "process":
+            return f"the ensemble service is kept running by the module {KEEPER!r} already"
+        if mode == "client":
+            raise DeployError(
+                "the ensemble service is `flux ensemble serve` here: what started that has to "
+                "start it again (etc/README.md shows how)"
+            )
+        _remove(client.handle, SERVICE)
+    elif client.keeper() is not None:
+        _remove(client.handle, KEEPER)
+    return start_service(client, isolate=True)
+
+
+def _remove(handle: Any, name: str) -> None:
+    try:
+        handle.rpc("module.remove", {"name": name}, nodeid=0).get()
+    except OSError as exc:
         if exc.errno == errno.EPERM:
             raise DeployError(
-                "the ensemble service is not loaded, and only the owner of this Flux instance "
-                "may load it"
+                "only the owner of this Flux instance may supervise its service"
             ) from exc
-        if exc.errno == errno.EBUSY:
-            raise DeployError(
-                "another ensemble service drives the ensembles of this instance, and cannot be "
-                "reached from this rank: `flux dmesg` says where it is"
-            ) from exc
-        problem = module_problem() or (
-            f"the broker module 'ensemble' does not load ({exc.strerror}): `flux dmesg` may say "
-            "why, and `flux ensemble serve` runs the service outside the broker"
-        )
-        raise DeployError(problem) from exc
+        if exc.errno != errno.ENOENT:
+            raise DeployError(f"cannot remove the module {name!r}: {exc.strerror}") from exc
 
 
 def declare_module(handle: Any) -> None:
-    """Has the instance remove the module when it ends.
+    """Has the instance remove the modules when it ends.
 
     flux-modprobe(1) removes only modules that it knows, and an instance that has to kill a
-    module ends with 1. So the module's declaration, which a site puts in Flux's own
-    directory to load the module with the broker, is added to where the broker looks.
+    module ends with 1. So the modules' declaration, which a site puts in Flux's own
+    directory to load one with the broker, is added to where the broker looks.
     """
     name = "FLUX_MODPROBE_PATH_APPEND"
     package = module_path().parents[1]

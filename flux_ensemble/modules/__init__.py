@@ -1,1 +1,1 @@
-"""The files that `flux module load` runs. Each must be readable by Flux's own Python."""
+"""The files that `flux module load` runs. Flux's own Python reads them, from 3.6 on."""

@@ -24,6 +24,9 @@ import urllib.parse
 from pathlib import Path
 from typing import Any
 
+#: The oldest Python that flux-ensemble runs with; this file is read by older ones.
+OLDEST = (3, 11)
+
 PACKAGES = Path(__file__).resolve().parents[2]
 
 
@@ -39,10 +42,13 @@ def mod_main(handle: Any, *args: str) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     add_to_path([str(PACKAGES), *sites])
     try:
+        if sys.version_info[:2] < OLDEST:
+            raise ImportError("it needs Python %d.%d or newer" % OLDEST, name="flux_ensemble")
         from flux_ensemble.service.logger import logger
         from flux_ensemble.service.module import EnsembleModule
     except ImportError as error:
         log_error(handle, explain(error))
+        # Who loads it takes this for a sign that the service has to run beside the broker.
         raise OSError(errno.ENOENT, str(error)) from None
     EnsembleModule(handle, logger(handle, level)).run()
 
@@ -95,7 +101,7 @@ def explain(error: ImportError) -> str:
     why = " ".join(str(error).split())[:200]
     return (
         f"cannot import {error.name or 'a dependency'} ({why}) with Flux's Python {version}; "
-        f"install flux-ensemble with Python {version} and load the module with "
-        "'flux ensemble load' from there, or pass site=DIRECTORY, the site-packages "
+        "'flux ensemble load' runs the service beside the broker then; to have it in the broker, "
+        f"install flux-ensemble with Python {version}, or pass site=DIRECTORY, the site-packages "
         "directory of its dependencies"
     )

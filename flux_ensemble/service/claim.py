@@ -73,7 +73,7 @@ class Claim:
         epoch: how many services have begun in this instance.
         rank: of the broker that it is registered with; -1 where that is not said.
         name: that it is registered by.
-        mode: "module" or "client".
+        mode: "module", "process" (of a keeper) or "client".
         pid: of its process.
         token: no other service has it.
         elsewhere: other ranks where jobs may be on their way that earlier services sent, until a
@@ -116,6 +116,8 @@ class Claim:
         """Who made it."""
         if self.mode == "module":
             return f"the module {self.name!r} on rank {self.rank} (pid {self.pid})"
+        if self.mode == "process":
+            return f"the process of 'ensemble-keeper' on rank {self.rank} (pid {self.pid})"
         if self.mode:
             return f"'flux ensemble serve' on rank {self.rank} (pid {self.pid})"
         return "an earlier version of flux-ensemble"
@@ -125,6 +127,8 @@ class Claim:
         """What ends it."""
         if self.mode == "module":
             return f"'flux exec -r {self.rank} flux module remove {self.name}'"
+        if self.mode == "process":
+            return f"'flux exec -r {self.rank} flux module remove ensemble-keeper'"
         return f"'flux exec -r {self.rank} kill {self.pid}'"
 
 
@@ -135,7 +139,7 @@ class Claims:
         handle: Flux handle of the service, which is registered by its name already.
         guard: wraps what is called from the reactor.
         name: the service's.
-        mode: "module" or "client".
+        mode: "module", "process" (of a keeper) or "client".
         lost: called with a sentence when another service has made a claim; once.
     """
 

@@ -1,7 +1,8 @@
 """The service outside the broker: a client that registers it (`flux ensemble serve`).
 
-For Flux before 0.84, which has no broker modules in Python, and for debugging: a client
-that dies takes no Flux instance with it.
+A client that dies takes no Flux instance with it. The broker module `ensemble-keeper` runs it so
+(`modules/ensemble-keeper.py`), and it is for debugging, and for Flux before 0.84, which has no
+broker modules in Python.
 """
 
 from __future__ import annotations
@@ -19,13 +20,40 @@ from flux_ensemble.service.logger import logger
 from flux_ensemble.service.service import Service
 
 
-def serve(handle: Flux, *, name: str = "ensemble", log_level: str = "info") -> None:
-    """Serve until interrupted (SIGINT, SIGTERM) or disconnected from the broker.
+class Keeper:
+    """The keeper that has started this process, at the other end of a socket.
+
+    Args:
+        fd: this end.
+    """
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self.fd = fd
+
+    def ready(self) -> None:
+        """The service answers."""
+        self._tell("0 ready")
+
+    def refused(self, number: int, why: str) -> None:
+        """The service does not begin, or ends: an errno and a sentence."""
+        self._tell(f"{number} {' '.join(why.split())}")
+
+    def _tell(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # it is gone, which the reader finds out
+            os.write(self.fd, line.encode("utf-8", "backslashreplace")[:4096] + b"\n")
+
+
+def serve(
+    handle: Flux, *, name: str = "ensemble", log_level: str = "info", keeper: Keeper | None = None
+) -> None:
+    """Serve until interrupted (SIGINT, SIGTERM) or disconnected from the broker, or the keeper.
 
     Args:
         handle: Flux handle.
         name: the service's name.
         log_level: a key of `logger.LEVELS`.
+        keeper: is told when the service answers.
 
     Raises:
         OSError: EEXIST where the service is there already; EBUSY where another service drives the
@@ -44,9 +72,15 @@ def serve(handle: Flux, *, name: str = "ensemble", log_level: str = "info") -> N
             f"a service named {name!r} is registered already; is the broker module loaded? "
             "(see 'flux module list')",
         ) from None
-    service = Service(handle, mode="client", log=log, stop=handle.reactor_stop, name=name)
+    mode = "client" if keeper is None else "process"
+    service = Service(handle, mode=mode, log=log, stop=handle.reactor_stop, name=name)
+    loop = FluxLoop(handle, guard(service.unexpected))
     try:
-        with _signals(handle.reactor_stop, FluxLoop(handle, guard(service.unexpected))):
+        with _signals(handle.reactor_stop, loop):
+            if keeper is not None:
+                loop.reader(keeper.fd, handle.reactor_stop)
+                if service.over is None:
+                    keeper.ready()
             handle.reactor_run()
     except KeyboardInterrupt:
         pass

@@ -64,7 +64,7 @@ class Service:
 
     Args:
         handle: Flux handle of the module, or of a client that has registered the service.
-        mode: "module" or "client".
+        mode: "module", "process" (of a keeper) or "client".
         log: writes a line to Flux's log: syslog level, text.
         stop: called when another service drives the ensembles: this one is to end.
         name: the service's name.

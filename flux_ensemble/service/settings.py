@@ -2,7 +2,7 @@
 
 [ensemble]
 allow-guest-status = true    # guests may ask for list and status
-supervise = true             # etc/rc1.d starts the service again after a crash
+service = "process"          # beside the broker, not as a module of it: `deploy.loading` reads it
 walltime-guard = "10s"       # how long before the allocation expires no more jobs are started
 
 What the instance grows and shrinks by is there, too: see `members.elastic.settings`.
@@ -17,13 +17,15 @@ from typing import Any
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.members.elastic.settings import KEYS as SCALER_KEYS
 
+#: What is read before there is a service.
+STARTING = ("service",)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The values of [ensemble] that are read here, by the names of their keys."""
 
     allow_guest_status: bool = False
-    supervise: bool = False
     #: Seconds; 0 for no guard.
     walltime_guard: float = 10.0
 
@@ -37,7 +39,6 @@ def _flag(value: Any) -> bool:
 #: What reads the value of each key.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "allow-guest-status": _flag,
-    "supervise": _flag,
     "walltime-guard": lambda value: parse_duration(value, limit=False),
 }
 
@@ -54,10 +55,10 @@ def read_settings(configured: Any, log_error: Callable[[str], None]) -> Settings
         return Settings()
     settings = {}
     for key, value in configured.items():
-        if key in SCALER_KEYS:
+        if key in STARTING + SCALER_KEYS:
             continue
         if key not in _READERS:
-            known = ", ".join((*_READERS, *SCALER_KEYS))
+            known = ", ".join((*_READERS, *STARTING, *SCALER_KEYS))
             log_error(f"[ensemble] {key}: unknown key (keys: {known})")
             continue
         try:

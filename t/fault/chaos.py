@@ -32,6 +32,7 @@ SCENARIOS = {
     "kill-points": ("kills", "kill_points", 0.4),
     "record": ("kills", "record", 0.1),
     "kill-module": ("kills", "kill_module", 0.05),
+    "kill-kept": ("kept", "kill_kept", 0.05),
     "kill-slow-ingest": ("kills", "kill_slow_ingest", 0.05),
     "negative-control": ("kills", "negative_control", 0.02),
     "stopped": ("kills", "stopped", 0.0),

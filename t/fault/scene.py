@@ -20,6 +20,7 @@ import verify
 from durable import Durable
 from flux.kvs import kvs_checkpoint_lookup
 from instance import Instance
+from keeper import Kept
 from scenario import FINAL, TICK, Context
 from services import Command, Launcher, Module, Service, Warm
 from witness import Witness
@@ -31,6 +32,8 @@ from flux_ensemble.client import Client
 def _launcher(kind: str, directory: Path, options: tuple[str, ...]) -> Launcher:
     if kind == "module":
         return Module()
+    if kind == "kept":
+        return Kept()
     log = directory / "service.log"
     return Warm(log, options) if kind == "warm" else Command(log)
 
@@ -40,7 +43,7 @@ class Scene:
 
     Args:
         context: of the scenario.
-        kind: "warm", "command" or "module": how the service is started.
+        kind: "warm", "command", "module" or "kept": how the service is started.
         options: of standby.py.
         statedir, config: as for `Instance`.
         start_options: of the first start of the instance.

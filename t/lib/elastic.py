@@ -359,7 +359,7 @@ def bounds() -> None:
     wrong("all of tls-cert, tls-key", {**absent, "grpc-target": "a:1", "tls-cert": "b"})
     tls = {"tls-cert": "/no/cert", "tls-key": "/no/key", "tls-ca": "/no/ca"}
     wrong("/no/", {**absent, "grpc-target": "a:1", **tls})
-    assert read_scaler({"supervise": True}) is None
+    assert read_scaler({"service": "process"}) is None
 
 
 def discovered() -> None:

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 NAME_OPTION = click.option(
     "--name", metavar="NAME", help="The ensemble's name, instead of the document's."
 )
+ISOLATE_OPTION = click.option(
+    "--isolate",
+    is_flag=True,
+    help="Start the service, where it is not there, as a process beside the broker.",
+)
 DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
 
 
@@ -62,6 +67,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     help='Record every event and command in FILE, for "replay".',
 )
 @FAIL_ON_OPTION
+@ISOLATE_OPTION
 @run_member_options
 @click.option(
     "--nodes",
@@ -111,6 +117,7 @@ class _Run:
     debug: bool
     timeout: float
     record: str | None
+    isolate: bool
     fail_on: frozenset[str]
     member: str | None
     state_dir: Path | None
@@ -141,6 +148,8 @@ class _Run:
         events = self.debug or spec.debug
         client = None if self.member == "local" else _connect(self.member)
         if client is None:
+            if self.isolate:
+                raise Failure("--isolate is for the service in a Flux instance", USAGE)
             return self._run_locally(spec, text, events)
         return self._run_on_flux(client, text, label, events, scaler)
 
@@ -190,7 +199,7 @@ class _Run:
             if getattr(self, option) is not None:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --member local", USAGE)
-        ensure_service(client)
+        _need_service(client, self.isolate)
         follower = Follower(
             client,
             make_view(),
@@ -217,10 +226,18 @@ def _connect(member: str | None) -> Client | None:
         return None
 
 
+def _need_service(client: Client, isolate: bool) -> None:
+    """Starts the service where it is not there, and says how."""
+    said = ensure_service(client, isolate=isolate)
+    if said is not None:
+        click.echo(f"flux-ensemble: {said}", err=True)
+
+
 @click.command
 @click.argument("file")
 @NAME_OPTION
-def load(file: str, name: str | None) -> None:
+@ISOLATE_OPTION
+def load(file: str, name: str | None, isolate: bool) -> None:
     """Load document FILE ("-": standard input), and print the ensemble's name.
 
     Loads the service first where that is not loaded. The ensemble belongs to the service:
@@ -229,7 +246,7 @@ def load(file: str, name: str | None) -> None:
     text, label = read_document(file)
     check_document(text, label, name)
     client = Client()
-    ensure_service(client)
+    _need_service(client, isolate)
     click.echo(client.load(text, name=name, file=label)["name"])
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import click
 
+from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.client import Client
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.service.logger import LEVELS
 
 
@@ -17,20 +21,33 @@ from flux_ensemble.service.logger import LEVELS
     show_default=True,
     help="The least urgent that it logs; `flux dmesg` shows the log.",
 )
-def serve(log_level: str) -> None:
+@click.option("--keeper", "socket", type=click.IntRange(min=3), hidden=True)
+def serve(log_level: str, socket: int | None) -> None:
     """Run the service in the foreground until Ctrl-C.
 
     It registers with the broker as a client does: for Flux older than 0.84, which has no
-    Python broker modules, and for debugging.
+    Python broker modules, and for debugging. The broker module "ensemble-keeper" runs it,
+    too, and starts it again when it dies ("load --isolate").
     """
-    handle = Client().handle
+    try:
+        handle = Client().handle
+    except (BindingsError, EnsembleError) as exc:
+        if socket is not None:
+            # What Flux's bindings need is told to who waits for the service.
+            os.write(socket, f"{errno.ENOPKG} {exc}\n".encode())
+        raise
 
+    from flux_ensemble.service.serve import Keeper
     from flux_ensemble.service.serve import serve as run_service
 
-    click.echo("the ensemble service: Ctrl-C ends it, `flux dmesg` shows its log", err=True)
+    keeper = None if socket is None else Keeper(socket)
+    if keeper is None:
+        click.echo("the ensemble service: Ctrl-C ends it, `flux dmesg` shows its log", err=True)
     try:
-        run_service(handle, log_level=log_level)
+        run_service(handle, log_level=log_level, keeper=keeper)
     except OSError as exc:
+        if keeper is not None:
+            keeper.refused(exc.errno or errno.EIO, exc.strerror or str(exc))
         raise Failure(exc.strerror or str(exc)) from exc
 
 

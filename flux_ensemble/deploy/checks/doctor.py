@@ -8,14 +8,13 @@ from typing import Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.checks.broker import clocks, flux_version, journal
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
-from flux_ensemble.deploy.checks.service import guests, nopanic, scaler, service, supervision
+from flux_ensemble.deploy.checks.service import guests, keeper, scaler, service
 from flux_ensemble.deploy.checks.storage import checkpoint, content, kvs, logs, statedir
 
 CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
     flux_version,
     service,
-    nopanic,
-    supervision,
+    keeper,
     statedir,
     content,
     checkpoint,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flux_ensemble.client.errors import KEEPER
+
 #: Seconds that one response may take.
 PATIENCE = 10.0
 
@@ -48,6 +50,7 @@ class InstanceInfo:
         modules: the broker modules of rank 0, or None if they are not told.
         service: what the ensemble service says about itself, or its error.
         members: what it says about its members; empty for guests, and after an error.
+        keeper: what the module `ensemble-keeper` says about the service; None without one.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -66,6 +69,11 @@ class InstanceInfo:
             self.members = status.get("members", {})
         except OSError as error:
             self.service = error
+        self.keeper: Mapping[str, Any] | None
+        try:
+            self.keeper = self.ask(f"{KEEPER}.stats-get", {})
+        except OSError:
+            self.keeper = None
 
     def ask(self, topic: str, payload: Mapping[str, Any]) -> Any:
         """Ask rank 0, and wait for the response for `PATIENCE` seconds.
@@ -84,11 +92,6 @@ class InstanceInfo:
             OSError: there is none.
         """
         return str(self.ask("attr.get", {"name": name})["value"])
-
-    @property
-    def is_module(self) -> bool:
-        """The service is a broker module, or will be one."""
-        return not isinstance(self.service, Mapping) or self.service.get("mode") != "client"
 
 
 def config(instance: InstanceInfo, table: str) -> Any:

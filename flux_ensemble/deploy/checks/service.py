@@ -9,11 +9,10 @@ from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
 from flux_ensemble.client.errors import failure
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo, config
-from flux_ensemble.deploy.supervision import NOPANIC, supervisors
 from flux_ensemble.members.elastic.settings import read_scaler
 from flux_ensemble.service.settings import read_settings
 
-_ADVICE = "`flux ensemble supervise` has it started again after a crash"
+_ADVICE = "`flux ensemble supervise` runs it beside the broker, and again after a crash"
 
 
 def service(instance: InstanceInfo) -> Finding:
@@ -38,7 +37,7 @@ def service(instance: InstanceInfo) -> Finding:
             "service",
             "problem",
             f"it does not answer within {PATIENCE:.0f} s",
-            "`flux dmesg` may say why, and `flux module reload ensemble` begins again",
+            "`flux dmesg` may say why",
         )
     if answer.errno != errno.ENOSYS:
         return Finding("service", "problem", str(failure(answer, "status")), "see `flux dmesg`")
@@ -47,48 +46,42 @@ def service(instance: InstanceInfo) -> Finding:
     except BindingsError as error:
         problem = str(error)
     if problem is not None:
-        return Finding("service", "problem", "it is not loaded, and cannot be", problem)
+        return Finding(
+            "service",
+            "problem",
+            "it is not loaded, and runs beside the broker only",
+            f"`run` and `load` start it so when they need it; {problem}",
+        )
     return Finding(
         "service",
         "problem",
         "it is not loaded; Flux's Python can load it",
-        "`flux ensemble supervise` loads it, and again after a crash; `run` and `load` do so "
-        "when they need it",
+        "`run` and `load` do so when they need it; `flux ensemble supervise` runs it beside the "
+        "broker, and again after a crash",
     )
 
 
-def nopanic(instance: InstanceInfo) -> Finding:
-    """The instance outlives the service."""
-    if not instance.is_module:
-        return Finding("nopanic", "ok", "not needed: the service is a client of the broker")
-    try:
-        value = instance.attribute(NOPANIC)
-    except OSError:
-        value = "0"
-    if value != "0":
-        return Finding("nopanic", "ok", f"{NOPANIC} is {value}")
+def keeper(instance: InstanceInfo) -> Finding:
+    """The instance outlives the service, and the service is started again after a crash."""
+    kept = instance.keeper
+    if kept is not None:
+        ended = f"; the last one {kept['last_exit']}" if kept["last_exit"] else ""
+        text = f"a process beside the broker, started again {kept['restarts']} times{ended}"
+        if kept["state"] == "given up":
+            advice = "`flux dmesg` says why; `flux ensemble supervise` begins anew"
+            return Finding("keeper", "problem", f"not started again any more{ended}", advice)
+        return Finding("keeper", "ok", text)
+    answer = instance.service
+    if isinstance(answer, Mapping) and answer.get("mode") == "client":
+        return Finding("keeper", "ok", "up to what started `flux ensemble serve`")
+    if not (isinstance(answer, Mapping) and "mode" in answer):
+        return Finding("keeper", "warning", "none", _ADVICE)
     return Finding(
-        "nopanic",
+        "keeper",
         "warning",
-        f"{NOPANIC} is not set: should the service die, the whole instance does",
-        "`flux ensemble supervise` sets it; etc/README.md says what that means for other modules",
+        "none: the service is a module of the broker, and should it die, the whole instance does",
+        _ADVICE,
     )
-
-
-def supervision(instance: InstanceInfo) -> Finding:
-    """The service is started again after a crash."""
-    if not instance.is_module:
-        return Finding("supervision", "ok", "up to what started `flux ensemble serve`")
-    try:
-        entries = supervisors(instance.handle)
-    except OSError as error:
-        return Finding("supervision", "warning", f"cannot tell: {error.strerror}", _ADVICE)
-    if not entries:
-        return Finding("supervision", "warning", "not supervised", _ADVICE)
-    if entries[0]["stopped"]:
-        return Finding("supervision", "warning", "the cron entry is stopped", _ADVICE)
-    text = f"an entry of flux-cron(1), which has run {entries[0]['stats']['total']:.0f} times"
-    return Finding("supervision", "ok", text)
 
 
 def guests(instance: InstanceInfo) -> Finding:

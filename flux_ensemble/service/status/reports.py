@@ -29,7 +29,7 @@ class Reports:
     """Puts the answers together.
 
     Args:
-        mode: of the service, "module" or "client".
+        mode: of the service, "module", "process" (of a keeper) or "client".
         ensembles, tracker, recovery, members, instance, perf: what they are about.
         state: of the service.
     """

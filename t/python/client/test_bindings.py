@@ -255,8 +255,13 @@ def test_the_command_prints_what_to_load(world: World) -> None:
     assert json.loads(printed) == {
         "path": str(Path(PROJECT, "flux_ensemble", "modules", "ensemble.py")),
         "args": [f"site={urllib.parse.quote(PROJECT)}"],
+        "keeper": {
+            "path": str(Path(PROJECT, "flux_ensemble", "modules", "ensemble-keeper.py")),
+            "args": [f"python={urllib.parse.quote(sys.executable)}"],
+        },
     }
     assert bindings.module_path().is_file()
+    assert bindings.keeper_path().is_file()
 
 
 def problem(world: World, said: str) -> str:
@@ -272,7 +277,7 @@ def test_a_module_that_another_python_cannot_load_is_explained(world: World) -> 
     assert problem(world, "3.4 ImportError a long text of numpy") == (
         "Flux runs broker modules under its own Python 3.4, which cannot load flux-ensemble as "
         f"installed for Python {PYTHON}: install it in an environment of Flux's Python "
-        "(`flux python -m venv DIRECTORY`), or run `flux ensemble serve`"
+        "(`flux python -m venv DIRECTORY`), or run the service beside the broker (`--isolate`)"
     )
 
 

@@ -130,19 +130,19 @@ def test_what_is_wrong_is_quoted_shortly() -> None:
 
 def test_what_a_site_does_not_say_is_off() -> None:
     settings = read_settings({}, pytest.fail)
-    assert settings == Settings(allow_guest_status=False, supervise=False, walltime_guard=10.0)
+    assert settings == Settings(allow_guest_status=False, walltime_guard=10.0)
 
 
 def test_only_a_plain_true_is_on() -> None:
     wrong: list[str] = []
     settings = read_settings(
-        {"allow-guest-status": "yes", "supervise": True, "colour": 1, "walltime-guard": "soon"},
+        {"allow-guest-status": "yes", "service": "module", "colour": 1, "walltime-guard": "soon"},
         wrong.append,
     )
-    assert settings == Settings(supervise=True)
+    assert settings == Settings()
     assert wrong == [
         "[ensemble] allow-guest-status: expected true or false, not 'yes'",
-        "[ensemble] colour: unknown key (keys: allow-guest-status, supervise, walltime-guard, "
+        "[ensemble] colour: unknown key (keys: allow-guest-status, walltime-guard, service, "
         "scaler, min-size, max-size, grace, start-limit, start-broker, grpc-target, grpc-member, "
         "tls-cert, tls-key, tls-ca)",
         "[ensemble] walltime-guard: expected a duration (seconds, or text such as '30s', '1.5h' or "
@@ -151,7 +151,7 @@ def test_only_a_plain_true_is_on() -> None:
 
 
 def test_keys_of_a_scaler_are_left_to_what_reads_them() -> None:
-    assert not read_settings({"scaler": "instance", "min-size": 0}, pytest.fail).supervise
+    assert read_settings({"scaler": "instance", "min-size": 0}, pytest.fail) == Settings()
 
 
 @pytest.mark.parametrize(
