@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,21 +49,30 @@ def need(name: str) -> None:
         pytest.skip(f"{program} is not on PATH")
 
 
-def run_locally(file: str, directory: Path) -> States:
-    """Run a document in a directory with the files of its page; what it left."""
-    write_files(read_page(PAGES[DOCUMENTS[file]].read_text()), directory)
-    # The local queue has no MPI, as the page says.
-    document = directory / file
-    text = document.read_text().replace("tasks: 2", "tasks: 1")
-    document.write_text(text.replace("command: lmp", "command: env -u FLUX_JOB_ID lmp"))
-    (directory / "logs").mkdir()
-    words = command(
-        "run", "--member", "local", "--state-dir", directory / "state", "--timeout", "100",
-        "--nodes", "4", "--cores", "2", file,
-    )  # fmt: skip
-    done = subprocess.run(words, cwd=directory, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return States(directory / "state")
+@pytest.fixture(scope="module")
+def run_locally(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Runs a document among the files of its page, once; the directory, with `state` in it."""
+
+    @cache
+    def run(file: str) -> Path:
+        directory = tmp_path_factory.mktemp("local")
+        write_files(read_page(PAGES[DOCUMENTS[file]].read_text()), directory)
+        # The local queue has no MPI, as the page says.
+        document = directory / file
+        text = document.read_text().replace("tasks: 2", "tasks: 1")
+        document.write_text(text.replace("command: lmp", "command: env -u FLUX_JOB_ID lmp"))
+        (directory / "logs").mkdir()
+        words = command(
+            "run", "--member", "local", "--state-dir", directory / "state", "--timeout", "100",
+            "--nodes", "4", "--cores", "2", file,
+        )  # fmt: skip
+        done = subprocess.run(
+            words, cwd=directory, env=environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return directory
+
+    return run
 
 
 @pytest.mark.flux
@@ -84,9 +94,11 @@ def test_every_document_is_run_on_the_local_queue() -> None:
 
 
 @pytest.mark.parametrize("file", ENDS)
-def test_the_local_queue_ends_the_document_with_the_same_counts(file: str, tmp_path: Path) -> None:
+def test_the_local_queue_ends_the_document_with_the_same_counts(
+    file: str, run_locally: Callable[[str], Path]
+) -> None:
     need(DOCUMENTS[file])
-    status = run_locally(file, tmp_path).status(file.removesuffix(".yaml"))
+    status = States(run_locally(file) / "state").status(file.removesuffix(".yaml"))
     outcomes = ("success", "failed", "canceled", "timeout")
     found = {
         group: "/".join(str(counts[outcome]) for outcome in outcomes)
@@ -95,15 +107,17 @@ def test_the_local_queue_ends_the_document_with_the_same_counts(file: str, tmp_p
     assert found == ENDS[file]
 
 
-def test_the_report_on_the_samples_is_that_of_the_page(tmp_path: Path) -> None:
-    run_locally("samples.yaml", tmp_path)
+def test_the_report_on_the_samples_is_that_of_the_page(run_locally: Callable[[str], Path]) -> None:
+    report = run_locally("samples.yaml") / "report.txt"
     commands = read_page(PAGES["pipeline"].read_text()).commands
     (shown,) = [command.shown for command in commands if command.words == "cat report.txt"]
-    assert (tmp_path / "report.txt").read_text().splitlines() == list(shown)
+    assert report.read_text().splitlines() == list(shown)
 
 
-def test_the_sweep_ends_at_its_best_point_on_the_local_queue(tmp_path: Path) -> None:
-    states = run_locally("sweep.yaml", tmp_path)
+def test_the_sweep_ends_at_its_best_point_on_the_local_queue(
+    run_locally: Callable[[str], Path],
+) -> None:
+    states = States(run_locally("sweep.yaml") / "state")
     status = states.status("sweep")
     assert status["state"] == "completed"
     assert status["reason"] == "loss 0.02 at x = 1.5, y = 0.5 (rule 'good')"
