@@ -32,6 +32,9 @@ _PACKAGES = {"_cffi_backend": "cffi", "ply": "ply", "yaml": "pyyaml"}
 #: Nothing that is asked of the `flux` command takes nearly as long, in seconds.
 _PATIENCE_SECONDS = 60
 
+#: The oldest Python that the service runs with.
+OLDEST = (3, 11)
+
 #: Run by Flux's Python with the module's file and site directories as arguments: imports
 #: what the module does, and prints its own version and the error.
 _TRY_MODULE = """
@@ -236,6 +239,12 @@ def module_problem() -> str | None:
     version, _, error = said.partition(" ")
     if not error:
         return None
+    if tuple(map(int, version.split("."))) < OLDEST:
+        return (
+            f"Flux runs broker modules under its own Python {version}, and flux-ensemble needs "
+            f"{_minor(OLDEST)}: the service runs beside the broker here (`--isolate`, or "
+            '`service = "process"` in [ensemble])'
+        )
     ours = _minor(sys.version_info)
     why = f"as installed for Python {ours}" if version != ours else f"({_line(error)[:200]})"
     return (

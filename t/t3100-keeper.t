@@ -96,6 +96,26 @@ test_expect_success FLUX '[ensemble] service chooses, and a word that there is n
 	grep "service: expected one of module, process, not .moduel." err
 '
 
+test_expect_success FLUX 'where the broker cannot import the service, load and etc/ take the keeper' '
+	# A directory that the Python of Flux reads, and the one of a virtual environment does not.
+	PYTHONUSERBASE=$PWD/base && export PYTHONUSERBASE &&
+	directory=$(flux python -c "import site; print(site.getusersitepackages())") &&
+	mkdir -p "$directory" &&
+	echo "import sys; sys.modules[\"river\"] = None" >"$directory/usercustomize.py" &&
+	with_flux >out 2>err <<-EOD &&
+	flux ensemble load idle.yaml && flux module list && flux ensemble doctor
+	EOD
+	grep "beside the broker.*, because Flux.s own Python cannot import it" err &&
+	grep "^ensemble-keeper " out &&
+	grep "^keeper  *ok  *a process beside the broker, started again 0 times" out &&
+	FLUX_MODPROBE_PATH_APPEND="$PROJECT/etc" with_flux >out 2>err <<-EOD &&
+	flux module list && flux ensemble list
+	EOD
+	unset PYTHONUSERBASE &&
+	grep "^ensemble-keeper " out &&
+	test_must_fail grep "not loaded" err
+'
+
 test_expect_success FLUX 'kill -9 with jobs in flight: the instance lives, nothing is lost, nothing twice' '
 	cat >busy.yaml <<-EOD &&
 	name: busy

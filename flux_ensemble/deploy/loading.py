@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.bindings import (
+    OLDEST,
     keeper_arguments,
     keeper_path,
     module_arguments,
@@ -25,9 +26,6 @@ from flux_ensemble.client.errors import KEEPER, SERVICE
 
 #: The first Flux with Python broker modules.
 MODULES_SINCE = (0, 84)
-
-#: The oldest Python that the service runs with.
-OLDEST_PYTHON = (3, 11)
 
 #: What `[ensemble] service` may say.
 KINDS = ("module", "process")
@@ -108,7 +106,7 @@ def _is_python_too_old() -> bool:
     """Flux's bindings are for a Python that is too old, so that there is no need to try it."""
     file = str(getattr(sys.modules.get("flux"), "__file__", ""))
     found = re.search(r"/python(\d+)\.(\d+)/flux/", file)
-    return found is not None and (int(found[1]), int(found[2])) < OLDEST_PYTHON
+    return found is not None and (int(found[1]), int(found[2])) < OLDEST
 
 
 def _load(handle: Any, path: str, arguments: list[str]) -> None:

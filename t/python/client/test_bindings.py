@@ -274,10 +274,18 @@ def test_a_module_that_fluxs_python_can_load_is_no_problem(world: World) -> None
 
 
 def test_a_module_that_another_python_cannot_load_is_explained(world: World) -> None:
-    assert problem(world, "3.4 ImportError a long text of numpy") == (
-        "Flux runs broker modules under its own Python 3.4, which cannot load flux-ensemble as "
+    assert problem(world, "3.99 ImportError a long text of numpy") == (
+        "Flux runs broker modules under its own Python 3.99, which cannot load flux-ensemble as "
         f"installed for Python {PYTHON}: install it in an environment of Flux's Python "
         "(`flux python -m venv DIRECTORY`), or run the service beside the broker (`--isolate`)"
+    )
+
+
+def test_a_python_that_is_too_old_is_explained_with_the_other_way(world: World) -> None:
+    assert problem(world, "3.6 SyntaxError future feature annotations is not defined") == (
+        "Flux runs broker modules under its own Python 3.6, and flux-ensemble needs 3.11: the "
+        'service runs beside the broker here (`--isolate`, or `service = "process"` in '
+        "[ensemble])"
     )
 
 
