@@ -36,7 +36,7 @@ bench: $(VENV)/installed
 	@$(BIN)/python t/bench/bench.py --page
 
 chaos: $(VENV)/installed
-	@CRASHES=1000 $(BIN)/pytest -q --numprocesses=auto t/python/runtime/test_crashes.py
+	@CRASHES=1000 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/runtime/test_crashes.py
 	@$(BIN)/python t/fault/chaos.py --long --kills 300
 
 SECONDS ?= 3600
