@@ -13,7 +13,7 @@ from flux_ensemble.cli.display.metrics_tables import metrics_rows, summary_table
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.metrics import streams
 
-JOBS = [
+JOBS: list[dict[str, Any]] = [
     {"name": "sim", "command": "run {t} {s}", "params": {"t": [280, 300.0], "s": [1, 2]}},
     {"name": "b", "command": "true"},
 ]
@@ -212,7 +212,10 @@ def test_a_job_that_runs_again_counts_by_the_same_values():
 
 
 def test_tables_have_them_and_the_closing_table_does_not():
-    metrics = {"count": {"a": {}}, "mean": {"a-fom": 1.5, "a-fom[t=280]": 2.5}}
+    metrics: dict[str, dict[str, Any]] = {
+        "count": {"a": {}},
+        "mean": {"a-fom": 1.5, "a-fom[t=280]": 2.5},
+    }
     assert [row["variable"] for row in metrics_rows(metrics)] == ["fom", "fom[t=280]"]
     assert "t=280" not in json.dumps(summary_table(metrics).headings)
 
