@@ -23,7 +23,7 @@ from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.texts import listed, shown
 
 #: Values of `output` and `error` that mean the KVS, which is the default too.
-_NO_FILE = frozenset({"none", "kvs"})
+NO_FILE = frozenset({"none", "kvs"})
 
 #: An absolute path, or a Flux template that may expand to one: all but these names.
 _ABSOLUTE = re.compile(
@@ -117,7 +117,7 @@ def build(
     files = {
         stream: {"type": "file", "path": fill(path)}
         for stream, path in (("stdout", jobset.output), ("stderr", jobset.error))
-        if path is not None and path not in _NO_FILE
+        if path is not None and path not in NO_FILE
     }
     if files:
         system = _merged(system, {"shell": {"options": {"output": files}}})

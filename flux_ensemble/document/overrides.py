@@ -7,24 +7,20 @@ from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.problems import hint
+from flux_ensemble.document.sizes import SIZES, URGENCY, Whole
 from flux_ensemble.document.texts import as_text
 from flux_ensemble.texts import listed, shown
 
 #: Overrides that a jobspec says itself.
 SHAPE = ("nodes", "tasks", "cores", "gpus")
 
-_MAX_INT = 2**31 - 1
 
-
-def _integer(least: int, most: int = _MAX_INT) -> Callable[[Any], int]:
+def _integer(whole: Whole) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         # A division gives a float.
         if type(value) is float and value.is_integer():
             value = int(value)
-        if type(value) is not int or not least <= value <= most:
-            upper = "" if most == _MAX_INT else f" and <= {most}"
-            raise ValueError(f"expected an integer >= {least}{upper}, not {shown(value)}")
-        return value
+        return whole.check(value if type(value) is int else None, value)
 
     return read
 
@@ -87,12 +83,9 @@ def _dependency(value: Any) -> dict[str, Any]:
 
 #: Keys of a submission's overrides -> what reads a value, or raises ValueError.
 OVERRIDES: Mapping[str, Callable[[Any], Any]] = {
-    "nodes": _integer(1),
-    "tasks": _integer(1),
-    "cores": _integer(1),
-    "gpus": _integer(0),
+    **{key: _integer(whole) for key, whole in SIZES.items()},
     "duration": parse_duration,
-    "urgency": _integer(0, 31),
+    "urgency": _integer(URGENCY),
     "queue": _text,
     "bank": _text,
     "environment": _environment,
@@ -133,7 +126,7 @@ def read_overrides(values: Mapping[str, Any]) -> dict[str, Any]:
 #: Keys of other actions whose values expressions can give -> the same.
 VALUES: Mapping[str, Callable[[Any], Any]] = {
     **OVERRIDES,
-    "count": _integer(1),
-    "value": _integer(1),
+    "count": _integer(Whole(1)),
+    "value": _integer(Whole(1)),
     "reason": _text,
 }

@@ -9,24 +9,19 @@ from typing import Any
 from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.problems import hint
+from flux_ensemble.document.sizes import SIZES, URGENCY, Whole
 from flux_ensemble.document.texts import as_text, filler, placeholders
 from flux_ensemble.document.values import Steps
 from flux_ensemble.texts import listed, shown
-
-_MAX_INT = 2**31 - 1
 
 #: An integer; steps are floats, such as 4.0.
 _INTEGER = re.compile(r"([0-9]{1,12})(\.0*)?", re.ASCII)
 
 
-def _integer(least: int, most: int = _MAX_INT) -> Callable[[str], int]:
-    upper = "" if most == _MAX_INT else f" and <= {most}"
-
+def _integer(whole: Whole) -> Callable[[str], int]:
     def read(text: str) -> int:
         match = _INTEGER.fullmatch(text)
-        if match is None or not least <= int(match[1]) <= most:
-            raise ValueError(f"expected an integer >= {least}{upper}, not {shown(text)}")
-        return int(match[1])
+        return whole.check(None if match is None else int(match[1]), text)
 
     return read
 
@@ -34,12 +29,9 @@ def _integer(least: int, most: int = _MAX_INT) -> Callable[[str], int]:
 #: Keys of a job group that can be text with a parameter -> what reads the text when it is filled
 #: in, or raises ValueError.
 VARIABLE: Mapping[str, Callable[[str], Any]] = {
-    "nodes": _integer(1),
-    "tasks": _integer(1),
-    "cores": _integer(1),
-    "gpus": _integer(0),
+    **{key: _integer(whole) for key, whole in SIZES.items()},
     "duration": parse_duration,
-    "urgency": _integer(0, 31),
+    "urgency": _integer(URGENCY),
 }
 
 

@@ -144,7 +144,7 @@ class Actions:
     def _cancel_job(self, id: int, origin: Origin) -> None:
         """Cancel the triggering job, if it is active."""
         job = self._core.workload.jobs.get(id)
-        if job is None or job.canceling or job.phase >= Phase.FINISHED:
+        if job is None or not job.may_be_canceled:
             self._outcome(origin, jobs=0)
             return
         job.canceling = True

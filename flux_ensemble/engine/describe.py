@@ -10,7 +10,7 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.intervals import ids
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import Job, Phase, runtime
 from flux_ensemble.engine.submissions import Submissions
 
 #: The states of flux-jobs(1), as far as an ensemble tells them apart.
@@ -60,9 +60,8 @@ class Describer:
         assert firing is not None
         job_set, params = self._submissions.of(firing)[job.index]
         output, error = self._paths(job, job_set, params)
-        t_start, t_end, runtime = _time(job.t_start), _time(job.t_end), None
-        if t_start is not None:
-            runtime = round(max(0.0, (now if t_end is None else t_end) - t_start), 6)
+        t_start, t_end = _time(job.t_start), _time(job.t_end)
+        seconds = runtime(t_start, t_end, now)
         return {
             "id": job.id,
             "name": job_set.name,
@@ -79,7 +78,7 @@ class Describer:
             "t_alloc": _time(job.t_alloc),
             "t_run": t_start,
             "t_end": t_end,
-            "runtime": runtime,
+            "runtime": None if seconds is None else round(seconds, 6),
             "outcome": job.outcome,
             "returncode": job.returncode,
             "exception": {"type": job.exception_type, "note": job.exception_note},

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.document.texts import filler
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import Job, runtime
 from flux_ensemble.metrics.job_fields import MEMO, PARAMS, JobField
 
 
@@ -66,7 +67,8 @@ class JobView:
             job_set, params = self._core.job_of(job)
             fill = filler(params)
             told["index"], told["attempt"] = job.index, job.firing.attempt
-            for name, path in (("output", job_set.output), ("workdir", job_set.workdir)):
+            output = None if job_set.output in NO_FILE else job_set.output
+            for name, path in (("output", output), ("workdir", job_set.workdir)):
                 told[name] = None if path is None else fill(path)
         return told
 
@@ -92,12 +94,6 @@ class CombinationView:
         return {}
 
 
-def _runtime(job: Job, t: float) -> float | None:
-    if job.t_start is None:
-        return None
-    return max(0.0, (t if job.t_end is None else job.t_end) - job.t_start)
-
-
 def _pending(job: Job, t: float) -> float | None:
     return None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
 
@@ -106,7 +102,7 @@ _OF_JOB: Mapping[str, Callable[[Job, float], Any]] = {
     "id": lambda job, t: job.id,
     "index": lambda job, t: None if job.firing is None else job.index,
     "attempt": lambda job, t: None if job.firing is None else job.firing.attempt,
-    "runtime": _runtime,
+    "runtime": lambda job, t: runtime(job.t_start, job.t_end, t),
     "pending": _pending,
     "returncode": lambda job, t: job.returncode,
     "outcome": lambda job, t: job.outcome,

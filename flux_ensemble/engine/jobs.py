@@ -167,6 +167,11 @@ class Job:
         signal = self.status & 0x7F
         return -signal if signal else self.status >> 8
 
+    @property
+    def may_be_canceled(self) -> bool:
+        """Whether it goes on, and nobody cancels it yet."""
+        return not self.canceling and self.phase < Phase.FINISHED
+
     def mark(self, event: JobEvent) -> None:
         """Remember that the event was handled."""
         if self._last is None:
@@ -222,6 +227,11 @@ class Job:
             if self._exceptions and kind in self._exceptions:
                 return outcome
         return "failed"
+
+
+def runtime(t_start: float | None, t_end: float | None, now: float) -> float | None:
+    """Seconds that a job ran, or has run until now; None if it has not started."""
+    return None if t_start is None else max(0.0, (now if t_end is None else t_end) - t_start)
 
 
 def _size(value: Any) -> int:

@@ -234,7 +234,7 @@ class Workload:
             firing.cancel_unseen = True
             dropped += self._drop(firing)
         jobs = [job for group in groups for job in self._active[group].values()]
-        newly = [job for job in jobs if not job.canceling and job.phase < Phase.FINISHED]
+        newly = [job for job in jobs if job.may_be_canceled]
         for job in newly:
             job.canceling = True
         return sorted(newly, key=lambda job: job.id), dropped

@@ -75,11 +75,17 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-_GROUP: Form = dict.fromkeys(
+#: Later versions have more counts.
+_COUNTED: Form = dict.fromkeys(
     ("waiting", "pending", "running", "submitted", "finished",
      "success", "failed", "canceled", "timeout"),
     _count,
 )  # fmt: skip
+
+
+def _group(value: Any) -> bool:
+    return fits(value, _COUNTED) and fits(value, {...: _count})
+
 
 _RULE: dict[Any, Form] = {
     "id": _text,
@@ -121,7 +127,7 @@ _STATUS: Form = {
     "reason": _text,
     "t_start": _or_none(_time),
     "t_end": _or_none(_time),
-    "groups": {...: _GROUP},
+    "groups": {...: _group},
     "rules": [_RULE],
     "jobs": {"waiting": _count, "active": _count},
     "errors": [_text],

@@ -106,6 +106,10 @@ ANY = "action: {name: terminate}"
          "of group 'a'"),
         (f"{{trigger: metric, name: count.a.failed, when: 2.5, {ANY}}}",
          "rules[1].when: 'count.a.failed == 2.5' can never hold: a counter is an integer >= 0"),
+        (f"{{trigger: metric, name: count.a.gave-up, when: '> 0', {ANY}}}",
+         "rules[1].when: 'count.a.gave-up > 0' can never hold: group 'a' has no 'retries', so no "
+         "job of it gives up"),
+        (f"{{trigger: metric, name: count.a.gave-up, when: 0, {ANY}}}", None),
         (f"{{trigger: metric, name: count.a.success, when: 5, {ANY}}}", None),
         (f"{{trigger: metric, name: count.a.success, when: '< 100', {ANY}}}", None),
         (f"{{trigger: metric, when: 'count.a.success >= 9 or count.a.failed > 1', {ANY}}}", None),

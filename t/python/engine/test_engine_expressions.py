@@ -530,6 +530,16 @@ def test_a_function_is_told_all_of_the_job() -> None:
     assert (second["job"], second["returncode"], second["attempt"]) == (3, 1, 1)
 
 
+@pytest.mark.parametrize("output", ["none", "kvs", None])
+def test_a_function_is_told_no_path_where_the_output_goes_to_no_file(output: str | None) -> None:
+    sim = {"name": "sim", "command": "simulate", **({"output": output} if output else {})}
+    rule = {"trigger": "job-success", "action": {"name": "custom", "label": "f"}}
+    custom = "def f(**kwargs): ...\n"
+    play = Play(document(jobs=[sim], rules=[on_start("sim"), rule], custom=custom))
+    play.run(1)
+    assert play.of(CallCustom)[0].kwargs["event"]["output"] is None
+
+
 # -- the same again -----------------------------------------------------------------------
 
 

@@ -409,6 +409,7 @@ WRONG: dict[str, Any] = {
     "a time of no year": {"t_start": 1e300},
     "no time": {"t_end": "now"},
     "a number that no float holds": {"groups": {"a": {"finished": 10**400}}},
+    "attempts that are no number": {"groups": {"a": {"attempts": "many"}}},
     "rules": {"rules": [{}]},
     "errors": {"errors": [1]},
 }
