@@ -27,6 +27,7 @@ def job(id: int, *events: tuple[str, float, dict[str, Any]], ranks: tuple[str, .
 
 def jobs() -> list[Job]:
     """One that ran on three nodes, one that was killed, and one that never began."""
+    ran: list[tuple[str, float, dict[str, Any]]]
     ran = [("submit", 1.0, {}), ("alloc", 1.5, {}), ("start", 2.0, {})]
     cancel = ("exception", 2.5, {"type": "cancel", "severity": 0})
     return [
