@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 #: Seconds in which an instance is up, or a command of Flux is done.
-PATIENCE = 60
+PATIENCE = 180
 
 _CONFIG = """
 [resource]

@@ -15,7 +15,7 @@ from scene import Scene, scene
 from workloads import Workload, burst, mixed
 
 #: What a run may take, in seconds: in any case, for each job, and for each kill.
-_SECONDS, _SECONDS_A_JOB, _SECONDS_A_KILL = 60.0, 0.05, 10.0
+_SECONDS, _SECONDS_A_JOB, _SECONDS_A_KILL = 180.0, 0.1, 20.0
 
 
 def patience(workload: Workload, kills: int = 0) -> float:
