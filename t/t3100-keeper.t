@@ -1,70 +1,7 @@
 #!/bin/sh
 test_description='The keeper: the service beside the broker, started again after a death'
 . "$(dirname "$0")/lib/ensemble.sh"
-
-# Shell functions for the initial programs of the instances here.
-cat >functions <<-'EOF'
-	# A value of what the keeper says of the service.
-	kept() {
-		flux module stats ensemble-keeper | flux python -c '
-	import json, sys
-	print(json.load(sys.stdin)[sys.argv[1]])' "$1"
-	}
-
-	# Run a command again and again until it succeeds, for up to 30 seconds.
-	wait_until() {
-		tries=0
-		until "$@" >/dev/null 2>&1; do
-			tries=$(($tries + 1))
-			test $tries -lt 300 || return 1
-			sleep 0.1
-		done
-	}
-
-	is_kept() {
-		test "$(kept $1)" = "$2"
-	}
-
-	is_gone() {
-		! kill -0 "$1"
-	}
-
-	# Another process than $1 answers.
-	is_another() {
-		new=$(kept pid) && test "$new" != None && test "$new" != "$1" && is_kept state running
-	}
-
-	as_guest() {
-		FLUX_HANDLE_ROLEMASK=0x2 FLUX_HANDLE_USERID=9999 "$@"
-	}
-
-	# Kill the service, and wait until it answers again.
-	kill_service() {
-		old=$(kept pid) && kill -KILL "$old" && wait_until is_another "$old" && flux ensemble list
-	}
-EOF
-
-# Run a script as the initial program of an instance; it may call the functions above.
-#
-# $@ - Options for flux start; the script is standard input.
-with_flux() {
-	{
-		echo ". ./functions"
-		cat
-	} >script &&
-	flux start "$@" sh ./script
-}
-
-# The keeper's file, and the Python that it is to use.
-keeper=$PROJECT/flux_ensemble/modules/ensemble-keeper.py
-python=python=$SHARNESS_BUILD_DIRECTORY/python
-
-cat >idle.yaml <<-EOD
-name: idle
-finish: never
-jobs: [{name: echo, command: echo hello}]
-rules: [{trigger: start, action: {name: submit, label: echo}}]
-EOD
+. "$SHARNESS_TEST_SRCDIR/lib/keeper.sh"
 
 test_expect_success FLUX 'load --isolate: the service is a process beside the broker, which is said' '
 	with_flux >out 2>err <<-EOD &&
@@ -80,40 +17,6 @@ test_expect_success FLUX 'load --isolate: the service is a process beside the br
 test_expect_success FLUX 'the end of the instance ends the service, in good order' '
 	wait_gone "$(cat pid)" &&
 	test_must_fail grep -i "panic\|killed\|ensemble.*err" err
-'
-
-test_expect_success FLUX '[ensemble] service chooses, and a word that there is not is refused' '
-	printf "[ensemble]\nservice = \"process\"\n" >process.toml &&
-	with_flux --config-path=process.toml >out <<-EOD &&
-	flux ensemble load --name a idle.yaml && flux module list && flux dmesg
-	EOD
-	grep "^ensemble-keeper " out &&
-	test_must_fail grep "unknown key" out &&
-	printf "[ensemble]\nservice = \"moduel\"\n" >wrong.toml &&
-	with_flux --config-path=wrong.toml 2>err <<-EOD &&
-	! flux ensemble load idle.yaml
-	EOD
-	grep "service: expected one of module, process, not .moduel." err
-'
-
-test_expect_success FLUX 'where the broker cannot import the service, load and etc/ take the keeper' '
-	# A directory that the Python of Flux reads, and the one of a virtual environment does not.
-	PYTHONUSERBASE=$PWD/base && export PYTHONUSERBASE &&
-	directory=$(flux python -c "import site; print(site.getusersitepackages())") &&
-	mkdir -p "$directory" &&
-	echo "import sys; sys.modules[\"river\"] = None" >"$directory/usercustomize.py" &&
-	with_flux >out 2>err <<-EOD &&
-	flux ensemble load idle.yaml && flux module list && flux ensemble doctor
-	EOD
-	grep "beside the broker.*, because Flux.s own Python cannot import it" err &&
-	grep "^ensemble-keeper " out &&
-	grep "^keeper  *ok  *a process beside the broker, started again 0 times" out &&
-	FLUX_MODPROBE_PATH_APPEND="$PROJECT/etc" with_flux >out 2>err <<-EOD &&
-	flux module list && flux ensemble list
-	EOD
-	unset PYTHONUSERBASE &&
-	grep "^ensemble-keeper " out &&
-	test_must_fail grep "not loaded" err
 '
 
 test_expect_success FLUX 'kill -9 with jobs in flight: the instance lives, nothing is lost, nothing twice' '
@@ -192,21 +95,6 @@ test_expect_success FLUX 'kill -9 of the keeper ends the service at once' '
 	EOD
 '
 
-test_expect_success FLUX 'a site has it with every instance: etc/ and the configuration' '
-	FLUX_MODPROBE_PATH_APPEND="$PROJECT/etc" \
-		with_flux --test-size=2 --config-path=process.toml >out 2>err <<-EOD &&
-	flux module list && ! flux exec -r 1 flux module list | grep "^ensemble-keeper" &&
-	kept pid >pid && kill_service && ! flux modprobe remove job-manager
-	EOD
-	grep "^ensemble-keeper " out &&
-	test_must_fail grep "^ensemble \|panic\|not loaded" out &&
-	test_must_fail grep "panic\|not loaded" err &&
-	FLUX_MODPROBE_PATH_APPEND="$PROJECT/etc" with_flux --config-path=wrong.toml 2>err <<-EOD &&
-	! flux module list | grep "^ensemble"
-	EOD
-	grep "is not loaded: .ensemble. service: expected module or process, not .moduel." err
-'
-
 test_expect_success FLUX 'commands wait for a service that is started again, not for what the dead one had' '
 	cat >lost.py <<-EOD &&
 	import os, signal, threading
@@ -231,24 +119,6 @@ test_expect_success FLUX 'commands wait for a service that is started again, not
 	grep "the ensemble service went away" out
 '
 
-test_expect_success FLUX 'supervise replaces the module, whose ensembles go on; twice is as good as once' '
-	with_flux >out 2>err <<-EOD &&
-	flux ensemble load idle.yaml &&
-	! flux module load "$keeper" "$python" && ! flux ensemble load --isolate --name b idle.yaml &&
-	! as_guest flux ensemble supervise &&
-	flux ensemble supervise && flux ensemble supervise &&
-	flux ensemble list && flux module list && kill_service &&
-	! as_guest flux module stats ensemble-keeper
-	EOD
-	cat out &&
-	grep "does not start: a service named .ensemble. is registered already" err &&
-	grep "ERROR: .*as a module of the broker: .flux ensemble supervise." err &&
-	grep "ERROR: guests may not" err &&
-	grep "is started beside the broker" out && grep "kept running by the module .* already" out &&
-	grep "^idle .*running" out &&
-	test_must_fail grep "^ensemble " out
-'
-
 test_expect_success FLUX 'the keeper and the service end with a broker that is killed' '
 	cat >crash <<-EOD &&
 	. ./functions
@@ -256,21 +126,6 @@ test_expect_success FLUX 'the keeper and the service end with a broker that is k
 	EOD
 	test_expect_code 137 flux start sh ./crash &&
 	wait_gone "$(cat crash.pid)"
-'
-
-test_expect_success FLUX 'serve is for something else to start again, as the loop of etc/README.md does' '
-	sed -n "/^    until flux ensemble serve/,/^    done/s/^    //p" "$PROJECT/etc/README.md" >loop &&
-	grep "until flux ensemble serve" loop &&
-	with_flux 2>err <<-EOD &&
-	pid() { flux ensemble status --json | flux python -c "
-	import json, sys
-	print(json.load(sys.stdin)[\"service\"][\"pid\"])"; }
-	sh ./loop >loop.log 2>&1 & loop=\$!
-	wait_until flux ensemble list && kill -KILL \$(pid) && wait_until flux ensemble list &&
-	! flux ensemble supervise &&
-	kill -INT \$(pid) && wait \$loop
-	EOD
-	grep "^flux-ensemble: ERROR: .*flux ensemble serve" err
 '
 
 test_done
