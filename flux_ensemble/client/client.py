@@ -22,19 +22,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flux_ensemble.bindings import require_flux
-from flux_ensemble.client.errors import (
-    KEEPER,
-    SERVICE,
-    EnsembleError,
-    failure,
-    is_unloaded,
-)
-from flux_ensemble.client.instance import no_instance, user_context
+from flux_ensemble.client.connection import Connection
+from flux_ensemble.client.errors import EnsembleError
+from flux_ensemble.client.instance import user_context
 from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
-from flux_ensemble.client.payloads import payload_problem
-from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
 from flux_ensemble.client.responses import (
     Ended,
     Entry,
@@ -45,16 +37,12 @@ from flux_ensemble.client.responses import (
     Why,
 )
 
-#: Seconds that requests wait for a service that is being started again, and between two looks.
-RETURN_SECONDS = 10.0
-RETURN_PAUSE = 0.2
-
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
 JobIds = list[int]
 
 
-class Client:
+class Client(Connection):
     """The ensemble service of one Flux instance.
 
     The examples of the methods go on from the one below.
@@ -72,121 +60,6 @@ class Client:
     >>> client.load({"name": "demo", "finish": "never", "jobs": jobs})["state"]
     'running'
     """
-
-    def __init__(self, handle: Any = None, *, uri: str | None = None) -> None:
-        require_flux()
-        if handle is None:
-            import flux
-
-            try:
-                handle = flux.Flux() if uri is None else flux.Flux(uri)
-            except OSError as exc:
-                raise EnsembleError(exc.errno or errno.ENOENT, no_instance(exc, uri)) from exc
-        self.handle = handle
-
-    def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
-        """Sends a request and returns its future, for programs that run a reactor.
-
-        Args:
-            op: the topic without "ensemble."
-            payload: the request; keys whose value is None are left out.
-            stream: ask for several responses (`log`).
-
-        Raises:
-            EnsembleError: EINVAL, the payload cannot be sent; or the connection was lost.
-        """
-        import flux.constants
-
-        request = {key: value for key, value in payload.items() if value is not None}
-        problem = payload_problem(request)
-        if problem is not None:
-            raise EnsembleError(errno.EINVAL, f"{SERVICE}.{op}: {problem}")
-        flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
-        try:
-            return self.handle.rpc(f"{SERVICE}.{op}", request, flags=flags)
-        except OSError as exc:
-            raise failure(exc, op) from exc
-
-    def call(self, op: str, **payload: Any) -> Any:
-        """Sends a request, waits for the response and returns it.
-
-        Raises:
-            EnsembleError: the request failed.
-
-        >>> client.call("submit", name="nothing", group="echo")
-        Traceback (most recent call last):
-        flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
-        """
-        try:
-            return self._answer(op, payload)
-        except EnsembleError:
-            raise
-        except OSError as exc:
-            if not (is_unloaded(exc) and self.comes_back()):
-                raise failure(exc, op) from exc
-        try:
-            return self._answer(op, payload)
-        except EnsembleError:
-            raise
-        except OSError as exc:
-            raise failure(exc, op) from exc
-
-    def _answer(self, op: str, payload: Mapping[str, Any]) -> Any:
-        """The response to a request; an error where the service that got it has died.
-
-        Flux answers what a module has not answered when it dies, but not what a process has not.
-        """
-        sent = time.monotonic()
-        future = self.send(op, payload)
-        while True:
-            try:
-                future.wait_for(LOOK_INTERVAL)
-                return future.get()
-            except OSError as exc:
-                if exc.errno != errno.ETIMEDOUT or future.is_ready():
-                    raise
-            age = (self.keeper() or {}).get("age")
-            if age is not None and age < time.monotonic() - sent and not future.is_ready():
-                raise OSError(errno.EHOSTUNREACH, "the service was started again")
-
-    def keeper(self) -> dict[str, Any] | None:
-        """What the module `ensemble-keeper` says of the service; None where there is no keeper.
-
-        Its "state" is "starting", "running", "waiting" or "given up", "age" how many seconds the
-        process is there or None, "restarts" how often it was started again, "last_exit" how it
-        ended.
-
-        >>> client.keeper() is None
-        True
-        """
-        try:
-            future = self.handle.rpc(f"{KEEPER}.stats-get", {}, nodeid=0)
-            future.wait_for(LOOK_TIMEOUT)
-            stats: dict[str, Any] = future.get()
-        except OSError:
-            return None
-        return stats
-
-    def comes_back(self) -> bool:
-        """Waits some seconds for the service, which is not there; returns whether it is then.
-
-        A keeper starts it again (`flux ensemble supervise`); nothing else is waited for.
-
-        >>> client.comes_back()
-        False
-        """
-        deadline = time.monotonic() + RETURN_SECONDS
-        while time.monotonic() < deadline:
-            if (self.keeper() or {}).get("state", "given up") == "given up":
-                return False
-            time.sleep(RETURN_PAUSE)
-            try:
-                self.send("list", {}).get()
-                return True
-            except OSError as exc:
-                if not is_unloaded(exc):
-                    return True
-        return False
 
     def load(
         self,

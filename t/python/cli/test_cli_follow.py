@@ -20,8 +20,7 @@ from flux_ensemble.cli.display.messages import Line, plain
 from flux_ensemble.cli.session import follow
 from flux_ensemble.cli.session.follow import Follower
 from flux_ensemble.cli.session.log_reader import LogReader
-from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client import client as client_module
+from flux_ensemble.client import Client, EnsembleError, connection
 from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
 from flux_ensemble.client.responses import Entry
@@ -194,7 +193,7 @@ REQUEST = {"text": "jobs: []"}
 @pytest.fixture(autouse=True)
 def _no_flux(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = types.SimpleNamespace(FLUX_RPC_STREAMING=4)
-    monkeypatch.setattr(client_module, "require_flux", lambda: None)
+    monkeypatch.setattr(connection, "require_flux", lambda: None)
     monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(constants=constants))
     monkeypatch.setitem(sys.modules, "flux.constants", constants)
     monkeypatch.setattr(follow, "job_id", str)

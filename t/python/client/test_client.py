@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.client import Client, EnsembleError, user_context
-from flux_ensemble.client import client as module
+from flux_ensemble.client import connection as module
 from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH

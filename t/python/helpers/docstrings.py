@@ -26,9 +26,10 @@ FLUX_ROOMS = (
     "flux_ensemble.service",
 )
 
-#: Its examples need an instance with the service. Those of its methods go on from its own.
-CLIENT_MODULE = "flux_ensemble.client.client"
-CLIENT = "Client"
+#: The client and what it is made of: module and class. Their examples need an instance with the
+#: service, and go on from the example of the client itself.
+CLIENT = ("flux_ensemble.client.client", "Client")
+CLIENT_CLASSES = (CLIENT, ("flux_ensemble.client.connection", "Connection"))
 
 #: What protoc generates, and what a site copies, which is installed with the package.
 _FOREIGN = ("flux_ensemble.gateway.protocol.", "flux_ensemble.etc.")
@@ -122,7 +123,7 @@ def run_module(module: str) -> str:
 
 def of_client(module: str, item: Documented) -> bool:
     """Whether the examples are the client's, and need the service."""
-    return module == CLIENT_MODULE and item.name.partition(".")[0] == CLIENT
+    return (module, item.name.partition(".")[0]) in CLIENT_CLASSES
 
 
 def _run_client() -> str:
@@ -132,14 +133,18 @@ def _run_client() -> str:
 
     client = Client()
     ensure_service(client)
-    module_names = vars(sys.modules[CLIENT_MODULE])
-    own, *methods = (item for item in documented(CLIENT_MODULE) if of_client(CLIENT_MODULE, item))
+    begin, name = CLIENT
+    [own] = (item for item in documented(begin) if item.name == name)
+    methods = [
+        (module, item)
+        for module, _ in CLIENT_CLASSES
+        for item in documented(module)
+        if of_client(module, item) and item.has_example and item.name != name
+    ]
     output = []
-    for method in methods:
-        if not method.has_example:
-            continue
-        names = dict(module_names)
-        output += [run(CLIENT_MODULE, own, names), run(CLIENT_MODULE, method, names)]
+    for module, method in methods:
+        names = dict(vars(sys.modules[begin]))
+        output += [run(begin, own, names), run(module, method, names)]
         for summary in client.list():
             client.cancel(summary["name"])
             client.wait(summary["name"], timeout=60)
