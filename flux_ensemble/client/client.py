@@ -181,7 +181,7 @@ class Client:
                 return False
             time.sleep(RETURN_PAUSE)
             try:
-                self.send("list", {}).get()
+                self._answer("list", {})
                 return True
             except OSError as exc:
                 if not is_unloaded(exc):
