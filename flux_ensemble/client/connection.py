@@ -144,7 +144,7 @@ class Connection:
                 return False
             time.sleep(RETURN_PAUSE)
             try:
-                self.send("list", {}).get()
+                self._answer("list", {})
                 return True
             except OSError as exc:
                 if not is_unloaded(exc):
