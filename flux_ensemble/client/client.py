@@ -43,17 +43,9 @@ JobIds = list[int]
 
 
 class Client(Connection):
-    """The ensemble service of one Flux instance.
+    """The ensemble service of one Flux instance; see `Connection` for the arguments.
 
-    The examples of the methods go on from the one below.
-
-    Args:
-        handle: an open `flux.Flux`; None opens one.
-        uri: the instance to connect to; None is the enclosing instance.
-
-    Raises:
-        BindingsError: Flux's Python bindings are not usable.
-        EnsembleError: there is no Flux instance to connect to.
+    The examples of the methods go on from this one.
 
     >>> client = Client()
     >>> jobs = [{"name": "echo", "command": "true"}]
