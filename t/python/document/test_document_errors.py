@@ -381,7 +381,8 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: metric, name: count.amg.success, action: {name: terminate}}",
          ".name: no job group named 'amg' (groups: echo, sleep)"),
         ("{trigger: metric, name: count.sleep.won, action: {name: terminate}}", ".name: no counter "
-         "named 'won' (counters: submitted, finished, success, failed, canceled, timeout)"),
+         "named 'won' (counters: submitted, finished, success, failed, canceled, timeout, "
+         "attempts, gave-up)"),
         ("{trigger: metric, name: mean.amg-duration, action: {name: terminate}}",
          ".name: no job group for 'amg-duration': expected GROUP-VARIABLE (groups: echo, sleep)"),
         ("{trigger: metric, name: p90.sleep-duration, action: {name: terminate}}", ".name: no "
