@@ -46,12 +46,14 @@ fuzz: $(VENV)/installed
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
 
+# As many as in t/lib/check.py.
+WORKERS := $(shell expr $$(nproc) + 2)
 # What passes the most through the engine: outcomes, metrics, faults in it, and a replay.
 WITH_FLUX := t1001-run.t t1004-outcomes.t t1005-metrics.t t2002-parity.t t3203-containment.t
 check-compiled: $(COMPILED)/installed
 	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
 	    then set -x; export PYTHONPATH=$(CURDIR)/$(COMPILED); \
-	        $(BIN)/pytest -q -m 'not flux' --numprocesses=auto --dist=worksteal \
+	        $(BIN)/pytest -q -m 'not flux' --numprocesses=$(WORKERS) --dist=worksteal \
 	        && cd t && prove --exec sh $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 

@@ -134,7 +134,7 @@ test_expect_success 'while a plugin is being imported the service answers, and t
 	mkfifo gate started &&
 	cat >slow.py <<-EOD &&
 	open("started", "w").close()
-	open("gate").close()
+	open("gate").read()
 	def again(**kwargs): pass
 	EOD
 	sed "s/beside/slow/" plugin.yaml >slow.yaml &&

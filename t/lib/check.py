@@ -1,9 +1,10 @@
 """Runs every test and closes with one line of counts; `make check` calls this.
 
-The unit tests run under pytest, on every core. Then those that start Flux instances, which wait
-more than they work: the ones under pytest beside the sharness tests (t/*.t), of which prove
-runs some at a time. The counts come from what the runners leave behind: pytest's JUnit files,
-and the output of each sharness test that `run-test` keeps in t/test-results.
+The unit tests run under pytest, two more at a time than there are cores, since many wait for
+processes. Then those that start Flux instances, which wait more than they work: the ones under
+pytest beside the sharness tests (t/*.t), of which prove runs some at a time. The counts come from
+what the runners leave behind: pytest's JUnit files, and the output of each sharness test that
+`run-test` keeps in t/test-results.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
 
-#: Sharness tests that run at a time.
+#: Unit tests, and sharness tests, that run at a time.
+WORKERS = (os.cpu_count() or 1) + 2
 SIDE_BY_SIDE = 3
 
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
@@ -116,7 +118,8 @@ def main() -> int:
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     counts = Counts()
-    run_pytest(counts, "unit", "-m", "not flux", "--numprocesses=auto", "--dist=worksteal")
+    workers = f"--numprocesses={WORKERS}"
+    run_pytest(counts, "unit", "-m", "not flux", workers, "--dist=worksteal")
     with_flux = Counts()
     beside = threading.Thread(target=run_pytest, args=(with_flux, "flux", "-m", "flux"))
     beside.start()
