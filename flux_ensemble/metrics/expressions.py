@@ -14,6 +14,7 @@ false, and is an error where a value is needed.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -145,11 +146,26 @@ def compile_expression(text: str, resolve: Callable[[list[str]], Variable]) -> E
     Traceback (most recent call last):
     ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
     """
-    tree = ast.parse(text, mode="eval").body
+    tree = parse_expression(text)
     _check_depth(tree)
     compiler = _Compiler(resolve)
     compiler.add(tree)
     return Expression(tuple(compiler.steps), frozenset(compiler.variables))
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Python's syntax tree of an expression.
+
+    Raises:
+        SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
+
+    >>> ast.unparse(parse_expression("a>1"))
+    'a > 1'
+    """
+    with warnings.catch_warnings():
+        # Python's parser prints some of what is wrong with the text, besides what it raises.
+        warnings.simplefilter("ignore")
+        return ast.parse(text, mode="eval").body
 
 
 def _check_depth(tree: ast.expr) -> None:

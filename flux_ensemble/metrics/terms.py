@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from flux_ensemble.metrics.conditions import split_comparison
+from flux_ensemble.metrics.expressions import parse_expression
 
 _OPERATORS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
@@ -67,7 +68,7 @@ def terms_of(when: float | str, name: str | None = None) -> tuple[Term, ...]:
         term = Comparison(name or "", operator, number)
         return (Term(f"{name} {operator} {number:g}", (term.name,), term),)
     text = str(when).strip()
-    tree = ast.parse(text, mode="eval").body
+    tree = parse_expression(text)
     both = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
     parts = tree.values if isinstance(tree, ast.BoolOp) and both else [tree]
     return tuple(

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+import warnings
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.metrics.conditions import compile_condition
-from flux_ensemble.metrics.expressions import MAX_DEPTH, MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.expressions import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    Expression,
+    compile_expression,
+)
 from flux_ensemble.metrics.paths import MetricPath, parse_path
 
 GROUPS = ("a", "a-b", "x.y")
@@ -454,3 +461,11 @@ def test_a_path_names_a_statistic_a_group_and_a_variable(text, path):
 def test_a_path_that_nothing_produces_is_refused(text, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         parse_path(text, GROUPS, STATISTICS)
+
+
+@pytest.mark.parametrize("text", ["0x1for x", "1if x else 2"])
+def test_what_the_parser_of_python_warns_of_does_not_reach_users(text: str) -> None:
+    with warnings.catch_warnings(record=True) as seen, suppress(SyntaxError, ValueError):
+        warnings.simplefilter("always")
+        compile_expression(text, ".".join)
+    assert not seen
