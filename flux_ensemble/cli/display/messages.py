@@ -159,10 +159,7 @@ def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
 
 def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
     """An entry as one line of `log`: when, what, why, and how it went."""
-    if entry["name"] in ("walltime", "allocation"):
-        sentence = _allocation(entry)
-    else:
-        sentence = _sentence(entry["name"], entry["context"], jobid)
+    sentence = _sentence(entry, jobid)
     name = entry["name"].ljust(13) + " " if sentence else entry["name"]
     return (
         Span(f"{entry['timestamp'] - t_start:11.3f}s  ", "detail"),
@@ -191,8 +188,9 @@ def _entry_style(entry: Entry) -> str:
             return "action"
 
 
-def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
-    match name:
+def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
+    context = entry["context"]
+    match entry["name"]:
         case "load":
             return ""  # its context is the whole document, which `--json` shows
         case "fire":
@@ -232,6 +230,8 @@ def _sentence(name: str, context: Mapping[str, Any], jobid: Callable[[int], str]
             return f"service number {context['epoch']} goes on with it"
         case "shutdown":
             return "the Flux instance began to shut down"
+        case "walltime" | "allocation":
+            return _allocation(entry)
         case "interrupted":
             return f"{_whose(context, jobid)}: canceled because the instance was shutting down"
         case "violation":
