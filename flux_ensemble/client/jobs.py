@@ -9,8 +9,9 @@ from typing import Any
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.responses import Job
 
-#: Jobs of a page: what is examined for one is bounded in the service, too.
-PAGE = 1000
+#: Jobs of a page. The service reads its record in pieces of thousands, one of them anew for each
+#: page; what it examines for a page is bounded, too.
+PAGE = 10_000
 
 
 class Jobs:

@@ -25,6 +25,9 @@ MAX_COLUMNS = 1000
 #: Jobs that are written at once.
 _BATCH = 10_000
 
+#: Keys of a job whose own keys become columns.
+_SPREAD = frozenset(("params", "memo", "exception"))
+
 
 class ExportError(Exception):
     """A file cannot be written; one sentence."""
@@ -92,8 +95,9 @@ def flat(job: Job) -> dict[str, Any]:
     """A job as a row of a table."""
     row: dict[str, Any] = {}
     for name, value in job.items():
-        if name in ("params", "memo", "exception"):
-            row.update((f"{name}.{key}", one) for key, one in value.items())
+        if name in _SPREAD:
+            for key, item in value.items():
+                row[f"{name}.{key}"] = item
         else:
             row[name] = value
     return row
@@ -121,19 +125,24 @@ def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
         database.execute("pragma synchronous = off")
         database.execute('create table jobs ("id" integer)')
         database.execute("begin")
-        #: Each column, by the name in which letters have no case.
+        #: Each column, by the name in which letters have no case; and the names seen so far.
         columns = {"id": "id"}
+        seen: dict[str, None] = {}
         for batch in _batches(jobs):
             rows = [flat(job) for job in batch]
-            for name in dict.fromkeys(name for row in rows for name in row):
-                if name.casefold() not in columns and len(columns) < MAX_COLUMNS:
-                    columns[name.casefold()] = name
-                    database.execute(f"alter table jobs add column {_quoted(name)}")
+            for row in rows:
+                if row.keys() <= seen.keys():
+                    continue
+                for name in row:
+                    if name.casefold() not in columns and len(columns) < MAX_COLUMNS:
+                        columns[name.casefold()] = name
+                        database.execute(f"alter table jobs add column {_quoted(name)}")
+                seen.update(dict.fromkeys(row))
             names = list(columns.values())
             marks = ", ".join("?" * len(names))
             database.executemany(
                 f"insert into jobs ({', '.join(map(_quoted, names))}) values ({marks})",
-                ([_scalar(row.get(name)) for name in names] for row in rows),
+                (list(map(_scalar, map(row.get, names))) for row in rows),
             )
         database.execute("commit")
     finally:
@@ -205,11 +214,10 @@ def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
 
 def _scalar(value: Any) -> Any:
     """A value as a cell; lists and mappings are JSON, and so are integers of more than 64 bits."""
-    if isinstance(value, (list, dict)) or (
-        isinstance(value, int) and not -(2**63) <= value < 2**63
-    ):
-        return json.dumps(value)
-    return value
+    kind = type(value)
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else json.dumps(value)
+    return json.dumps(value) if kind is list or kind is dict else value
 
 
 def _quoted(name: str) -> str:
