@@ -70,7 +70,11 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     >>> found.warnings
     ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
     """
-    for finding in (*_placeholders(document.value), *_unshelled(document.value), *_rules(spec)):
+    for finding in (
+        *_placeholders(document.value),
+        *_unshelled(document.value),
+        *_rules(spec, document.value.get("rules") or ()),
+    ):
         line = document.line(finding.path)
         problem = Problem(line, dotted(finding.path), finding.message)
         kept = found.notes if finding.note else found.warnings
@@ -152,8 +156,9 @@ def _unshelled(value: Mapping[str, Any]) -> Iterator[_Finding]:
 # -- rules --------------------------------------------------------------------------
 
 
-def _rules(spec: Spec) -> Iterator[_Finding]:
+def _rules(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Finding]:
     yield from _unsimulated(spec)
+    yield from _first_job_alone(spec, entries)
     open_ended = spec.finish == "never" or any(
         action.name == "custom" for rule in spec.rules for action in rule.actions
     )
@@ -181,6 +186,33 @@ def _rules(spec: Spec) -> Iterator[_Finding]:
                 message = message or _unreachable(comparison, path, asked[path.group])
                 if message is not None:
                     yield _Finding((*at, "when"), message)
+
+
+def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Finding]:
+    """Rules that follow up a job, and do so once because nothing else was said."""
+    for index, (rule, entry) in enumerate(zip(spec.rules, entries, strict=True)):
+        written = entry.get("action") or entry["actions"][0]
+        if (
+            rule.trigger.startswith("job-")
+            and "repetitions" not in written
+            and any(map(_takes_job, rule.actions))
+        ):
+            yield _Finding(
+                ("rules", index),
+                "fires once, so for the first such job alone: for each of them, write "
+                "'repetitions: unlimited' in its action",
+                note=True,
+            )
+
+
+def _takes_job(action: Action) -> bool:
+    """What it does depends on the triggering job."""
+    if action.jobs == "trigger":
+        return True
+    expressions = action.expressions or {}
+    return action.name == "submit" and (
+        expressions.get("params") == "trigger" or "{job." in str(expressions)
+    )
 
 
 def _unsubmitted(group: str) -> str:

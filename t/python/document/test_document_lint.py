@@ -161,6 +161,28 @@ def test_a_memo_key_that_is_not_simulated_has_a_note() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("action", "noted"),
+    [
+        ("{name: submit, label: a, params: {x: '{job.params.x}'}}", True),
+        ("{name: submit, label: a, params: trigger}", True),
+        ("{name: cancel, jobs: trigger}", True),
+        ("{name: submit, label: a, params: trigger, repetitions: 1}", False),
+        ("{name: submit, label: a, params: trigger, repetitions: unlimited}", False),
+        ("{name: submit, label: a}", False),
+        ("{name: terminate, reason: 'x is {job.params.x}'}", False),
+    ],
+)
+def test_a_rule_that_follows_up_the_first_job_alone_has_a_note(action: str, noted: bool) -> None:
+    rule = f"{{trigger: job-finish, group: a, action: {action}}}"
+    jobs = "{name: a, command: 'x {x}', params: {x: [1, 2]}}"
+    note = (
+        "d.yaml:4: rules[1]: fires once, so for the first such job alone: for each of them, write "
+        "'repetitions: unlimited' in its action"
+    )
+    assert found(jobs, rule).notes == ([note] if noted else [])
+
+
 def documents() -> list[tuple[str, str]]:
     """The examples, and the documents of the tests on Flux, with where they are."""
     texts = [(path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
