@@ -4,9 +4,12 @@
 # make check-compiled
 #               run the tests in Python and some with Flux again, on the package as users
 #               install it, with its compiled modules; what is in a clone runs without them
+# make check-pythons
+#               run short tests without Flux on each other Python that is supported and installed
 # make chaos    kill the service 300 times and break Flux under it, and 10,000 times in virtual
 #               time; takes ten minutes
-# make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long)
+# make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long),
+#               and then 2,000 examples for each property that the tests in Python state
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some twenty minutes
 # make lint     formatting, lint, types and the direction of imports
@@ -25,7 +28,7 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos fuzz check check-compiled lint format clean
+.PHONY: demo bench chaos fuzz check check-compiled check-pythons lint format clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -42,6 +45,8 @@ chaos: $(VENV)/installed
 SECONDS ?= 3600
 fuzz: $(VENV)/installed
 	@$(BIN)/python t/fuzz/fuzz.py --seconds $(SECONDS)
+	@$(BIN)/pytest -q -m 'hypothesis and not flux' --hypothesis-profile=long --timeout=3600 \
+	    --numprocesses=$(WORKERS) --dist=worksteal
 
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
@@ -56,6 +61,9 @@ check-compiled: $(COMPILED)/installed
 	        $(BIN)/pytest -q -m 'not flux' --numprocesses=$(WORKERS) --dist=worksteal \
 	        && cd t && prove --exec sh $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
+
+check-pythons: $(VENV)/installed
+	@$(BIN)/nox
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
@@ -81,7 +89,7 @@ $(VENV)/package: pyproject.toml hatch_build.py $(PROTOCOL)
 
 # What developers need besides.
 $(VENV)/installed: $(VENV)/package
-	$(PIP) install --editable '.[test,lint,bench]'
+	$(PIP) install --editable '.[test,lint,bench,release]'
 	@touch $@
 
 $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py')
@@ -90,6 +98,6 @@ $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPILED) t/test-results t/trash\ directory.* dist .hypothesis \
+	rm -rf $(VENV) $(COMPILED) .nox t/test-results t/trash\ directory.* dist .hypothesis \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -8,7 +8,10 @@ names under [build-system], which sets the oldest grpcio and protobuf that they 
 The compiled modules: mypyc compiles the modules that pyproject.toml lists, those that work for
 each event of each job, and the wheel has them beside their sources, which Python takes in their
 place. An editable installation has none, so that what is edited is what runs. Where they cannot
-be compiled (there is no C compiler, or no Python.h) the wheel is the same without them.
+be compiled (there is no C compiler, or no Python.h) the wheel is the same without them; the
+environment variable FLUX_ENSEMBLE_COMPILE makes that an error (1), or leaves them out (0).
+
+What a site copies: `etc/` comes into the package, without what is for packagers.
 """
 
 from __future__ import annotations
@@ -25,8 +28,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTOCOL = Path("flux_ensemble/gateway/protocol")
 
-#: Set to 0 it leaves the compiled modules out.
+#: Set to 0 it leaves the compiled modules out; with 1 the build fails where they cannot be.
 SWITCH = "FLUX_ENSEMBLE_COMPILE"
+
+#: What of `etc/` is for packagers.
+NOT_INSTALLED = {"packaging"}
 
 # Only what is compiled has to type-check here; what it imports may not even be installed.
 _MYPY = """
@@ -47,6 +53,9 @@ modules = mypycify(
 )
 command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
 command.build_lib = "compiled"
+# Beside the one that has all the code there is a small one for each module, by whose name it is
+# imported.
+command.parallel = True
 command.ensure_finalized()
 command.run()
 """
@@ -61,9 +70,13 @@ class Build(BuildHookInterface):
         """Build them, and name them to the wheel.
 
         Raises:
-            RuntimeError: protoc refuses a source; it has said why on standard error.
+            RuntimeError: protoc refuses a source, or modules that have to be compiled cannot be;
+                why is on standard error.
         """
         self._generate(build_data)
+        for path in Path(self.root, "etc").iterdir():
+            if path.name not in NOT_INSTALLED:
+                build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
         if version == "standard" and os.environ.get(SWITCH) != "0":
             self._compile(build_data)
 
@@ -98,6 +111,8 @@ class Build(BuildHookInterface):
         )
         if done.returncode != 0:
             self.app.display_warning(done.stdout)
+            if os.environ.get(SWITCH) == "1":
+                raise RuntimeError(f"the modules cannot be compiled, and {SWITCH}=1 asks for that")
             self.app.display_warning("No modules are compiled: flux-ensemble will be slower.")
             return
         for path in sorted((work / "compiled").rglob("*.so")):

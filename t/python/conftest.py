@@ -1,4 +1,4 @@
-"""What all unit tests share: Hypothesis without deadlines, and skips where Flux is not."""
+"""What all unit tests share: how much Hypothesis tries, and skips where Flux is not."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import shutil
 import pytest
 from hypothesis import settings
 
-# A shared machine is slow now and then. In CI Hypothesis has a profile of its own.
-if "CI" not in os.environ:
-    settings.register_profile("no-deadline", deadline=None)
-    settings.load_profile("no-deadline")
+# How many examples a property is tried with: by `make check-pythons`, `make check` and `make fuzz`.
+# A shared machine is slow now and then, so there is no deadline; in CI Hypothesis has settings of
+# its own besides.
+_OWN = settings.get_profile("ci" if "CI" in os.environ else "default")
+for _name, _examples in {"short": 20, "check": 50, "long": 2000}.items():
+    settings.register_profile(_name, parent=_OWN, deadline=None, max_examples=_examples)
+settings.load_profile("check")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,8 @@
 """Where an ensemble runs: the options `--member` and `--state-dir`, and reading from files.
 
 `run` on the local queue leaves files; `log`, `status`, `metrics` and `list` read them with
-`--member local` or `--state-dir`, and where no Flux instance can be reached.
+`--member local` or `--state-dir`, and where no Flux instance can be reached. What reads them is
+imported then: most commands ask an instance.
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import EnsembleStatus, Summary
-from flux_ensemble.members.local.directory import StateError
-from flux_ensemble.members.local.state_dir import default_root
-from flux_ensemble.members.local.states import States
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -52,6 +50,8 @@ class LocalStates:
     """What a `client.Client` tells about ensembles, from the files of the local queue."""
 
     def __init__(self, root: Path) -> None:
+        from flux_ensemble.members.local.states import States
+
         self._states = States(root)
 
     def list(self) -> builtins.list[Any]:
@@ -127,17 +127,23 @@ def reach(
     """
     if member != "flux" and (member == "local" or state_dir is not None):
         with _sentences():
-            return LocalStates(state_dir or default_root())
+            return LocalStates(state_dir or _default_root())
     try:
         return connect()
     except (BindingsError, EnsembleError):
         root = None
         if member != "flux":
-            with contextlib.suppress(StateError):
-                root = default_root()
+            with contextlib.suppress(Failure), _sentences():
+                root = _default_root()
         if root is None or not root.is_dir():
             raise
         return LocalStates(root)
+
+
+def _default_root() -> Path:
+    from flux_ensemble.members.local.state_dir import default_root
+
+    return default_root()
 
 
 def summary_of(status: EnsembleStatus) -> Summary:
@@ -156,6 +162,8 @@ def summary_of(status: EnsembleStatus) -> Summary:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
+    from flux_ensemble.members.local.directory import StateError
+
     try:
         yield
     except StateError as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.document.actions import parse_action
@@ -286,13 +286,11 @@ def test_any_text_is_a_document_or_refused(text: str) -> None:
     load(text)
 
 
-@settings(max_examples=200)
 @given(yaml_ish)
 def test_any_yaml_is_a_document_or_refused(text: str) -> None:
     load(text)
 
 
-@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(sorted(DOCUMENT["properties"])), values))
 def test_any_mapping_is_a_document_or_refused(mapping: dict[str, Any]) -> None:
     try:
@@ -301,7 +299,6 @@ def test_any_mapping_is_a_document_or_refused(mapping: dict[str, Any]) -> None:
         check(error)
 
 
-@settings(max_examples=300)
 @given(changes)
 def test_a_valid_document_with_changes_is_a_document_or_refused(
     given: list[tuple[tuple[Any, ...], str, Any]],
@@ -318,7 +315,6 @@ def test_a_valid_document_with_changes_is_a_document_or_refused(
     load(text)
 
 
-@settings(max_examples=200)
 @given(st.data())
 def test_valid_text_with_changes_is_a_document_or_refused(data: st.DataObject) -> None:
     text = yaml.safe_dump(VALID, sort_keys=False)
@@ -334,7 +330,6 @@ def spec() -> Spec:
     return load_mapping(VALID)
 
 
-@settings(max_examples=200)
 @given(
     st.dictionaries(st.sampled_from([*ACTION["properties"], "x"]), values)
     | values
@@ -352,7 +347,6 @@ def test_whatever_a_function_returns_is_an_action_or_refused(spec: Spec, value: 
         assert isinstance(action, Action)
 
 
-@settings(max_examples=200)
 @given(
     st.fixed_dictionaries(
         {

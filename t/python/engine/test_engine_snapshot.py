@@ -119,9 +119,8 @@ class Restored(Histories):
 
 TestRestored = Restored.TestCase
 TestRestored.settings = settings(
-    max_examples=40,
+    max_examples=settings().max_examples // 2,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 

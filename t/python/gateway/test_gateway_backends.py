@@ -218,7 +218,7 @@ def test_after_the_deadline_nothing_is_written(api: Api, backend: Kubernetes) ->
     assert not api.writes
 
 
-@settings(max_examples=40)  # each makes an HTTP client
+@settings(max_examples=settings().max_examples // 2)  # each makes an HTTP client
 @given(
     start=st.integers(0, 12),
     changes=st.lists(st.tuples(st.integers(-1, 9), st.integers(-1, 9), SIZES), max_size=3),

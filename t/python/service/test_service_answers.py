@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fakes import FakeCaller, FakeGate, FakeLoop, FakeMember, MemoryStore
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from play import document, on_start
 
@@ -128,7 +128,6 @@ ASKED = ("submit", "pause", "resume", "terminate", "cancel")
 STEPS = (*ASKED, "start", "commit", "refuse", "wait", "done", "failed", "broken")
 
 
-@settings(max_examples=500, deadline=None)
 @given(
     st.lists(st.sampled_from((*STEPS, *STEPS, "suspend", "close")), max_size=30),
 )
@@ -144,7 +143,6 @@ def test_each_request_has_one_answer_in_the_end(steps: list[str]) -> None:
     assert all(len(one.answers) == 1 for one in bench.asked)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=30))
 def test_each_has_its_answer_as_soon_as_all_is_durable_and_has_an_outcome(steps: list[str]) -> None:
     """Without waiting for the end of the service, or of the ensemble."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulations import fired, outcomes, predict
 
@@ -201,7 +201,6 @@ RULES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(RULES, st.integers(1, 12), st.integers(1, 3))
 def test_the_invariants_of_the_engine_hold_after_every_event(
     rules: list[Any], count: int, nodes: int

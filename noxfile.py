@@ -1,0 +1,91 @@
+"""The short tests on each Python that is supported and installed: `make check-pythons`.
+
+Those without Flux and without waiting, on each Python but the one of .venv, where `make check` runs
+all of them. The environments are kept in .nox, and made anew when pyproject.toml has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PROJECT = ROOT / "pyproject.toml"
+
+#: What is supported is what the package says of itself.
+PREFIX = "Programming Language :: Python :: 3."
+SUPPORTED = [
+    f"3.{classifier.removeprefix(PREFIX)}"
+    for classifier in tomllib.loads(PROJECT.read_text())["project"]["classifiers"]
+    if classifier.startswith(PREFIX)
+]
+PYTHONS = [one for one in SUPPORTED if one != f"{sys.version_info[0]}.{sys.version_info[1]}"]
+
+#: Rooms whose tests work rather than wait, and what a Python could break elsewhere: processes,
+#: signals, sockets, TLS.
+SHORT = (
+    "client",
+    "custom/test_custom.py",
+    "custom/test_worker_calls.py",
+    "document",
+    "engine",
+    "gateway/test_gateway_typed.py",
+    "gateway/test_gateway_tls.py",
+    "local/test_local_queue.py",
+    "local/test_local_resume.py",
+    "local/test_local_run.py",
+    "metrics",
+    "modules",
+    "parity/test_parity_simulated.py",
+    "project/test_doctests.py",
+    "runtime/test_driver.py",
+    "runtime/test_eventlog.py",
+    "runtime/test_recording.py",
+    "runtime/test_wal.py",
+    "simulation",
+    "virtual",
+)
+
+nox.options.reuse_venv = "yes"
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+
+
+def pyenv(version: str) -> list[str]:
+    """The directories of pyenv's interpreters of that version, the newest first."""
+    root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    return [
+        str(path.parent) for path in sorted(root.glob(f"versions/{version}.*/bin/python"))[::-1]
+    ]
+
+
+# pyenv's shims are on PATH for versions that are not chosen, too.
+os.environ["PATH"] = os.pathsep.join(
+    [*(directory for version in PYTHONS for directory in pyenv(version)), os.environ["PATH"]]
+)
+
+
+@nox.session(python=PYTHONS)
+def short(session: nox.Session) -> None:
+    """Run the short tests."""
+    stamp = Path(session.virtualenv.location, "installed")
+    wanted = hashlib.sha256(PROJECT.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        session.install("--editable", ".[test]")
+        stamp.write_text(wanted)
+    tests = [f"t/python/{one}" for one in SHORT]
+    session.run(
+        "pytest",
+        "-q",
+        "--hypothesis-profile=short",
+        f"--numprocesses={(os.cpu_count() or 1) + 2}",
+        "--dist=worksteal",
+        "-m",
+        "not flux",
+        *(session.posargs or tests),
+    )

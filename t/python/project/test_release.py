@@ -1,0 +1,193 @@
+"""What is released: the sdist and the wheel, and the descriptions for those who package it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import flux_ensemble
+
+ROOT = Path(__file__).parents[3]
+PACKAGING = ROOT / "etc" / "packaging"
+SPACK = PACKAGING / "spack" / "spack_repo" / "flux_ensemble" / "packages"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with the sdist, and the wheel that is built from it, without compiling."""
+    directory = tmp_path_factory.mktemp("dist")
+    # The tools are those of this environment, whatever their versions: nothing is downloaded.
+    options = ["--no-isolation", "--skip-dependency-check", "--outdir", str(directory)]
+    words = [sys.executable, "-m", "build", *options, str(ROOT)]
+    environment = {"FLUX_ENSEMBLE_COMPILE": "0", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+def sdist(dist: Path) -> set[str]:
+    """The files of the sdist."""
+    (file,) = dist.glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+def wheel(dist: Path) -> set[str]:
+    """The files of the wheel."""
+    (file,) = dist.glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        return set(archive.namelist())
+
+
+def test_the_index_of_python_takes_the_sdist_and_the_wheel(dist: Path) -> None:
+    files = [str(path) for path in dist.iterdir()]
+    assert len(files) == 2
+    words = [sys.executable, "-m", "twine", "check", "--strict", *files]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_sdist_has_what_is_under_version_control_but_for_ci_and_packagers(dist: Path) -> None:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("this is no clone")
+    outside = re.compile(r"\.ci/|\.github/|etc/packaging/|noxfile\.py$")
+    wanted = {
+        name
+        for name in done.stdout.splitlines()
+        if not outside.match(name) and Path(ROOT, name).exists()
+    }
+    found = sdist(dist)
+    assert wanted <= found
+    new = subprocess.run(
+        ["git", "ls-files", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found - wanted <= {"PKG-INFO", *new.stdout.splitlines()}
+
+
+def test_the_wheel_has_the_package_its_protocols_and_what_sites_copy(dist: Path) -> None:
+    files = wheel(dist)
+    names = {
+        f"flux_ensemble/{path.relative_to(ROOT / 'flux_ensemble')}"
+        for path in (ROOT / "flux_ensemble").rglob("*.py")
+    }
+    assert names <= files
+    assert "flux_ensemble/etc/modprobe.d/ensemble.toml" in files
+    assert not any("/packaging/" in name for name in files)
+    assert not any(name.startswith(("t/", "docs/", "tests/")) for name in files)
+
+
+def test_the_newest_version_of_the_changelog_is_the_packages_and_has_its_day() -> None:
+    heads = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = [re.fullmatch(r"(\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)", head) for head in heads]
+    versions = [match[1] for match in released if match]
+    assert versions[0] == flux_ensemble.__version__
+    # What is newer is not released yet.
+    assert set(heads[: len(heads) - len(versions)]) <= {"Unreleased"}
+
+
+# -- the descriptions for packagers ----------------------------------------------------------
+
+
+def requirements(*texts: str) -> set[tuple[str, str]]:
+    """Names and lowest versions, as in pyproject.toml."""
+    found = set()
+    for text in texts:
+        requirement = Requirement(text)
+        (lowest,) = [one.version for one in requirement.specifier if one.operator in (">=", "~=")]
+        found.add((requirement.name.lower(), plain(lowest)))
+    return found
+
+
+def plain(version: str) -> str:
+    """A version without the zeros that it can end with."""
+    return re.sub(r"(\.0)+$", "", version)
+
+
+def spack_requirements(name: str, kind: str) -> set[tuple[str, str]]:
+    """Python packages that a package of Spack needs, always or with its defaults, by kind."""
+    found = set()
+    tree = ast.parse((SPACK / name / "package.py").read_text())
+    (package,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in package.body:
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+            continue
+        call = node.value
+        if not (isinstance(call.func, ast.Name) and call.func.id == "depends_on"):
+            continue
+        spec = ast.literal_eval(call.args[0])
+        keywords = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+        match = re.fullmatch(r"py-([\w-]+)@([\d.]+):?", spec)
+        types = keywords.get("type", ())
+        if match and kind in ((types,) if isinstance(types, str) else types):
+            found.add((match[1], plain(match[2])))
+    return found
+
+
+def test_spack_needs_what_the_package_needs() -> None:
+    assert spack_requirements("py_flux_ensemble", "run") == requirements(*PROJECT["dependencies"])
+
+
+def conda_requirements(part: str) -> set[tuple[str, str]]:
+    """Packages that the recipe needs in a part, by name and lowest version."""
+    recipe = yaml.safe_load((PACKAGING / "conda" / "flux-ensemble" / "recipe.yaml").read_text())
+    texts = recipe["requirements"][part]
+    return requirements(*(text for text in texts if ">=" in text))
+
+
+def test_conda_needs_what_the_package_needs() -> None:
+    python = ("python", PROJECT["requires-python"].removeprefix(">="))
+    assert conda_requirements("run") == {python, *requirements(*PROJECT["dependencies"])}
+
+
+def test_conda_builds_with_what_the_package_is_built_with() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert conda_requirements("host") == requirements(*build)
+
+
+def test_all_descriptions_name_this_version() -> None:
+    recipe = yaml.safe_load((PACKAGING / "conda" / "flux-ensemble" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == flux_ensemble.__version__
+    text = (SPACK / "py_flux_ensemble" / "package.py").read_text()
+    assert f'version("{flux_ensemble.__version__}"' in text
+
+
+def test_wheels_are_built_for_each_python_that_is_supported() -> None:
+    cibuildwheel = [sys.executable, "-m", "cibuildwheel", "--print-build-identifiers"]
+    words = [*cibuildwheel, "--platform", "linux", "--archs", "x86_64", str(ROOT)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    supported = {
+        f"cp3{classifier.rpartition('.')[2]}-manylinux_x86_64"
+        for classifier in PROJECT["classifiers"]
+        if re.fullmatch(r".*:: Python :: 3\.\d+", classifier)
+    }
+    assert set(done.stdout.split()) == supported
+
+
+def test_the_workflows_are_in_the_language_of_workflows() -> None:
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    if not files:
+        pytest.skip("the sdist has no workflows")
+    schema = ["check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    checks = [[sys.executable, "-m", *schema]]
+    # It sees more, and is not on PyPI without a download from elsewhere.
+    if actionlint := shutil.which("actionlint"):
+        checks.append([actionlint])
+    for words in checks:
+        done = subprocess.run([*words, *map(str, files)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
