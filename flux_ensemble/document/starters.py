@@ -38,7 +38,7 @@ class Starters:
         """
         words: list[str] = []
         for line in self._text(name).splitlines():
-            if not line.startswith("#"):
+            if not line.strip("# "):
                 break
             words.append(line.lstrip("# ").rstrip())
         return " ".join(words).partition(". ")[0].rstrip(".:")

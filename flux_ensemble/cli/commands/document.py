@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,8 +199,7 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     found = [one for path, one in keys.items() if path.endswith(f".{wanted}")]
     if found:
         return found
-    last = {path.rpartition(".")[2] for path in keys}
-    near = hint(wanted, [*last, *keys])
+    near = hint(wanted.rpartition(".")[2], sorted({path.rpartition(".")[2] for path in keys}))
     raise Failure(
         f"a document has no key {key!r} ({near}'flux-ensemble explain' lists the first ones)", USAGE
     )
@@ -207,37 +207,55 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
 
 def _about(one: Explained) -> Iterator[str]:
     """What is printed of a key."""
-    import textwrap
-
-    import yaml
-
-    name = one.path.rpartition(".")[2]
     yield one.path
-    yield from textwrap.wrap(one.key.text, 78, initial_indent="  ", subsequent_indent="  ")
+    yield from _wrapped("", one.key.text)
     if one.required:
         yield "  It must be given."
-    expected = f"type:     {' or '.join(one.types)}: {one.expected}"
-    yield from textwrap.wrap(expected, 78, initial_indent="  ", subsequent_indent=" " * 12)
+    yield from _wrapped("type:", f"{' or '.join(one.types)}: {one.expected}")
     if one.choices:
-        choices = f"one of:   {', '.join(map(str, one.choices))}"
-        yield from textwrap.wrap(choices, 78, initial_indent="  ", subsequent_indent=" " * 12)
+        yield from _wrapped("one of:", ", ".join(map(str, one.choices)))
     if one.key.default is not None:
-        yield f"  default:  {_in_yaml(one.key.default)}"
+        yield from _wrapped("default:", _in_yaml(one.key.default))
     if one.below:
-        below = f"keys:     {', '.join(one.below)}"
-        yield from textwrap.wrap(below, 78, initial_indent="  ", subsequent_indent=" " * 12)
-    for number, example in enumerate(one.key.examples):
-        text = yaml.safe_dump(
-            {name: example}, default_flow_style=None, sort_keys=False, allow_unicode=True
-        )
-        for index, line in enumerate(text.splitlines()):
-            yield ("  example:  " if number == index == 0 else " " * 12) + line
+        yield from _wrapped("keys:", ", ".join(one.below))
+    name = one.path.rpartition(".")[2]
+    head = "example:"
+    for example in one.key.examples:
+        for line in _example(name, example):
+            yield f"  {head:<10}{line}"
+            head = ""
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    """Text in lines of at most 78 characters, behind a head if there is one."""
+    indent = " " * (12 if head else 2)
+    return textwrap.wrap(
+        text,
+        78,
+        initial_indent=f"  {head:<10}" if head else indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+
+
+def _example(name: str, value: Any) -> list[str]:
+    """A key with a value, in YAML."""
+    import yaml
+
+    if not isinstance(value, (dict, list)):
+        if isinstance(value, str) and "\n" in value:
+            return [f"{name}: |", *(f"  {line}" for line in value.splitlines())]
+        return [f"{name}: {_in_yaml(value)}"]
+    text = yaml.safe_dump({name: value}, default_flow_style=None, sort_keys=False)
+    # What YAML has for true is a plain key here.
+    return text.replace("'on':", "on:").splitlines()
 
 
 def _in_yaml(value: Any) -> str:
     import yaml
 
-    return str(yaml.safe_dump(value, default_flow_style=True)).removesuffix("\n...\n").strip()
+    text: str = yaml.safe_dump(value, default_flow_style=True)
+    return text.removesuffix("\n...\n").strip()
 
 
 def _as_json(one: Explained) -> dict[str, Any]:
