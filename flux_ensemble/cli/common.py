@@ -7,15 +7,16 @@ A command returns its exit code (None is 0). It raises `Failure`, `EnsembleError
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ MOST = 1_000_000
 EXIT_CODES = {"completed": OK, "failed": FAILED, "canceled": CANCELED}
 
 
+#: Problems of one document that are printed.
+MOST_PROBLEMS = 20
+
+
 class Failure(Exception):
     """Ends the command: one sentence a line, and the exit code."""
 
@@ -56,6 +61,11 @@ def print_error(message: str) -> None:
     """Prints an error to standard error, each line with the command's name in front."""
     for line in message.splitlines() or [""]:
         click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
+
+
+def drop_output() -> None:
+    """Nobody reads standard output any more, so nothing printed from now on is an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def recorded(code: int, recorder: Recorder | None) -> int:
@@ -152,6 +162,16 @@ def read_document(file: str) -> tuple[str, str | None]:
         raise Failure(f"{label}: not UTF-8 text (byte {exc.start})", USAGE) from exc
 
 
+def first_problems(text: str, file: str | None) -> str:
+    """The first problems of a document, one a line, and how many more there are."""
+    lines = text.splitlines()
+    more = len(lines) - MOST_PROBLEMS
+    if more > 1:
+        last = f"{file or 'document'}: and {more} more: 'flux-ensemble validate --json' has them"
+        lines = [*lines[:MOST_PROBLEMS], last]
+    return "\n".join(lines)
+
+
 def check_document(
     text: str, file: str | None, name: str | None, found: Warnings | None = None
 ) -> Spec:
@@ -174,15 +194,23 @@ def check_document(
     try:
         spec = load_text(text, name=name, file=file, directory=directory, warnings=found)
     except DocumentError as exc:
-        raise Failure(str(exc), USAGE) from exc
+        raise Failure(first_problems(str(exc), file), USAGE) from exc
     for sentence in found.warnings:
         click.echo(f"warning: {printable(sentence)}", err=True)
     return spec
 
 
+class Named(Protocol):
+    """Whoever knows the names of ensembles, of their groups and of their rules."""
+
+    def list(self) -> Sequence[Any]: ...
+
+    def status(self, name: str | None = None) -> Any: ...
+
+
 @contextmanager
 def naming(
-    client: Client, name: str, group: str | None = None, rule: str | None = None
+    client: Named, name: str, group: str | None = None, rule: str | None = None
 ) -> Iterator[None]:
     """Adds a near name to the error of a request that named something unknown."""
     try:
@@ -194,7 +222,7 @@ def naming(
         raise EnsembleError(errno.ENOENT, f"{exc}; did you mean {guess!r}?") from exc
 
 
-def _near(client: Client, name: str, group: str | None, rule: str | None) -> str | None:
+def _near(client: Named, name: str, group: str | None, rule: str | None) -> str | None:
     from difflib import get_close_matches
 
     try:

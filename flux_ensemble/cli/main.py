@@ -20,8 +20,10 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import (
     FAILED,
     INTERRUPTED,
+    OK,
     USAGE,
     Failure,
+    drop_output,
     print_error,
 )
 from flux_ensemble.client import EnsembleError
@@ -65,7 +67,12 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "action": "Perform an action now.",
         "unload": "Forget an ensemble that has ended.",
     },
-    "document": {"validate": "Check a document, without Flux."},
+    "document": {
+        "validate": "Check documents, without Flux.",
+        "init": "Write a document to begin with.",
+        "explain": "Say what a key of a document means.",
+        "schema": "Print the JSON Schema of documents, for editors.",
+    },
     "memo": {"memo": "Publish values from within a job."},
     "simulate": {"simulate": "Predict a run in virtual time, without running anything."},
     "replay": {"replay": "Check that a recording gives the same commands again."},
@@ -74,6 +81,9 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
     "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
 }
+
+#: What click raises where a command and no argument is missing; older ones print their help.
+_NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 #: Command -> the module that has it, and what the list says about it.
 _COMMANDS = {
@@ -90,11 +100,29 @@ class Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "help":
+            return show_help
         if cmd_name not in _COMMANDS:
             return None
         family, _ = _COMMANDS[cmd_name]
         commands = import_module(f"flux_ensemble.cli.commands.{family}").COMMANDS
         return next(command for command in commands if command.name == cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            raise click.UsageError(unknown_command(name), ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever reads has had enough, as in "log NAME | head": that is no failure.
+            drop_output()
+            return OK
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -110,6 +138,30 @@ class Commands(click.Group):
         ]
         # Not of click.Group, which would import every command to see what it is for.
         return commands + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def unknown_command(name: str) -> str:
+    """The error for a command that there is not, with the nearest one that there is."""
+    from flux_ensemble.document.problems import hint
+    from flux_ensemble.texts import shown
+
+    return f"no such command {shown(name)} ({hint(name, _COMMANDS)}see 'flux-ensemble --help')"
+
+
+@click.command("help", hidden=True)
+@click.argument("command", required=False)
+@click.pass_context
+def show_help(ctx: click.Context, command: str | None) -> None:
+    """Print what "--help" prints, of all or of one command."""
+    top = ctx.parent
+    assert top is not None
+    if command is None:
+        click.echo(top.get_help())
+        return
+    found = ensemble.get_command(top, command)
+    if found is None:
+        raise click.UsageError(unknown_command(command), top)
+    click.echo(found.get_help(click.Context(found, info_name=command, parent=top)))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,6 +188,9 @@ def run_command(argv: list[str] | None = None) -> int:
     try:
         code: Any = ensemble.main(argv, prog_name="flux-ensemble", standalone_mode=False)
         return code or 0
+    except _NO_ARGUMENTS as exc:
+        click.echo(exc.format_message(), err=True)
+        return USAGE
     except click.UsageError as exc:
         if exc.ctx is not None:
             click.echo(exc.ctx.get_usage(), err=True)

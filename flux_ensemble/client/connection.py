@@ -23,6 +23,13 @@ from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
 RETURN_SECONDS = 10.0
 RETURN_PAUSE = 0.2
 
+#: Seconds until it is first asked whether the service that got a request is still there: the
+#: keeper starts it again within about one.
+FIRST_LOOK = 1.5
+
+#: Requests that change nothing.
+READING = frozenset(("list", "status", "metrics", "why"))
+
 
 class Connection:
     """A connection to the ensemble service of one Flux instance.
@@ -85,7 +92,9 @@ class Connection:
         except EnsembleError:
             raise
         except OSError as exc:
-            if not (is_unloaded(exc) and self.comes_back()):
+            # What only reads can be asked once more, whether it was answered or not.
+            lost = exc.errno == errno.EHOSTUNREACH and op in READING
+            if not ((is_unloaded(exc) or lost) and self.comes_back()):
                 raise failure(exc, op) from exc
         try:
             return self._answer(op, payload)
@@ -101,14 +110,16 @@ class Connection:
         """
         sent = time.monotonic()
         future = self.send(op, payload)
+        pause = FIRST_LOOK
         while True:
             try:
-                future.wait_for(LOOK_INTERVAL)
+                future.wait_for(pause)
                 return future.get()
             except OSError as exc:
                 if exc.errno != errno.ETIMEDOUT or future.is_ready():
                     raise
             age = (self.keeper() or {}).get("age")
+            pause = FIRST_LOOK if age is None else LOOK_INTERVAL
             if age is not None and age < time.monotonic() - sent and not future.is_ready():
                 raise OSError(errno.EHOSTUNREACH, "the service was started again")
 

@@ -67,12 +67,14 @@ class GroupCounts(_GaveUp):
 class RuleStatus(TypedDict):
     """One rule.
 
-    `repetitions` None means unlimited; `error` is what went wrong last, with the
-    traceback if there is one.
+    `after` and `every` are the seconds of its timer, or None; `repetitions` None means unlimited;
+    `error` is what went wrong last, with the traceback if there is one.
     """
 
     id: str
     trigger: str
+    after: float | None
+    every: float | None
     action: str
     label: str | None
     enabled: bool

@@ -259,7 +259,10 @@ def _name(value: dict[str, Any], problems: Problems, wanted: str | None, file: s
     if name is None and problems.blames(("name",)):
         return ""
     if name is None:
-        problems.add((), "the ensemble has no name; write 'name:' in the document")
+        problems.add(
+            (),
+            "the ensemble has no name: write 'name:' in the document, or give it one with --name",
+        )
     elif not matches(ENSEMBLE_NAME, name):
         hint = "" if wanted is not None else ", which is the file's; write 'name:' in the document"
         problems.add(("name",), f"expected {ENSEMBLE_NAME_RULE}, not {shown(name)}{hint}")

@@ -103,8 +103,9 @@ class Request:
 
     Args:
         request: a number that the reply repeats.
-        op: "submit" {group, count?, params?, overrides?}, "cancel" {group?}, "terminate" {cancel?},
-            "pause" {}, "resume" {}, "rules" {id, enabled}, or "action" {action}.
+        op: "submit" {group, count?, params?, overrides?}, "cancel" {group?, reason?},
+            "terminate" {cancel?}, "pause" {}, "resume" {}, "rules" {id, enabled}, or
+            "action" {action}.
         args: the arguments of `op` as above.
     """
 

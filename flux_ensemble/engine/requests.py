@@ -166,9 +166,12 @@ class Requests:
         if group is not None:
             jobs = core.cancel_jobs([self._check_group(group)], "a request")
             core.record("request", op="cancel", group=group, jobs=jobs)
-        elif core.acting:
-            core.record("request", op="cancel")
-            core.end("canceled", "canceled by the user", cancel=True)
+            self._reply(request, {"state": core.state, "jobs": jobs})
+            return ()
+        reason = request.args.get("reason")
+        if core.acting:
+            core.record("request", op="cancel", **({"reason": reason} if reason else {}))
+            core.end("canceled", reason or "canceled by the user", cancel=True)
         else:
             core.cancel_jobs(list(core.spec.groups), "a request")
         return self._reply_state(request)

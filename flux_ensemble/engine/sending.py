@@ -99,6 +99,7 @@ class Sending:
             attempt: how often it has been tried before.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
+        params = self._core.params_of(firing, index)
         self._core.record(
             "retry",
             rule=firing.rule,
@@ -106,6 +107,7 @@ class Sending:
             index=index,
             attempt=attempt,
             retry=origin.number,
+            **({"params": params} if params else {}),
         )
         self.submit(
             firing.group,

@@ -48,6 +48,8 @@ def _rule(state: RuleState) -> dict[str, Any]:
     return {
         "id": rule.id,
         "trigger": rule.title,
+        "after": rule.after,
+        "every": rule.every,
         "action": rule.action.name,
         "label": rule.action.label,
         "enabled": state.enabled,

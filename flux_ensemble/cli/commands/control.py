@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from flux_ensemble.cli.common import Assignment, Mapped, job_id, naming
-from flux_ensemble.client import Client
-from flux_ensemble.client.responses import State
+from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
+from flux_ensemble.cli.session.local_states import LocalStates
+from flux_ensemble.cli.session.target import Target, label_of, targeted
 
 
 @click.command
@@ -36,115 +37,136 @@ from flux_ensemble.client.responses import State
     metavar="KEY=VALUE",
     help='A value in place of the group\'s, as in "nodes=4" or "duration=2h"; may be repeated.',
 )
+@targeted
 def submit(
     name: str,
     group: str,
     count: int | None,
     params: tuple[tuple[str, Any], ...],
     overrides: tuple[tuple[str, Any], ...],
+    target: Target,
 ) -> None:
     """Submit job group GROUP of ensemble NAME once more and print the job ids."""
-    client = Client()
-    with naming(client, name, group):
-        ids = client.submit(
+    with naming(target, name, group):
+        ids = target.submit(
             name,
             group,
             count=count,
             params=dict(params) or None,
             overrides=dict(overrides) or None,
         )
-    for job in ids:
-        click.echo(job_id(job))
+    _print_ids(ids, target)
 
 
 @click.command
 @click.argument("name")
-def pause(name: str) -> None:
+@targeted
+def pause(name: str, target: Target) -> None:
     """Keep the rules of ensemble NAME from firing; its jobs go on."""
-    client = Client()
-    with naming(client, name):
-        _say(name, client.pause(name))
+    with naming(target, name):
+        _say(name, target.pause(name)["state"])
 
 
 @click.command
 @click.argument("name")
-def resume(name: str) -> None:
+@targeted
+def resume(name: str, target: Target) -> None:
     """Let the paused ensemble NAME go on."""
-    client = Client()
-    with naming(client, name):
-        _say(name, client.resume(name))
+    with naming(target, name):
+        _say(name, target.resume(name)["state"])
 
 
 @click.command
 @click.argument("name")
 @click.option("--cancel", is_flag=True, help="Also cancel its jobs.")
-def terminate(name: str, cancel: bool) -> None:
+@targeted
+def terminate(name: str, cancel: bool, target: Target) -> None:
     """End ensemble NAME; the queue keeps its jobs unless --cancel is given."""
-    client = Client()
-    with naming(client, name):
-        _say(name, client.terminate(name, cancel=cancel))
+    with naming(target, name):
+        _say(name, target.terminate(name, cancel=cancel)["state"])
 
 
 @click.command
 @click.argument("name")
 @click.argument("group", required=False)
-def cancel(name: str, group: str | None) -> None:
+@targeted
+def cancel(name: str, group: str | None, target: Target) -> None:
     """Cancel ensemble NAME and its jobs; with GROUP, only the active jobs of that group."""
-    client = Client()
-    with naming(client, name, group):
-        _say(name, client.cancel(name, group))
+    with naming(target, name, group):
+        answer: Any = target.cancel(name, group)
+    if group is None or "jobs" not in answer:
+        _say(name, answer["state"])
+        return
+    jobs = answer["jobs"]
+    what = f"{jobs} job{'s'[: jobs != 1]} of group {group!r} cancelled"
+    _say(name, f"{answer['state']}: {what if jobs else f'no job of group {group!r} was active'}")
 
 
 @click.command
 @click.argument("name")
 @click.argument("rule")
-def enable(name: str, rule: str) -> None:
+@targeted
+def enable(name: str, rule: str, target: Target) -> None:
     """Turn rule RULE of ensemble NAME on."""
-    _set_rule(name, rule, enabled=True)
+    _set_rule(target, name, rule, enabled=True)
 
 
 @click.command
 @click.argument("name")
 @click.argument("rule")
-def disable(name: str, rule: str) -> None:
+@targeted
+def disable(name: str, rule: str, target: Target) -> None:
     """Turn rule RULE of ensemble NAME off: it does not fire until it is enabled."""
-    _set_rule(name, rule, enabled=False)
+    _set_rule(target, name, rule, enabled=False)
 
 
-def _set_rule(name: str, rule: str, *, enabled: bool) -> None:
-    client = Client()
-    with naming(client, name, rule=rule):
-        client.set_rule(name, rule, enabled=enabled)
-    click.echo(f"{name}: rule {rule} {'enabled' if enabled else 'disabled'}")
+def _set_rule(target: Target, name: str, rule: str, *, enabled: bool) -> None:
+    with naming(target, name, rule=rule):
+        target.set_rule(name, rule, enabled=enabled)
+    _say(name, f"rule {rule} {'enabled' if enabled else 'disabled'}")
 
 
 @click.command
 @click.argument("name")
 @click.argument("action", type=Mapped())
-def action(name: str, action: dict[str, Any]) -> None:
+@targeted
+def action(name: str, action: dict[str, Any], target: Target) -> None:
     """Perform ACTION in ensemble NAME now, and print the ids of jobs that it submits.
 
     ACTION is written as in a document: '{name: submit, label: echo, count: 2}'.
     """
-    client = Client()
-    with naming(client, name):
-        done = client.action(name, action)
-    for job in done.get("ids", ()):
-        click.echo(job_id(job))
+    with naming(target, name):
+        done = target.action(name, action)
+    _print_ids(done.get("ids", ()), target)
 
 
 @click.command
 @click.argument("name")
-def unload(name: str) -> None:
-    """Forget ensemble NAME, which has ended, with its log."""
-    client = Client()
-    with naming(client, name):
-        client.unload(name)
-    click.echo(f"{name}: unloaded")
+@click.option("--force", is_flag=True, help="Also a local run that was killed and could go on.")
+@targeted
+def unload(name: str, force: bool, target: Target) -> None:
+    """Forget ensemble NAME, which has ended, with its log.
+
+    Of a local run the output of its jobs is removed, too, where the document names no file for it.
+    """
+    if isinstance(target, LocalStates):
+        target.unload(name, force=force)
+    elif force:
+        raise Failure("--force is for local runs: add --member local", USAGE)
+    else:
+        with naming(target, name):
+            target.unload(name)
+    _say(name, "unloaded")
 
 
-def _say(name: str, answer: State) -> None:
-    click.echo(f"{name}: {answer['state']}")
+def _print_ids(ids: Iterable[int], target: Target) -> None:
+    label = label_of(target)
+    for job in ids:
+        click.echo(label(job))
+
+
+def _say(name: str, what: str) -> None:
+    click.echo(f"{name}: {what}")
 
 
 COMMANDS = (submit, pause, resume, terminate, cancel, enable, disable, action, unload)

@@ -1,36 +1,275 @@
-"""`validate`: checks a document without Flux."""
+"""The commands about documents, without Flux: validate, init, explain, schema."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from flux_ensemble.cli.common import FAILED, OK, check_document, read_document
-from flux_ensemble.texts import printable
+from flux_ensemble.cli.common import (
+    FAILED,
+    OK,
+    USAGE,
+    Failure,
+    first_problems,
+    print_error,
+    read_document,
+)
+from flux_ensemble.cli.display.formats import print_json
+from flux_ensemble.texts import listed, printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.editor_schema import Explained
 
 
 @click.command
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
-def validate(file: str, strict: bool) -> int:
-    """Check FILE ("-": standard input) and print every error in it, or else warnings.
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
+def validate(files: tuple[str, ...], strict: bool, as_json: bool) -> int:
+    """Check each FILE ("-": standard input) and print the errors in it, or else warnings.
 
-    Works without Flux. Exits 0 if the document is valid and 2 if it is not.
+    Works without Flux. Exits 0 if all documents are valid and 2 if one is not.
     """
-    from flux_ensemble.document.lint import Warnings
+    findings = [_check(file) for file in files]
+    if as_json:
+        print_json({"documents": findings})
+    else:
+        for finding in findings:
+            _print(finding)
+    if not all(finding["valid"] for finding in findings):
+        return USAGE
+    return FAILED if strict and any(finding["warnings"] for finding in findings) else OK
 
+
+def _check(file: str) -> dict[str, Any]:
+    """What there is to say of a document."""
+    from flux_ensemble.document.lint import Warnings
+    from flux_ensemble.document.loading import DocumentError, load_text
+
+    finding: dict[str, Any] = {
+        "file": "document" if file == "-" else file,
+        "valid": False,
+        "name": None,
+        "groups": [],
+        "rules": [],
+        "errors": [],
+        "more": False,
+        "warnings": [],
+        "notes": [],
+    }
     found = Warnings()
-    text, label = read_document(file)
-    # From standard input there is no file name to name the ensemble after, and a
-    # document without a name is no error of the document.
-    spec = check_document(text, label, None if label else "document", found)
-    for sentence in found.notes:
-        click.echo(f"note: {printable(sentence)}", err=True)
-    groups, rules = len(spec.groups), len(spec.rules)
+    try:
+        text, label = read_document(file)
+        # From standard input there is no file name to name the ensemble after, and a
+        # document without a name is no error of the document.
+        name, directory = None if label else "document", str(Path(label or "-").parent)
+        spec = load_text(text, name=name, file=label, directory=directory, warnings=found)
+    except Failure as exc:
+        finding["errors"] = [{"line": None, "path": "", "message": str(exc)}]
+        finding["text"] = str(exc)
+    except DocumentError as exc:
+        finding["errors"] = [problem._asdict() for problem in exc.problems]
+        finding["more"] = exc.more
+        finding["text"] = str(exc)
+    else:
+        finding.update(
+            valid=True,
+            name=spec.name,
+            groups=list(spec.groups),
+            rules=[rule.id for rule in spec.rules],
+            warnings=list(found.warnings),
+            notes=list(found.notes),
+        )
+    return finding
+
+
+def _print(finding: dict[str, Any]) -> None:
+    if not finding["valid"]:
+        print_error(first_problems(finding["text"], finding["file"]))
+        return
+    for kind in ("warning", "note"):
+        for sentence in finding[f"{kind}s"]:
+            click.echo(f"{kind}: {printable(sentence)}", err=True)
+    groups, rules = len(finding["groups"]), len(finding["rules"])
     click.echo(
-        f"{label or 'document'}: ok: {groups} job group{'s'[: groups != 1]}, "
+        f"{printable(finding['file'])}: ok: {groups} job group{'s'[: groups != 1]}, "
         f"{rules} rule{'s'[: rules != 1]}"
     )
-    return FAILED if strict and found.warnings else OK
 
 
-COMMANDS = (validate,)
+@click.command
+def schema() -> None:
+    """Print the JSON Schema of documents, for editors and other tools.
+
+    A document whose first line is "# yaml-language-server: $schema=FILE" is checked and completed
+    by editors with yaml-language-server; "init" writes that line.
+    """
+    import json
+
+    from flux_ensemble.document.editor_schema import editor_schema
+
+    click.echo(json.dumps(editor_schema(), indent=2, ensure_ascii=False))
+
+
+@click.command
+@click.argument("template", required=False)
+@click.argument("file", required=False)
+@click.option("--list", "listing", is_flag=True, help="List the templates.")
+@click.option("--force", is_flag=True, help="Replace the file if there is one.")
+def init(template: str | None, file: str | None, listing: bool, force: bool) -> None:
+    """Write a document to begin with to FILE: TEMPLATE, or else hello-world.
+
+    The templates are the examples of flux-ensemble. FILE is by default called as the template, and
+    "-" is standard output. Its first line names the schema of documents, for editors.
+    """
+    from flux_ensemble.document.problems import hint
+    from flux_ensemble.document.starters import Starters
+
+    starters = Starters()
+    known = starters.names()
+    if listing:
+        width = max(map(len, known), default=0)
+        for name in known:
+            click.echo(f"{name:<{width}}  {printable(starters.summary(name))}")
+        return
+    template = template or "hello-world"
+    if template not in known:
+        names = f"{hint(template, known)}templates: {listed(known)}"
+        raise Failure(f"no template named {template!r} ({names})", USAGE)
+    text = starters.document(template)
+    if file == "-":
+        click.echo(text, nl=False)
+        return
+    path = Path(file or f"{template}.yaml")
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise Failure(f"{path} is there already: --force replaces it", USAGE) from None
+    except OSError as exc:
+        raise Failure(f"cannot write {path}: {exc.strerror}", USAGE) from None
+    click.echo(f"{path}: written; 'flux-ensemble run {path}' runs it")
+
+
+@click.command
+@click.argument("key", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the keys as one line of JSON.")
+def explain(key: str | None, as_json: bool) -> None:
+    """Say what KEY of a document means, its type, default and an example.
+
+    KEY is a path such as jobs.retries.times, or its last part, of which there may be several.
+    Without KEY the keys of a document are listed.
+    """
+    from flux_ensemble.document.editor_schema import explained
+
+    keys = {one.path: one for one in explained()}
+    chosen = _matching(keys, key)
+    if as_json:
+        print_json({"keys": [_as_json(one) for one in chosen]})
+    elif key is None:
+        for one in chosen:
+            click.echo(f"{one.path:<12} {one.key.text.partition('. ')[0].rstrip('.')}.")
+    else:
+        for number, one in enumerate(chosen):
+            if number:
+                click.echo()
+            for line in _about(one):
+                click.echo(line)
+
+
+def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
+    """The keys that are meant.
+
+    Raises:
+        Failure: there is none.
+    """
+    from flux_ensemble.document.problems import hint
+
+    if key is None:
+        return [one for path, one in keys.items() if "." not in path]
+    # As errors name a place: jobs[0].count.
+    wanted = "".join(part.partition("]")[2] if i else part for i, part in enumerate(key.split("[")))
+    wanted = wanted.replace("rules.actions.", "rules.action.")
+    if wanted in keys:
+        return [keys[wanted]]
+    found = [one for path, one in keys.items() if path.endswith(f".{wanted}")]
+    if found:
+        return found
+    near = hint(wanted.rpartition(".")[2], sorted({path.rpartition(".")[2] for path in keys}))
+    raise Failure(
+        f"a document has no key {key!r} ({near}'flux-ensemble explain' lists the first ones)", USAGE
+    )
+
+
+def _about(one: Explained) -> Iterator[str]:
+    """What is printed of a key."""
+    yield one.path
+    yield from _wrapped("", one.key.text)
+    if one.required:
+        yield "  It must be given."
+    yield from _wrapped("type:", f"{' or '.join(one.types)}: {one.expected}")
+    if one.choices:
+        yield from _wrapped("one of:", ", ".join(map(str, one.choices)))
+    if one.key.default is not None:
+        yield from _wrapped("default:", _in_yaml(one.key.default))
+    if one.below:
+        yield from _wrapped("keys:", ", ".join(one.below))
+    name = one.path.rpartition(".")[2]
+    head = "example:"
+    for example in one.key.examples:
+        for line in _example(name, example):
+            yield f"  {head:<10}{line}"
+            head = ""
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    """Text in lines of at most 78 characters, behind a head if there is one."""
+    indent = " " * (12 if head else 2)
+    return textwrap.wrap(
+        text,
+        78,
+        initial_indent=f"  {head:<10}" if head else indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+
+
+def _example(name: str, value: Any) -> list[str]:
+    """A key with a value, in YAML."""
+    import yaml
+
+    if not isinstance(value, (dict, list)):
+        if isinstance(value, str) and "\n" in value:
+            return [f"{name}: |", *(f"  {line}" for line in value.splitlines())]
+        return [f"{name}: {_in_yaml(value)}"]
+    text = yaml.safe_dump({name: value}, default_flow_style=None, sort_keys=False)
+    # What YAML has for true is a plain key here.
+    return text.replace("'on':", "on:").splitlines()
+
+
+def _in_yaml(value: Any) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(value, default_flow_style=True)
+    return text.removesuffix("\n...\n").strip()
+
+
+def _as_json(one: Explained) -> dict[str, Any]:
+    return {
+        "path": one.path,
+        "text": one.key.text,
+        "expected": one.expected,
+        "types": list(one.types),
+        "choices": list(one.choices),
+        "required": one.required,
+        "default": one.key.default,
+        "examples": list(one.key.examples),
+        "keys": list(one.below),
+    }
+
+
+COMMANDS = (validate, init, explain, schema)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import Failure, job_id, naming, print_error
-from flux_ensemble.cli.display.formats import print_json, table_options
+from flux_ensemble.cli.common import Failure, naming, print_error
+from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
-from flux_ensemble.cli.session.target import LocalStates, member_options, reach
-from flux_ensemble.client import Client
+from flux_ensemble.cli.session.target import (
+    LocalStates,
+    Target,
+    command_of,
+    label_of,
+    targeted,
+)
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
@@ -30,8 +37,25 @@ MOST_RANKS = 5
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def choice_options(command: _Command) -> _Command:
-    """The options that choose jobs: `--filter`, `--group`, `--outcome`."""
+@dataclass(frozen=True)
+class Choice:
+    """Which jobs: the options `--filter`, `--group` and `--outcome`."""
+
+    filter: str | None = None
+    group: str | None = None
+    outcome: str | None = None
+
+
+def choice_options(command: _Command) -> Callable[..., Any]:
+    """Adds `--filter`, `--group` and `--outcome`, and gives the command a `Choice` as `choice`."""
+
+    @wraps(command)
+    def choosing(
+        *, text: str | None, group: str | None, outcome: str | None, **options: Any
+    ) -> Any:
+        return command(choice=Choice(text, group, outcome), **options)
+
+    made: Callable[..., Any] = choosing
     for option in (
         click.option("--outcome", type=click.Choice(OUTCOMES), help="Only jobs that ended so."),
         click.option("--group", metavar="GROUP", help="Only jobs of this job group."),
@@ -43,24 +67,18 @@ def choice_options(command: _Command) -> _Command:
             '"job.returncode != 0 and job.params.t > 300".',
         ),
     ):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 @contextmanager
-def chosen(
-    client: Client | LocalStates,
-    name: str,
-    text: str | None = None,
-    group: str | None = None,
-    outcome: str | None = None,
-) -> Iterator[Iterable[Any]]:
+def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]:
     """The chosen jobs of an ensemble; it is said if the record had no room for some."""
-    if isinstance(client, LocalStates):
-        yield client.jobs(name, filter=text, group=group, outcome=outcome)
+    if isinstance(target, LocalStates):
+        yield target.jobs(name, **asdict(choice))
         return
-    found = client.jobs(name, filter=text, group=group, outcome=outcome)
-    with naming(client, name, group):
+    found = target.jobs(name, **asdict(choice))
+    with naming(target, name, choice.group):
         yield found
     if found.dropped:
         print_error(f"{found.dropped} jobs are not in the record: it is full (limits.records)")
@@ -70,31 +88,19 @@ def chosen(
 @click.argument("name")
 @choice_options
 @table_options
-@member_options
-def jobs(
-    name: str,
-    text: str | None,
-    group: str | None,
-    outcome: str | None,
-    fmt: str,
-    no_header: bool,
-    as_json: bool,
-    member: str | None,
-    state_dir: Path | None,
-) -> None:
+@targeted
+def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
     """Show the jobs of ensemble NAME: those that have ended in that order, then active ones.
 
     In a format and in a filter, parameters are params.NAME and keys of memos memo.NAME.
     """
-    client = reach(Client, member, state_dir)
-    with chosen(client, name, text, group, outcome) as choice:
-        found = list(choice)
-    if as_json:
-        print_json({"jobs": found})
+    with chosen(target, name, choice) as found:
+        rows = list(found)
+    if output.as_json:
+        print_json({"jobs": rows})
         return
-    table = jobs_table(fmt)
-    label = str if isinstance(client, LocalStates) else job_id
-    table.show([job_row(job, table, label) for job in found], fmt, no_header)
+    table = jobs_table(output.fmt)
+    output.show(table, [job_row(job, table, label_of(target)) for job in rows])
 
 
 @click.command
@@ -102,17 +108,8 @@ def jobs(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @choice_options
-@member_options
-def export(
-    name: str,
-    file: Path,
-    force: bool,
-    text: str | None,
-    group: str | None,
-    outcome: str | None,
-    member: str | None,
-    state_dir: Path | None,
-) -> None:
+@targeted
+def export(name: str, file: Path, force: bool, choice: Choice, target: Target) -> None:
     """Write the jobs of ensemble NAME to FILE: .csv, .jsonl, .sqlite or .parquet.
 
     Parameters are columns params.NAME, and keys of memos memo.NAME. The table of a SQLite file is
@@ -120,10 +117,9 @@ def export(
     """
     from flux_ensemble.cli.display.export import ExportError, write
 
-    client = reach(Client, member, state_dir)
-    with chosen(client, name, text, group, outcome) as choice:
+    with chosen(target, name, choice) as found:
         try:
-            written = write(file, choice, force=force)
+            written = write(file, found, force=force)
         except ExportError as error:
             raise Failure(str(error)) from None
     click.echo(f"{written} job{'s'[: written != 1]} written to {file}")
@@ -132,8 +128,8 @@ def export(
 @click.command
 @click.argument("name")
 @click.option("--group", metavar="GROUP", help="Only jobs of this job group.")
-@member_options
-def failures(name: str, group: str | None, member: str | None, state_dir: Path | None) -> None:
+@targeted
+def failures(name: str, group: str | None, target: Target) -> None:
     """Show why jobs of ensemble NAME failed, and what those that failed have in common.
 
     A value of a parameter, or a rank, is shown if it is over-represented among the failed jobs: by
@@ -141,10 +137,9 @@ def failures(name: str, group: str | None, member: str | None, state_dir: Path |
     """
     from flux_ensemble.cli.display.failures import Failures
 
-    client = reach(Client, member, state_dir)
     counted = Failures()
-    with chosen(client, name, group=group) as choice:
-        for job in choice:
+    with chosen(target, name, Choice(group=group)) as found:
+        for job in found:
             if "exception" not in job:
                 raise Failure("only the owner of the instance may see why jobs failed")
             counted.add(job)
@@ -152,17 +147,15 @@ def failures(name: str, group: str | None, member: str | None, state_dir: Path |
     click.echo(f"{counted.failed} of {counted.ended} jobs failed{again}")
     for kind in counted.kinds():
         click.echo()
-        for line in _about(kind, counted, name, client):
+        for line in _about(kind, counted, name, target):
             click.echo(printable(line))
 
 
-def _about(kind: Kind, counted: Failures, name: str, client: Client | LocalStates) -> Iterator[str]:
+def _about(kind: Kind, counted: Failures, name: str, target: Target) -> Iterator[str]:
     """What is printed of a kind of failures."""
     from flux_ensemble.cli.session.job_output import tail
 
-    local = isinstance(client, LocalStates)
-    label, command = (str, "flux-ensemble") if local else (job_id, "flux ensemble")
-    handle = None if isinstance(client, LocalStates) else client.handle
+    handle = None if isinstance(target, LocalStates) else target.handle
     yield f"{kind.group}: {kind.reason}: {kind.jobs} job{'s'[: kind.jobs != 1]}"
     if kind.ranks:
         most = kind.ranks.most_common(MOST_RANKS)
@@ -177,9 +170,10 @@ def _about(kind: Kind, counted: Failures, name: str, client: Client | LocalState
         yield f"  {note}"
     lines = tail(kind.example, handle)
     if lines:
-        yield f"  job {label(kind.example['id'])} wrote at last:"
+        yield f"  job {label_of(target)(kind.example['id'])} wrote at last:"
         yield from (f"    {line}" for line in lines)
-    yield f"  see: {command} jobs {name} --group {kind.group} --filter {quote(kind.expression)}"
+    see = f"{command_of(target)} jobs {name} --group {kind.group}"
+    yield f"  see: {see} --filter {quote(kind.expression)}"
 
 
 COMMANDS = (jobs, failures, export)

@@ -2,63 +2,208 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import errno
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from flux_ensemble.cli.common import (
     CANCELED,
+    EXIT_CODES,
     FAILED,
     OK,
     TIMED_OUT,
-    USAGE,
     Duration,
     Failure,
-    job_id,
+    drop_output,
     print_error,
 )
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.messages import STATE_STYLES, Span, explain
+from flux_ensemble.cli.display.messages import STATE_STYLES, Line, Span, explain
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, fails, sentence
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session.log_reader import LogReader
-from flux_ensemble.cli.session.target import LocalStates, member_options, reach
+from flux_ensemble.cli.session.target import LocalStates, Target, label_of, targeted
 from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.reconnect import Received
 from flux_ensemble.client.responses import Ended, Entry
 
 
 @click.command
 @click.argument("name")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new entries until its end.")
+@click.option("--rule", metavar="RULE", help="Only what is about this rule.")
+@click.option("--group", metavar="GROUP", help="Only what is about this job group.")
+@click.option(
+    "--since", type=Duration(), metavar="DURATION", help="Only what was in the last so long (10m)."
+)
+@click.option(
+    "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N of these entries."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
-@member_options
-def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: Path | None) -> None:
+@targeted
+def log(
+    name: str,
+    follow: bool,
+    rule: str | None,
+    group: str | None,
+    since: float | None,
+    tail: int | None,
+    as_json: bool,
+    target: Target,
+) -> int:
     """Print what ensemble NAME did: when, what, why, and how it went."""
-    client = reach(Client, member, state_dir)
-    line = make_lines()
-    jobid = str if isinstance(client, LocalStates) else job_id
-    t_start: float | None = None
+    wanted = _Wanted(rule, group, -math.inf if since is None else time.time() - since)
+    printer = _Printer(wanted, tail, as_json, label_of(target))
+    if isinstance(target, LocalStates):
+        _read_local(target, name, follow, printer)
+    else:
+        _read(target, name, follow, printer)
+    printer.go_on()
+    if not printer.shown:
+        _check_names(target, name, rule, group)
+    if follow and isinstance(target, LocalStates):
+        status = target.states.status(name)
+        if target.states.is_killed(status):
+            raise Failure(f"{name}: {status['reason']}")
+    return OK
 
-    def show(_name: str, entry: Entry) -> bool:
-        nonlocal t_start
-        if t_start is None:
-            t_start = entry["timestamp"]
-        if as_json:
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which entries `log` prints."""
+
+    rule: str | None
+    group: str | None
+    t_first: float
+
+    def __call__(self, entry: Entry) -> bool:
+        context = entry["context"]
+        return (
+            entry["timestamp"] >= self.t_first
+            and (self.rule is None or self.rule in (context.get("rule"), context.get("id")))
+            and (self.group is None or self.group in _groups(context))
+        )
+
+
+def _groups(context: Mapping[str, Any]) -> Iterator[Any]:
+    """The job groups that an entry is about."""
+    yield context.get("group")
+    for key, field in (("action", "label"), ("cause", "group")):
+        part = context.get(key)
+        if isinstance(part, Mapping):
+            yield part.get(field)
+    jobs = context.get("jobs")
+    for job in jobs if isinstance(jobs, list) else ():
+        if isinstance(job, Mapping):
+            yield job.get("name")
+
+
+class _Printer:
+    """Prints the entries that are wanted.
+
+    Args:
+        wanted: which these are.
+        tail: how many there are to be of those that are kept until `go_on`; None is all.
+        as_json: print them as JSON.
+        label: prints a job id.
+
+    Attributes:
+        shown: how many were printed.
+    """
+
+    def __init__(
+        self, wanted: _Wanted, tail: int | None, as_json: bool, label: Callable[[int], str]
+    ) -> None:
+        self._wanted = wanted
+        self._kept: deque[Entry] | None = None if tail is None else deque(maxlen=tail)
+        self._as_json = as_json
+        self._label = label
+        self._line = make_lines()
+        self._t_start: float | None = None
+        self.shown = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Entries are kept back."""
+        return self._kept is not None
+
+    def take(self, entry: Entry) -> None:
+        """Takes the next entry."""
+        if self._t_start is None:
+            self._t_start = entry["timestamp"]
+        if not self._wanted(entry):
+            return
+        self.shown += 1
+        if self._kept is None:
+            self._show(entry, self._t_start)
+        else:
+            self._kept.append(entry)
+
+    def go_on(self) -> None:
+        """Prints what was kept back; those that come are new."""
+        kept, self._kept = self._kept, None
+        for entry in kept or ():
+            self._show(entry, self._t_start or 0.0)
+
+    def _show(self, entry: Entry, t_start: float) -> None:
+        if self._as_json:
             print_json(entry)
         else:
-            line(explain(entry, t_start, jobid))
+            self._line(explain(entry, t_start, self._label))
+
+
+def _read(client: Client, name: str, follow: bool, printer: _Printer) -> None:
+    received = Received()
+
+    def take(_name: str, entry: Entry) -> bool:
+        if received.take(entry):
+            printer.take(entry)
         return False
 
-    if not isinstance(client, LocalStates):
-        LogReader(client, [name], show, follow=follow).read()
-    elif follow:
-        raise Failure("--follow is for Flux: a local run follows itself", USAGE)
-    else:
-        for number, entry in enumerate(client.log(name), start=1):
-            try:
-                show(name, entry)
-            except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-                raise Failure(f"entry {number} of the log of {name!r} is none of ours") from None
+    kept = printer.keeps
+    if kept:
+        LogReader(client, [name], take, follow=False).read()
+        printer.go_on()
+        received.begin_again()
+    if follow or not kept:
+        LogReader(client, [name], take, follow=follow).read()
+
+
+def _read_local(local: LocalStates, name: str, follow: bool, printer: _Printer) -> None:
+    entries = local.follow(name) if follow else local.log(name)
+    for number, entry in enumerate(entries, start=1):
+        if entry is None:
+            printer.go_on()
+            continue
+        try:
+            printer.take(entry)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            raise Failure(f"entry {number} of the log of {name!r} is none of ours") from None
+
+
+def _check_names(target: Target, name: str, rule: str | None, group: str | None) -> None:
+    """Refuse a filter by what the ensemble does not have.
+
+    Raises:
+        EnsembleError: it has no such rule, or no such job group.
+    """
+    from flux_ensemble.document.problems import hint
+    from flux_ensemble.texts import listed
+
+    (status,) = target.status(name)["ensembles"]
+    for what, plural, given, known in (
+        ("rule with id", "rules", rule, [one["id"] for one in status.get("rules", ())]),
+        ("job group named", "groups", group, list(status.get("groups", ()))),
+    ):
+        if given is not None and given not in known:
+            names = f"{hint(given, known)}{plural}: {listed(known)}"
+            raise EnsembleError(errno.ENOENT, f"no {what} {given!r} ({names})")
 
 
 @click.command
@@ -71,46 +216,84 @@ def log(name: str, follow: bool, as_json: bool, member: str | None, state_dir: P
     help="Wait no longer than so long (30s, 2m, 1.5h), and exit 124.",
 )
 @FAIL_ON_OPTION
-def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str]) -> int:
+@targeted
+def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str], target: Target) -> int:
     """Wait until each ensemble NAME has ended, and exit as the worst of them did."""
-    client = Client()
-    line = make_lines()
-    left = dict.fromkeys(names)
-    ended: list[Ended] = []
-
-    def note(name: str, entry: Entry) -> bool:
-        if entry["name"] != "finish":
-            return False
-        context = entry["context"]
-        ended.append({"name": name, "state": context["state"], "reason": context["reason"]})
-        del left[name]
-        style = STATE_STYLES.get(context["state"], "")
-        line((Span(f"{name}: "), Span(context["state"], style), Span(f": {context['reason']}")))
-        return True
-
-    in_time = LogReader(client, list(left), note, follow=True).read(timeout)
+    waiting = _Waiting(names)
+    if isinstance(target, LocalStates):
+        in_time = _wait_local(target, waiting, timeout)
+    else:
+        in_time = LogReader(target, list(waiting.left), waiting.note, follow=True).read(timeout)
+    left = " and ".join(map(repr, waiting.left))
     if not in_time:
-        print_error(f"the time is up and {' and '.join(map(repr, left))} had not ended")
+        print_error(f"the time is up and {left} had not ended")
         return TIMED_OUT
     if left:
-        raise Failure(f"{' and '.join(map(repr, left))} was unloaded before it ended")
-    states = {ensemble["state"] for ensemble in ended}
+        raise Failure(f"{left} was unloaded before it ended")
+    states = {ensemble["state"] for ensemble in waiting.ended}
     wrong = False
-    for ensemble in ended:
+    for ensemble in waiting.ended:
         name = ensemble["name"]
         try:
-            (status,) = client.status(name)["ensembles"]
+            (status,) = target.status(name)["ensembles"]
         except EnsembleError as exc:
             # It has ended, so nothing is at stake any more.
             print_error(f"{exc}: what went wrong in {name!r} is not known")
             wrong = wrong or bool(fail_on)
             continue
         if trouble := sentence(status):
-            line((Span(f"{name}: {trouble}", "bad"),))
+            waiting.line((Span(f"{name}: {trouble}", "bad"),))
         wrong = wrong or fails(status, fail_on)
     if "failed" in states or wrong:
         return FAILED
     return CANCELED if "canceled" in states else OK
+
+
+class _Waiting:
+    """The ensembles that are waited for.
+
+    Attributes:
+        left: those that have not ended, in order.
+        ended: the others.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.left = dict.fromkeys(names)
+        self.ended: list[Ended] = []
+        self._line = make_lines()
+
+    def note(self, name: str, entry: Entry) -> bool:
+        """Takes an entry of a log; True if it says that the ensemble has ended."""
+        if entry["name"] != "finish":
+            return False
+        self.end(name, entry["context"])
+        return True
+
+    def end(self, name: str, how: Mapping[str, Any]) -> None:
+        """An ensemble has ended."""
+        self.ended.append({"name": name, "state": how["state"], "reason": how["reason"]})
+        del self.left[name]
+        style = STATE_STYLES.get(how["state"], "")
+        self.line((Span(f"{name}: "), Span(how["state"], style), Span(f": {how['reason']}")))
+
+    def line(self, line: Line) -> None:
+        """Prints a line, if anybody reads it: the exit code says it too."""
+        try:
+            self._line(line)
+        except BrokenPipeError:
+            drop_output()
+
+
+def _wait_local(local: LocalStates, waiting: _Waiting, timeout: float) -> bool:
+    """Waits for local runs; False if the time is up."""
+    give_up = time.monotonic() + (timeout or math.inf)
+    for name in list(waiting.left):
+        for status in local.wait(name):
+            if status["state"] in EXIT_CODES:
+                waiting.end(name, status)
+            elif time.monotonic() >= give_up:
+                return False
+    return True
 
 
 COMMANDS = (log, wait)

@@ -21,6 +21,8 @@ from flux_ensemble.cli.common import (
     read_document,
 )
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
+from flux_ensemble.cli.session.local_states import LocalStates
+from flux_ensemble.cli.session.target import Target, member_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 
@@ -36,6 +38,9 @@ ISOLATE_OPTION = click.option(
     is_flag=True,
     help="Start the service, where it is not there, as a process beside the broker.",
 )
+#: Why an ensemble cannot be left to itself without Flux.
+NO_SERVICE = "without a Flux instance there is no service to leave an ensemble to"
+
 DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
 
 
@@ -237,15 +242,26 @@ def _need_service(client: Client, isolate: bool) -> None:
 @click.argument("file")
 @NAME_OPTION
 @ISOLATE_OPTION
-def load(file: str, name: str | None, isolate: bool) -> None:
+@member_options
+def load(
+    file: str, name: str | None, isolate: bool, member: str | None, state_dir: Path | None
+) -> None:
     """Load document FILE ("-": standard input), and print the ensemble's name.
 
     Loads the service first where that is not loaded. The ensemble belongs to the service:
-    "watch" follows it, and "terminate" or "cancel" ends it.
+    "watch" follows it, and "terminate" or "cancel" ends it. A local run has no service that it
+    could be left to: "run" runs it, and goes on as long as it.
     """
+    if member == "local" or state_dir is not None:
+        raise Failure(f"{NO_SERVICE}: 'flux-ensemble run --member local {file}' runs it", USAGE)
     text, label = read_document(file)
     check_document(text, label, name)
-    client = Client()
+    try:
+        client = Client()
+    except (BindingsError, EnsembleError) as exc:
+        if member == "flux":
+            raise
+        raise Failure(f"{exc}\n{NO_SERVICE}: 'flux-ensemble run {file}' runs it here") from exc
     _need_service(client, isolate)
     click.echo(client.load(text, name=name, file=label)["name"])
 
@@ -254,19 +270,28 @@ def load(file: str, name: str | None, isolate: bool) -> None:
 @click.argument("name")
 @DEBUG_OPTION
 @FAIL_ON_OPTION
-def watch(name: str, debug: bool, fail_on: frozenset[str]) -> int:
+@targeted
+def watch(name: str, debug: bool, fail_on: frozenset[str], target: Target) -> int:
     """Follow ensemble NAME as "run" does, from its beginning to its end, and exit with it.
 
-    Ctrl-C leaves it to the service.
+    Ctrl-C leaves it to the service, or to its run.
     """
-    client = Client()
-
     from flux_ensemble.cli.display.views import make_view
+
+    if isinstance(target, LocalStates):
+        from flux_ensemble.cli.session.local_follow import follow_locally
+
+        if debug:
+            reason = "--debug is not for local runs: 'run --debug' prints the events of its jobs"
+            raise Failure(reason, USAGE)
+        target.status(name)
+        return follow_locally(target, name, make_view(), fail_on)
+
     from flux_ensemble.cli.session.follow import Follower
 
-    with naming(client, name):
-        client.status(name)
-        follower = Follower(client, make_view(), owner=False, events=debug, fail_on=fail_on)
+    with naming(target, name):
+        target.status(name)
+        follower = Follower(target, make_view(), owner=False, events=debug, fail_on=fail_on)
         return follower.follow(name)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from flux_ensemble.cli.common import naming
-from flux_ensemble.cli.display.formats import print_json, table_options
+from flux_ensemble.cli.common import EXIT_CODES, naming
+from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
@@ -20,68 +19,58 @@ from flux_ensemble.cli.display.tables import (
     group_rows,
     rule_row,
 )
-from flux_ensemble.cli.session.target import LocalStates, member_options, reach, summary_of
-from flux_ensemble.client import Client
+from flux_ensemble.cli.session.local_states import summary_of
+from flux_ensemble.cli.session.target import Target, targeted
 from flux_ensemble.client.responses import EnsembleStatus, Status
 from flux_ensemble.texts import printable
 
 
 @click.command("list")
 @table_options
-@member_options
-def list_ensembles(
-    fmt: str, no_header: bool, as_json: bool, member: str | None, state_dir: Path | None
-) -> None:
+@targeted
+def list_ensembles(output: Output, target: Target) -> None:
     """List the ensembles that the service holds, ended ones included."""
-    ensembles = reach(Client, member, state_dir).list()
-    if as_json:
+    ensembles = target.list()
+    if output.as_json:
         print_json({"ensembles": ensembles})
     else:
         now = time.time()
-        ENSEMBLES.show([ensemble_row(summary, now) for summary in ensembles], fmt, no_header)
+        output.show(ENSEMBLES, [ensemble_row(summary, now) for summary in ensembles])
 
 
 @click.command
 @click.argument("name", required=False)
 @table_options
-@member_options
-def status(
-    name: str | None,
-    fmt: str,
-    no_header: bool,
-    as_json: bool,
-    member: str | None,
-    state_dir: Path | None,
-) -> None:
+@targeted
+def status(name: str | None, output: Output, target: Target) -> None:
     """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
 
     With NAME also its job groups, its rules, and the errors of its custom functions. With
     -o only the table of ensembles is printed, or with NAME that of the job groups.
     """
-    client = reach(Client, member, state_dir)
     answer: Any
-    if name is None or isinstance(client, LocalStates):
-        answer = client.status(name)
+    if name is None:
+        answer = target.status()
     else:
-        with naming(client, name):
-            answer = client.status(name)
-    if as_json:
+        with naming(target, name):
+            answer = target.status(name)
+    if output.as_json:
         print_json(answer)
         return
-    only_table = fmt != "default"
-    if not only_table and "service" in answer:
+    if output.is_default and "service" in answer:
         _print_service(answer)
     if name is None:
-        rows = [ensemble_row(summary_of(ensemble), time.time()) for ensemble in answer["ensembles"]]
-        ENSEMBLES.show(rows, fmt, no_header)
-    else:
-        ensemble = answer["ensembles"][0]
-        if not only_table:
-            ENSEMBLES.show([ensemble_row(summary_of(ensemble), time.time())], no_header=no_header)
-            click.echo()
-        GROUPS.show(group_rows(ensemble), fmt, no_header)
-        if not only_table:
-            _print_rules(ensemble, no_header)
+        ensembles = answer["ensembles"]
+        output.show(ENSEMBLES, [ensemble_row(summary_of(one), time.time()) for one in ensembles])
+        return
+    ensemble = answer["ensembles"][0]
+    if output.is_default:
+        row = ensemble_row(summary_of(ensemble), time.time())
+        ENSEMBLES.show([row], no_header=output.no_header)
+        click.echo()
+    output.show(GROUPS, group_rows(ensemble))
+    if output.is_default:
+        _print_rules(ensemble, output.no_header)
 
 
 def _print_service(answer: Status) -> None:
@@ -146,56 +135,44 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
 @click.command
 @click.argument("name")
 @table_options
-@member_options
-def metrics(
-    name: str,
-    fmt: str,
-    no_header: bool,
-    as_json: bool,
-    member: str | None,
-    state_dir: Path | None,
-) -> None:
+@targeted
+def metrics(name: str, output: Output, target: Target) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
-    client = reach(Client, member, state_dir)
-    if isinstance(client, LocalStates):
-        answer = client.metrics(name)
-    else:
-        with naming(client, name):
-            answer = client.metrics(name)
-    if as_json:
+    with naming(target, name):
+        answer = target.metrics(name)
+    if output.as_json:
         print_json(answer)
     else:
-        metrics_table(answer).show(metrics_rows(answer), fmt, no_header)
+        output.show(metrics_table(answer), metrics_rows(answer))
 
 
 @click.command
 @click.argument("name")
 @click.argument("rule", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-@member_options
-def why(
-    name: str, rule: str | None, as_json: bool, member: str | None, state_dir: Path | None
-) -> None:
+@targeted
+def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:
     """Show why the rules of ensemble NAME, or RULE alone, fire or do not.
 
     For each rule: how often it has fired, each term of its condition with the values now, what it
-    waits for, and why it cannot fire any more, if that is so.
+    waits for, and why it cannot fire any more, if that is so. Of an ensemble that has ended: how
+    and why it did, and which rules never fired.
     """
-    from flux_ensemble.cli.display.reasons import reasons
+    from flux_ensemble.cli.display.reasons import ending, reasons
 
-    client = reach(Client, member, state_dir)
-    answer: Any
-    if isinstance(client, LocalStates):
-        answer = client.why(name, rule)
-    else:
-        with naming(client, name, rule=rule):
-            answer = client.why(name, rule)
+    with naming(target, name, rule=rule):
+        answer: Any = target.why(name, rule)
     if as_json:
         print_json(answer)
         return
-    if answer["state"] != "running":
+    ended = answer["state"] in EXIT_CODES
+    if ended:
+        for line in ending(name, answer):
+            click.echo(line)
+        click.echo()
+    elif answer["state"] != "running":
         click.echo(f"{name} is {answer['state']}: {printable(answer['reason'])}\n")
-    for line in reasons(answer):
+    for line in reasons(answer, ended=ended):
         click.echo(line)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
@@ -136,8 +137,32 @@ def _has_flux() -> bool:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def table_options(command: _Command) -> _Command:
-    """The options of a command that prints a table: `-o`, `-n`, `--json`."""
+@dataclass(frozen=True)
+class Output:
+    """How a command is to print a table: the options `-o`, `-n` and `--json`."""
+
+    fmt: str
+    no_header: bool
+    as_json: bool
+
+    @property
+    def is_default(self) -> bool:
+        """No format is asked for."""
+        return self.fmt == "default"
+
+    def show(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Prints a table so."""
+        table.show(rows, self.fmt, self.no_header)
+
+
+def table_options(command: _Command) -> Callable[..., Any]:
+    """Adds `-o`, `-n` and `--json`, and gives the command an `Output` as `output`."""
+
+    @wraps(command)
+    def printing(*, fmt: str, no_header: bool, as_json: bool, **options: Any) -> Any:
+        return command(output=Output(fmt, no_header, as_json), **options)
+
+    made: Callable[..., Any] = printing
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the service's JSON."),
         click.option("-n", "--no-header", is_flag=True, help="Leave out the line of headings."),
@@ -150,8 +175,8 @@ def table_options(command: _Command) -> _Command:
             help='Output format, or the name of one ("help" lists them).',
         ),
     ):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 def print_json(value: Any) -> None:

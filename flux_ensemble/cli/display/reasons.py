@@ -7,22 +7,43 @@ from collections.abc import Iterator
 
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.client.responses import RuleReason, Term, Why
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import listed, printable
 
 
-def reasons(answer: Why) -> Iterator[str]:
-    """The lines about the rules, one paragraph each."""
+def ending(name: str, answer: Why) -> Iterator[str]:
+    """The lines about an ensemble that has ended: how, why, and which rules never fired."""
+    how = {"completed": "has completed", "failed": "has failed", "canceled": "was canceled"}
+    reason = f": {answer['reason']}" if answer["reason"] else ""
+    yield printable(f"{name} {how[answer['state']]}{reason}")
+    rules = answer["rules"]
+    silent = [rule["id"] for rule in rules if not rule["fired"]]
+    if len(rules) > 1 and silent:
+        yield printable(f"{len(silent)} of {len(rules)} rules never fired: {listed(silent)}")
+    elif len(rules) > 1:
+        yield f"all {len(rules)} rules have fired"
+
+
+def reasons(answer: Why, *, ended: bool = False) -> Iterator[str]:
+    """The lines about the rules, one paragraph each.
+
+    Args:
+        answer: of the service.
+        ended: the ensemble has ended, so no rule can fire any more.
+    """
     for number, rule in enumerate(answer["rules"]):
         if number:
             yield ""
-        for line in _rule(rule, answer["t"]):
+        for line in _rule(rule, answer["t"], ended):
             yield printable(line)
 
 
-def _rule(rule: RuleReason, t: float) -> Iterator[str]:
+def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
     what = f"{rule['action']} {rule['label'] or ''}".rstrip()
     yield f"{rule['id']}: {what} on {rule['trigger']}"
-    yield f"  fired {_times(rule['fired'])}, {_left(rule['left'])}"
+    if ended:
+        yield f"  fired {_times(rule['fired'])}" if rule["fired"] else "  never fired"
+    else:
+        yield f"  fired {_times(rule['fired'])}, {_left(rule['left'])}"
     if rule["error"]:
         yield f"  error: {rule['error'].splitlines()[0]}"
     for term in rule["terms"]:
@@ -32,6 +53,10 @@ def _rule(rule: RuleReason, t: float) -> Iterator[str]:
         elif term["values"]:
             values = (f"{name} is {_number(value)}" for name, value in term["values"].items())
             yield f"        {', '.join(values)}"
+    if ended:
+        if not rule["enabled"]:
+            yield "  was disabled"
+        return
     if rule["never"]:
         yield f"  cannot fire any more: {rule['never']}"
         return

@@ -7,6 +7,7 @@ from typing import Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.messages import STATE_STYLES
+from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.client.responses import EnsembleStatus, RuleStatus, Summary
 
 ENSEMBLES = Table(
@@ -132,7 +133,7 @@ def rule_row(rule: RuleStatus) -> dict[str, Any]:
         state, style = "enabled", "action"
     return {
         "id": rule["id"],
-        "trigger": rule["trigger"],
+        "trigger": rule["trigger"] + _times(rule),
         "action": f"{rule['action']} {rule['label'] or ''}".rstrip(),
         "state": state,
         "fired": rule["fired"],
@@ -140,3 +141,10 @@ def rule_row(rule: RuleStatus) -> dict[str, Any]:
         "color_state": colour(style),
         "color_off": colour_off(),
     }
+
+
+def _times(rule: RuleStatus) -> str:
+    """When its timer is due: ` after 10s`, ` every 2s`; nothing for other rules."""
+    # A service of an earlier version does not say.
+    times = (("after", rule.get("after")), ("every", rule.get("every")))
+    return "".join(f" {key} {fsd(seconds)}" for key, seconds in times if seconds is not None)

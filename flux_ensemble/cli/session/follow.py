@@ -17,9 +17,7 @@ has not printed yet.
 from __future__ import annotations
 
 import errno
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -31,11 +29,12 @@ from flux_ensemble.cli.common import (
     INTERRUPTED,
     TIMED_OUT,
     Failure,
+    drop_output,
     job_id,
     print_error,
     run_reactor,
 )
-from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.outlook import Outlook
 from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
@@ -185,7 +184,7 @@ class Follower:
             if self._expired:
                 self._line((Span(self._left(status), "warn"),))
         except OSError:
-            _drop_output()
+            drop_output()
 
     def _left(self, status: Mapping[str, Any]) -> str:
         """What is left to do when the allocation has expired, and what becomes of it."""
@@ -217,7 +216,7 @@ class Follower:
         try:
             show(*args)
         except OSError:
-            _drop_output()
+            drop_output()
             self._on_signal()
 
     def _stop(self) -> None:
@@ -345,7 +344,10 @@ class Follower:
             self._cancel()
 
     def _cancel(self) -> None:
-        self._then("cancel", {"name": self._name}, self._on_canceled)
+        request = {"name": self._name}
+        if self._forced == TIMED_OUT:
+            request["reason"] = time_is_up(self._timeout)
+        self._then("cancel", request, self._on_canceled)
 
     def _on_canceled(self, future: Any) -> None:
         try:
@@ -354,8 +356,3 @@ class Follower:
             if not self._received.waits_after(exc):
                 raise failure(exc, "cancel") from exc
             # Its log ends too, and it is cancelled when the service is back.
-
-
-def _drop_output() -> None:
-    """Nobody reads standard output any more, so nothing printed from now on is an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

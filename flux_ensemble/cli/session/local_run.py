@@ -27,7 +27,7 @@ from flux_ensemble.cli.common import (
     print_error,
     recorded,
 )
-from flux_ensemble.cli.display.messages import Line, Span, announce, job_event
+from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.signals import signal_pipe
@@ -39,6 +39,7 @@ from flux_ensemble.members.local.run import LocalRun
 from flux_ensemble.members.local.state_dir import StateLog, default_root
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.service.requests.protocol import parse
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -114,6 +115,7 @@ def run_locally(
                 run.recover(text)
             else:
                 run.begin(text)
+            run.listen(parse)
             return recorded(printer.follow(timeout, fail_on), recorder)
         except FunctionsError as error:
             raise Failure(str(error), USAGE) from None
@@ -137,6 +139,7 @@ class Printer:
         self._loop = loop
         self._name = name
         self._forced: int | None = None
+        self._timeout = 0.0
         #: Nothing is called back from the loop before this is given.
         self._run: LocalRun
 
@@ -158,6 +161,7 @@ class Printer:
             RunError: its files cannot be written any more.
         """
         run = self._run
+        self._timeout = timeout
         limit = self._loop.timer(timeout, self._on_timeout) if timeout else None
         run.drive(self._view.interval)
         if limit is not None:
@@ -200,12 +204,13 @@ class Printer:
 
     def _on_timeout(self) -> None:
         if self._forced is None:
-            self._cancel(TIMED_OUT, "the time is up: cancelling its jobs")
+            reason = time_is_up(self._timeout)
+            self._cancel(TIMED_OUT, "the time is up: cancelling its jobs", reason)
 
-    def _cancel(self, code: int, text: str) -> None:
+    def _cancel(self, code: int, text: str, reason: str | None = None) -> None:
         self._forced = code
         self.warn(text)
-        self._run.cancel()
+        self._run.cancel(reason)
 
     def _line(self, line: Line) -> None:
         with self._quietly():

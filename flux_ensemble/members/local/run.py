@@ -11,6 +11,7 @@ Whoever starts a run gives it a loop and a `Listener`, and decides when it is to
 
     run = LocalRun(stack, spec, cluster, loop, log, listener, environment=..., cwd=...)
     run.begin(text)  # or run.recover(text)
+    run.listen(parse)
     run.drive(interval)
     status, metrics = run.finish()
 
@@ -34,6 +35,7 @@ from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.members.local.control import Control, Handler, Parse
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
@@ -98,6 +100,7 @@ class LocalRun:
         self._cwd = cwd
         self._left = False
         self._stopped: str | None = None
+        self._control: Control | None = None
         self._waiting = False
         self._hushed = False
         self._snapshot_due = 0.0
@@ -206,6 +209,21 @@ class LocalRun:
 
     # -- how it goes on and ends ----------------------------------------------------
 
+    def listen(self, parse: Parse) -> None:
+        """Take requests of other processes from now on.
+
+        Args:
+            parse: checks their payloads.
+        """
+        now = self._loop.now
+        handler = Handler(self._ensemble, self._describer, self._record, now, parse)
+        try:
+            self._control = Control(self._log.directory, self._loop, handler)
+        except (StateError, OSError) as error:
+            self._listener.note(f"other commands cannot steer this run: {error}")
+        else:
+            self._stack.callback(self._control.close)
+
     def drive(self, interval: float) -> None:
         """Run until the ensemble has ended and its jobs are gone, or until it must stop.
 
@@ -216,12 +234,12 @@ class LocalRun:
         self._loop.run(lambda: self._over or not self._ensemble.live)
         look.cancel()
 
-    def cancel(self) -> None:
-        """End the ensemble, and cancel its jobs; or do not begin it."""
+    def cancel(self, reason: str | None = None) -> None:
+        """End the ensemble, for a reason, and cancel its jobs; or do not begin it."""
         if self._ensemble.engine.t_start is None:
             self._left = True
         else:
-            self._ensemble.ask("cancel", {}, lambda _: None)
+            self._ensemble.ask("cancel", {"reason": reason} if reason else {}, lambda _: None)
 
     def leave(self) -> None:
         """Do not wait for its jobs any more: `finish` kills them."""
@@ -240,6 +258,8 @@ class LocalRun:
         if ensemble.live and self._stopped is None:
             ensemble.fail("left while its jobs were running")
         elif self._stopped is None:
+            if self._control is not None:
+                self._control.close()
             # What custom functions leave behind is reaped by a timer.
             self._loop.run(lambda: self._over or not self._loop.timers)
         if self._stopped is not None:

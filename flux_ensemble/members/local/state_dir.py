@@ -10,6 +10,7 @@ Each ensemble has a directory of its name in the state directory:
     document      the document
     output/       ID.out, the output of jobs whose document names no file
     lock          locked while the ensemble runs
+    control       the socket of `members.local.control`, while the ensemble runs
     jobs.lock     locked while there may be processes of its jobs
 
 A run of the same name replaces them. The last line of an eventlog whose run was killed may
@@ -87,25 +88,29 @@ class StateLog:
         self.events = 0
         with ExitStack() as stack:
             try:
-                with open_directory(root, make=True) as top:
-                    top.check_own()
-                    self.directory = stack.enter_context(top.enter(name, make=True))
+                top = stack.enter_context(open_directory(root, make=True))
+                top.check_own()
+                self.directory = stack.enter_context(top.enter(name, make=True))
                 self.directory.check_own()
             except OSError as error:
                 raise StateError(f"cannot write to {root}: {error.strerror}") from None
             try:
-                self._begin(stack, document.encode(), resume)
+                self._begin(stack, top, document.encode(), resume)
             except OSError as error:
                 raise StateError(
                     f"cannot write to {self.directory.path}: {error.strerror}"
                 ) from None
             self._stack = stack.pop_all()
 
-    def _begin(self, stack: ExitStack, document: bytes, resume: bool | None) -> None:
+    def _begin(
+        self, stack: ExitStack, top: Directory, document: bytes, resume: bool | None
+    ) -> None:
         try:
             self._lock(stack, "lock", _LOOK_SECONDS)
         except BlockingIOError:
             raise StateError(f"an ensemble named {self._name!r} is running already") from None
+        if not self._is_in(top):
+            raise StateError(f"{self._name!r} was unloaded just now: try again")
         self._check_resume(document, resume)
         for one in ("eventlog.new", "eventlog", "jobs.new", "jobs", "events"):
             self.directory.check(one)
@@ -130,6 +135,14 @@ class StateLog:
         stack.callback(self._entries.close)
         self._jobs = Lines(self.directory.create("jobs.new"))
         stack.callback(self._jobs.close)
+
+    def _is_in(self, top: Directory) -> bool:
+        """The directory is there under its name: nobody has removed it before it was locked."""
+        try:
+            there = os.stat(self._name, dir_fd=top.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(self.directory.fd))
 
     def _lock(self, stack: ExitStack, name: str, seconds: float) -> int:
         """Lock a file.

@@ -7,7 +7,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from flux_ensemble.members.local.directory import (
 )
 from flux_ensemble.members.local.state_dir import no_locks, read_snapshot
 from flux_ensemble.runtime.durability.lines import whole_lines
+from flux_ensemble.texts import listed
 
 
 def _lines(
@@ -59,6 +60,9 @@ class States:
     It may be somebody else's, and there may be anything in it.
     """
 
+    #: The reason of an ensemble whose run was killed.
+    KILLED = "its run was killed before it ended"
+
     def __init__(self, root: Path) -> None:
         self._root = root
 
@@ -84,7 +88,7 @@ class States:
             StateError: there is none, or it is damaged before its last line.
             OSError: it cannot be read.
         """
-        with self._find(name, "eventlog") as directory:
+        with self.find(name, "eventlog") as directory:
             yield from _lines(directory, "eventlog", state_forms.ENTRY, "an entry")
 
     def jobs(self, name: str) -> Iterator[dict[str, Any]]:
@@ -94,7 +98,7 @@ class States:
             StateError, OSError: as `log`.
         """
         # A run of an earlier version left none.
-        with self._find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
+        with self.find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
             yield from _lines(directory, "jobs", state_forms.JOB, "a job")
 
     def status(self, name: str) -> dict[str, Any]:
@@ -104,15 +108,22 @@ class States:
             StateError: there is no such ensemble, or its files are not what a run left.
             OSError: they cannot be read.
         """
-        with self._find(name, "status.json") as directory:
+        with self.find(name, "status.json") as directory:
             status: dict[str, Any] = self._read(directory)["status"]
-            if status["state"] not in FINAL_STATES and not self._runs(directory):
+            if status["state"] not in FINAL_STATES and not self.runs(directory):
+                # A run that has just ended has said how before it was gone.
+                status = self._read(directory)["status"]
+            if status["state"] not in FINAL_STATES and not self.runs(directory):
                 status.update(
                     state="failed",
-                    reason="its run was killed before it ended",
+                    reason=self.KILLED,
                     t_end=os.stat("status.json", dir_fd=directory.fd).st_mtime,
                 )
         return status
+
+    def is_killed(self, status: Mapping[str, Any]) -> bool:
+        """Whether a status is that of an ensemble whose run was killed."""
+        return status["state"] == "failed" and status["reason"] == self.KILLED
 
     def metrics(self, name: str) -> dict[str, Any]:
         """As in the response to `ensemble.metrics`.
@@ -120,7 +131,7 @@ class States:
         Raises:
             StateError, OSError: as `status`.
         """
-        with self._find(name, "status.json") as directory:
+        with self.find(name, "status.json") as directory:
             metrics: dict[str, Any] = self._read(directory)["metrics"]
         return metrics
 
@@ -147,7 +158,16 @@ class States:
             path = directory.path / "status.json"
             raise StateError(f"{path}: expected status and metrics in JSON") from None
 
-    def _runs(self, directory: Directory) -> bool:
+    def runs(self, directory: Directory) -> bool:
+        """Whether a run of the ensemble goes on.
+
+        Args:
+            directory: of the ensemble.
+
+        Raises:
+            StateError: there are no locks here.
+            OSError: there is no lock, or it cannot be read.
+        """
         lock = directory.open("lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -162,8 +182,13 @@ class States:
     def _open(self) -> Directory:
         return open_directory(self._root, ours=False)
 
-    def _find(self, name: str, file: str) -> Directory:
-        """The directory of an ensemble that has a file."""
+    def find(self, name: str, file: str) -> Directory:
+        """The directory of an ensemble that has a file.
+
+        Raises:
+            StateError: there is no such ensemble.
+            OSError: the state directory cannot be read.
+        """
         if _is_name(name):
             with contextlib.suppress(FileNotFoundError), self._open() as root:
                 directory = root.enter(name)
@@ -173,5 +198,9 @@ class States:
                 except BaseException:
                     directory.close()
                     raise
-        known = ", ".join(self.names()) or "none"
-        raise StateError(f"no ensemble named {name!r} in {self._root} (ensembles: {known})")
+        # Here, because there is mostly nothing to be said.
+        from flux_ensemble.document.problems import hint
+
+        names = self.names()
+        known = f"{hint(name, names)}ensembles: {listed(names)}"
+        raise StateError(f"no ensemble named {name!r} in {self._root} ({known})")

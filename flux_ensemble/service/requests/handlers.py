@@ -120,7 +120,7 @@ class Handlers:
     def change_state(self, message: Message, payload: Payload) -> None:
         """Change the state of an ensemble, and respond with the one that it is in then."""
         ensemble = self._ensembles.get(payload["name"])
-        self._ask(message, payload, lambda _: {"state": ensemble.state})
+        self._ask(message, payload, lambda result: {**result, "state": ensemble.state})
 
     @request_handler("cancel")
     def cancel(self, message: Message, payload: Payload) -> None:

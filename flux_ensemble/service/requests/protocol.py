@@ -126,7 +126,13 @@ TOPICS: Mapping[str, Topic] = {
     "pause": Topic({"name": _NAME}),
     "resume": Topic({"name": _NAME}),
     "terminate": Topic({"name": _NAME, "cancel": _FLAG}),
-    "cancel": Topic({"name": _NAME, "group": _name("the name of a job group")}),
+    "cancel": Topic(
+        {
+            "name": _NAME,
+            "group": _name("the name of a job group"),
+            "reason": _name("why the ensemble is cancelled"),
+        }
+    ),
     "unload": Topic({"name": _NAME}),
     "rules": Topic(
         {

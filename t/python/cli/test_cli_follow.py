@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.commands import logs
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.messages import Line, plain
-from flux_ensemble.cli.session import follow
+from flux_ensemble.cli.session import follow, target
 from flux_ensemble.cli.session.follow import Follower
 from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.client import Client, EnsembleError, connection
@@ -291,7 +290,8 @@ def test_a_second_signal_leaves_at_once() -> None:
 def test_the_timeout_cancels_the_ensemble_and_exits_with_124() -> None:
     runs, handle, _ = follower(LOADED, timer(9.0), finish("canceled"), timeout=9.0)
     assert runs.load(REQUEST) == 124
-    assert ("cancel", {"name": "a"}) in handle.sent
+    reason = "the time is up (--timeout 9.000s)"
+    assert ("cancel", {"name": "a", "reason": reason}) in handle.sent
 
 
 WALLTIME = entry("walltime", t_expires=9.0, active=1, waiting=2)
@@ -514,7 +514,7 @@ def test_an_output_that_nobody_reads_is_as_good_as_a_hangup(
 
     dropped: list[bool] = []
     monkeypatch.setattr(view, "line", line)
-    monkeypatch.setattr(follow, "_drop_output", lambda: dropped.append(True))
+    monkeypatch.setattr(follow, "drop_output", lambda: dropped.append(True))
     assert runs.load(REQUEST) == 130
     assert dropped == [True]
     assert ("cancel", {"name": "a"}) in handle.sent
@@ -618,7 +618,7 @@ def test_wait_exits_as_the_worst_of_them(
     from flux_ensemble.cli.main import run_command
 
     handle = Handle(*map(finish, states))
-    monkeypatch.setattr(logs, "Client", lambda: Client(handle))
+    monkeypatch.setattr(target, "Client", lambda: Client(handle))
     assert run_command(["wait", "a", "b"]) == code
     assert all(state in capsys.readouterr().out for state in states[:1])
 
@@ -629,7 +629,7 @@ def test_wait_exits_with_124_when_the_time_is_up(
     from flux_ensemble.cli.main import run_command
 
     handle = Handle(timer(30.0))
-    monkeypatch.setattr(logs, "Client", lambda: Client(handle))
+    monkeypatch.setattr(target, "Client", lambda: Client(handle))
     assert run_command(["wait", "a", "--timeout", "0.5m"]) == 124
     assert "the time is up and 'a' had not ended" in capsys.readouterr().err
 
@@ -644,7 +644,7 @@ def test_log_prints_lines_or_json(
         (["log", "a", "--json"], '{"timestamp": 1.0, "name": "pause", "context": {}}\n'),
     ):
         handle = Handle(entry("pause"), answer("log", OSError(errno.ENODATA, "No data")))
-        monkeypatch.setattr(logs, "Client", lambda handle=handle: Client(handle))
+        monkeypatch.setattr(target, "Client", lambda handle=handle: Client(handle))
         assert run_command(arguments) == 0
         assert capsys.readouterr().out == printed
         assert handle.sent == [("log", {"name": "a", "follow": False})]

@@ -16,8 +16,9 @@ import pytest
 
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.commands import control, logs, run, show
+from flux_ensemble.cli.commands import run
 from flux_ensemble.cli.main import ensemble, run_command
+from flux_ensemble.cli.session import target
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.loading import parse_version
 
@@ -62,7 +63,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def serve(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> FakeClient:
     client = FakeClient(**answers)
-    for module in (control, logs, run, show):
+    for module in (run, target):
         monkeypatch.setattr(module, "Client", client)
     return client
 
@@ -193,7 +194,7 @@ def test_submit_reads_parameters_as_a_document_would(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = serve(monkeypatch, submit=[1, 2])
-    monkeypatch.setattr(control, "job_id", lambda number: f"f{number}")
+    monkeypatch.setattr(target, "job_id", lambda number: f"f{number}")
     given = ["--count", "2", "--param", "x=[1, 2]", "--param", "name=a=b"]
     given += ["--set", "nodes=4", "--set", "duration=2h"]
     assert run_command(["submit", "mine", "echo", *given]) == 0
@@ -295,7 +296,7 @@ def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(show, "Client", interrupt)
+    monkeypatch.setattr(target, "Client", interrupt)
     assert run_command(["list"]) == 130
 
 

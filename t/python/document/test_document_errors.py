@@ -550,7 +550,8 @@ def test_a_statistic_is_one_of_rivers() -> None:
          "digits, '_' and '-', at most 128, not '-' first), not 'my run', which is the file's; "
          "write 'name:' in the document"),
         ({"name": None, "file": None},
-         "document:1: the ensemble has no name; write 'name:' in the document"),
+         "document:1: the ensemble has no name: write 'name:' in the document, or give it one "
+         "with --name"),
     ],
 )  # fmt: skip
 def test_an_ensemble_needs_a_name(given: dict[str, Any], sentence: str) -> None:

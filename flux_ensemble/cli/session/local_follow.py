@@ -1,0 +1,74 @@
+"""`watch` of a run on the local queue: its log and its status, from its files."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from contextlib import ExitStack
+
+from flux_ensemble.cli.common import EXIT_CODES, FAILED, INTERRUPTED, OK, drop_output
+from flux_ensemble.cli.display.messages import Span, announce
+from flux_ensemble.cli.display.troubles import fails
+from flux_ensemble.cli.display.views import View, summarize
+from flux_ensemble.cli.session.local_states import LOOK_SECONDS, LocalStates
+from flux_ensemble.cli.session.signals import signal_pipe
+
+#: What ends the command, and not the run.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def follow_locally(local: LocalStates, name: str, view: View, fail_on: frozenset[str]) -> int:
+    """Follows a local run that goes on, or has ended, from its first entry to its end.
+
+    Args:
+        local: the state directory.
+        name: the ensemble.
+        view: where to print.
+        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Failure: there is no such ensemble any more, or another run has taken its place.
+    """
+    with ExitStack() as stack:
+        stack.callback(view.close)
+        read = stack.enter_context(signal_pipe(SIGNALS))
+        try:
+            if not _follow(local, name, view, read):
+                view.line((Span(f"   left {name!r} to its run", "warn"),))
+                return INTERRUPTED
+        except BrokenPipeError:
+            drop_output()
+            return INTERRUPTED
+        (status,) = local.status(name)["ensembles"]
+        metrics = local.metrics(name)
+        summarize(view, status, metrics, "flux-ensemble failures")
+    code = EXIT_CODES[status["state"]]
+    return code or (FAILED if fails(status, fail_on) else OK)
+
+
+def _follow(local: LocalStates, name: str, view: View, read: int) -> bool:
+    """Prints what happens until the run has said how it ended; False if a signal came first."""
+    progress, final = 0.0, False
+    for entry in local.follow(name, pause=0.0):
+        if entry is not None:
+            for line in announce(entry):
+                view.line(line)
+            continue
+        if final:
+            break
+        (status,) = local.status(name)["ensembles"]
+        final = status["state"] in EXIT_CODES
+        if final:
+            continue  # what it has written before that is read now
+        if time.monotonic() >= progress:
+            view.progress(status)
+            progress = time.monotonic() + view.interval
+        if select.select([read], [], [], LOOK_SECONDS)[0]:
+            os.read(read, 64)
+            return False
+    return True

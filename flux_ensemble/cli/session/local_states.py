@@ -1,0 +1,251 @@
+"""Ensembles on the local queue, as a `client.Client` has those of the service.
+
+What they are is read from files, whether their runs go on or not; what they are asked for goes to
+their runs.
+"""
+
+from __future__ import annotations
+
+import builtins
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.cli.common import USAGE, Failure
+from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.responses import EnsembleStatus, State, Summary
+from flux_ensemble.members.local.directory import StateError
+
+#: Seconds between two looks at the files.
+LOOK_SECONDS = 0.1
+
+
+class LocalStates:
+    """The ensembles in a state directory; the methods are those of `client.Client`."""
+
+    def __init__(self, root: Path) -> None:
+        # Here, because most commands ask a service.
+        from flux_ensemble.members.local.states import States
+
+        self._root = root
+        self.states = States(root)
+
+    # -- what there is ----------------------------------------------------------------
+
+    def list(self) -> builtins.list[Any]:
+        """As `Client.list`: those that began last at the end."""
+        return [summary_of(self._status(name)) for name in self._names()]
+
+    def status(self, name: str | None = None) -> dict[str, Any]:
+        """As `Client.status`, without what is about the service."""
+        names = self._names() if name is None else [name]
+        return {"ensembles": [self._status(one) for one in names]}
+
+    def metrics(self, name: str) -> dict[str, dict[str, Any]]:
+        """As `Client.metrics`."""
+        with _sentences():
+            return self.states.metrics(name)
+
+    def jobs(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        group: str | None = None,
+        outcome: str | None = None,
+    ) -> Iterator[Any]:
+        """As `Client.jobs`; the active ones as far as the run says which these are."""
+        # Here, because most commands have no filter.
+        from flux_ensemble.metrics.job_filter import compile_filter
+
+        try:
+            matches = compile_filter(filter) if filter is not None else None
+        except ValueError as error:
+            raise Failure(f"filter: {error}", USAGE) from None
+        with _sentences():
+            active = {job["id"]: job for job in self._active(name)}
+            for job in self.states.jobs(name):
+                active.pop(job["id"], None)
+                if _chosen(job, group, outcome, matches):
+                    yield job
+            for job in active.values():
+                if _chosen(job, group, outcome, matches):
+                    yield job
+
+    def why(self, name: str, rule: str | None = None) -> Any:
+        """As `Client.why`."""
+        with _sentences():
+            return self.states.why(name, rule)
+
+    def log(self, name: str) -> Iterator[Any]:
+        """As `Client.log`."""
+        with _sentences():
+            yield from self.states.log(name)
+
+    def follow(self, name: str, pause: float = LOOK_SECONDS) -> Iterator[Any]:
+        """The entries of a log as they come, until its run is over; None after those of a look.
+
+        Args:
+            name: the ensemble.
+            pause: seconds between two looks.
+
+        Raises:
+            Failure: another run has taken its place, or it was unloaded.
+        """
+        from flux_ensemble.members.local.following import Following
+
+        following = Following(self.states, name)
+        with _sentences():
+            while True:
+                yield from following.take()
+                yield None
+                if following.over:
+                    return
+                time.sleep(pause)
+
+    def wait(self, name: str, pause: float = LOOK_SECONDS) -> Iterator[Any]:
+        """The status of an ensemble each `pause` seconds, at last that of its end."""
+        from flux_ensemble.engine.lifecycle import FINAL_STATES
+
+        while True:
+            status = self._status(name)
+            yield status
+            if status["state"] in FINAL_STATES:
+                return
+            time.sleep(pause)
+
+    # -- what they are asked for --------------------------------------------------------
+
+    def submit(
+        self,
+        name: str,
+        group: str,
+        *,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> builtins.list[int]:
+        """As `Client.submit`."""
+        answer = self._ask(
+            "submit", name, group=group, count=count, params=params, overrides=overrides
+        )
+        ids: builtins.list[int] = answer["ids"]
+        return ids
+
+    def pause(self, name: str) -> State:
+        """As `Client.pause`."""
+        return self._state("pause", name)
+
+    def resume(self, name: str) -> State:
+        """As `Client.resume`."""
+        return self._state("resume", name)
+
+    def terminate(self, name: str, *, cancel: bool = False) -> State:
+        """As `Client.terminate`."""
+        return self._state("terminate", name, cancel=cancel)
+
+    def cancel(self, name: str, group: str | None = None) -> State:
+        """As `Client.cancel`."""
+        return self._state("cancel", name, group=group)
+
+    def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
+        """As `Client.set_rule`."""
+        self._ask("rules", name, id=rule, enabled=enabled)
+
+    def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Client.action`."""
+        return self._ask("action", name, action=dict(action))
+
+    def unload(self, name: str, *, force: bool = False) -> str:
+        """As `Client.unload`: its files are removed, with the output of its jobs.
+
+        Args:
+            name: the ensemble.
+            force: also if its run was killed and could go on.
+        """
+        from flux_ensemble.members.local.unloading import unload
+
+        with _sentences(), _refusals():
+            return unload(self.states, self._root, name, force=force)
+
+    # -- helpers ----------------------------------------------------------------------
+
+    def _state(self, op: str, name: str, **payload: Any) -> State:
+        state: Any = self._ask(op, name, **payload)
+        return state
+
+    def _ask(self, op: str, name: str, **payload: Any) -> dict[str, Any]:
+        from flux_ensemble.members.local.contact import ask
+
+        with _sentences(), _refusals():
+            return ask(self.states, name, op, payload)
+
+    def _active(self, name: str) -> builtins.list[Any]:
+        """The jobs that its run has; none where that cannot be asked."""
+        from flux_ensemble.engine.errors import RequestError
+        from flux_ensemble.engine.lifecycle import FINAL_STATES
+        from flux_ensemble.members.local.contact import ask
+
+        if self.states.status(name)["state"] in FINAL_STATES:
+            return []
+        try:
+            jobs: builtins.list[Any] = ask(self.states, name, "jobs", {})["jobs"]
+        except RequestError:
+            return []
+        return jobs
+
+    def _names(self) -> builtins.list[str]:
+        with _sentences():
+            return self.states.names()
+
+    def _status(self, name: str) -> Any:
+        with _sentences():
+            return self.states.status(name)
+
+
+def summary_of(status: EnsembleStatus) -> Summary:
+    """What `list` would say about an ensemble of `status`."""
+    return {
+        "name": status["name"],
+        "state": status["state"],
+        "reason": status.get("reason", ""),
+        "t_start": status["t_start"],
+        "t_end": status["t_end"],
+        "active": status["jobs"]["active"],
+        "waiting": status["jobs"]["waiting"],
+        "finished": sum(group["finished"] for group in status["groups"].values()),
+    }
+
+
+def _chosen(job: Mapping[str, Any], group: str | None, outcome: str | None, matches: Any) -> bool:
+    return (
+        (group or job["group"]) == job["group"]
+        and (outcome or job["outcome"]) == job["outcome"]
+        and (matches is None or matches(job))
+    )
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    try:
+        yield
+    except StateError as error:
+        raise Failure(str(error)) from None
+    except EnsembleError:
+        raise
+    except OSError as error:
+        where = f"cannot read {error.filename}: " if error.filename is not None else ""
+        raise Failure(f"{where}{error.strerror or error}") from None
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A refused request is an error of the kind that the service's clients have."""
+    from flux_ensemble.engine.errors import RequestError
+
+    try:
+        yield
+    except RequestError as error:
+        raise EnsembleError(error.errno, str(error)) from None
