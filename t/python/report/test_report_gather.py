@@ -1,0 +1,143 @@
+"""What a report says of an ensemble is what the status, the record and the log have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from reports import SWEEP, columns, html, job, many, simulated, source
+
+from flux_ensemble.cli.display.reports import describe
+from flux_ensemble.report.document import text_of
+from flux_ensemble.report.recorded import recorded
+from flux_ensemble.runtime.recording import RecordingError
+
+
+def data(page: str) -> dict[str, dict[str, list[object]]]:
+    (text,) = re.findall(r'id="data">([^<]*)<', page)
+    return columns(text)
+
+
+def test_totals_are_those_of_the_status() -> None:
+    made = simulated(SWEEP)
+    status = made.status
+    jobs = data(html(made))["e0.jobs"]
+    for group, counts in status["groups"].items():
+        for outcome in ("success", "failed", "timeout", "canceled"):
+            pairs = zip(jobs["group"], jobs["outcome"], strict=True)
+            assert sum(pair == (group, outcome) for pair in pairs) == counts[outcome]
+    assert len(jobs["id"]) == status["jobs"]["total"]
+    assert status["groups"]["sim"]["failed"] and status["groups"]["sim"]["timeout"]
+
+
+def test_each_job_has_its_times_parameters_and_memo() -> None:
+    jobs = [
+        job(1, params={"t": 300}, memo={"fom": 0.5}),
+        job(2, t_run=None, t_alloc=None, t_end=20.0, outcome="failed", returncode=None),
+    ]
+    found = data(html(source(jobs)))["e0.jobs"]
+    assert found["t_submit"] == [0.0, 0.0]
+    assert found["t_run"] == [pytest.approx(2.0), None]
+    assert found["params.t"] == [300, None]
+    assert found["memo.fom"] == [0.5, None]
+    assert found["returncode"] == [0, None]
+
+
+def test_the_first_card_says_why_most_jobs_failed_and_what_they_have_in_common() -> None:
+    jobs = [
+        job(number, params={"t": number % 4}, outcome="failed", returncode=3)
+        if number % 4 == 3
+        else job(number, params={"t": number % 4})
+        for number in range(40)
+    ]
+    text = re.sub("<[^>]*>", "", html(source(jobs)))
+    assert "10 of 40 jobs failed" in text
+    assert "most often in sim: exit 3" in text
+    assert "params.t = 3 is 4 times as frequent among them" in text
+
+
+@pytest.mark.parametrize(("mode", "best"), [("max", 39), ("min", 0)])
+def test_the_best_point_is_that_of_the_document(mode: str, best: int) -> None:
+    jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(40)]
+    document = {"metrics": [{"best": {"name": "top", "of": "sim-fom", "mode": mode}}]}
+    load = {"timestamp": 10.0, "name": "load", "context": {"document": document}}
+    content = describe(source(jobs, entries=[load]), environment=False)
+    assert content.figure is not None
+    assert content.figure.mode == mode
+    assert content.run.jobs.points.best("fom", mode)[0]["params"] == {"t": best}
+
+
+def test_values_of_environment_variables_stay_out_unless_they_are_asked_for() -> None:
+    made = {
+        **SWEEP,
+        "jobs": [{**one, "environment": {"TOKEN": "hunter2"}} for one in SWEEP["jobs"]],
+        "rules": [
+            {
+                "trigger": "start",
+                "action": {
+                    "name": "submit",
+                    "label": "sim",
+                    "environment": {"TOKEN": "hunter3"},
+                },
+            }
+        ],
+    }
+    page = html(simulated(made))
+    assert "TOKEN" in page
+    assert "hunter" not in page
+    shown = html(simulated(made), environment=True)
+    assert "hunter2" in shown and "hunter3" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &e {environment: {K: hunter2}}\nb: *e\n",
+        "environment: &e {K: hunter2}\nb: {environment: *e}\n",
+        "environment:\n  K: |\n    hunter2\n    more\nb: 1\n",
+        "b: &e [hunter2]\nenvironment: {K: *e}\n",
+        "environment: [hunter2, {x: hunter2}]",
+        "environment: 'hunter2",
+    ],
+)
+def test_no_form_of_yaml_shows_a_variable(text: str) -> None:
+    assert "hunter2" not in text_of(text, environment=False)
+
+
+def test_a_recording_gives_the_report_of_what_it_recorded(tmp_path: Path) -> None:
+    from flux_ensemble.document.loading import load_mapping
+    from flux_ensemble.runtime.recording import Recorder
+
+    recorder = Recorder(tmp_path / "rec", load_mapping(SWEEP), SWEEP)
+    from simulations import predict
+
+    predict(SWEEP, tap=recorder)
+    recorder.close()
+    live, again = html(simulated(SWEEP)), html(recorded(tmp_path / "rec"))
+    assert data(live) == data(again)
+    (digest,) = {re.findall("[0-9a-f]{64}", page)[0] for page in (live, again)}
+    assert digest
+    (tmp_path / "cut").write_text((tmp_path / "rec").read_text()[:-40])
+    with pytest.raises(RecordingError):
+        html(recorded(tmp_path / "cut"))
+
+
+def test_what_there_is_no_room_for_is_said() -> None:
+    params = {f"p{number}": number for number in range(70)}
+    page = html(source([job(1, params=params), job(2, params=params)], dropped=lambda: 5))
+    assert "5 jobs are not in it: the record is full" in page
+    assert "parameters beyond the first 60: 20 left out" in page
+    assert "there is no record of them (records: false)" in html(
+        source([], status={"groups": source([job(1)]).status["groups"]})
+    )
+
+
+def test_a_hundred_thousand_jobs_are_less_than_five_megabytes() -> None:
+    page = html(simulated(many(100_000), nodes=64, cores=32))
+    assert len(page) < 5_000_000
+    assert "100,000 jobs" in page or "99,998 jobs" in page
+
+
+def test_an_ensemble_without_jobs_has_a_report() -> None:
+    assert "There are no jobs in the record" in html(source([]))
