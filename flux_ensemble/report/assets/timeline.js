@@ -234,7 +234,7 @@ class Timeline {
     const words = colours.map((one) => (one ? word(one) : word(ground)));
     // What failed among much else is to be seen, and yet in its proportion.
     const blends = colours.map((one) =>
-      one ? Array.from({ length: 17 }, (_, at) => word(mixed(colours[RANK.success], one, 0.4 + (0.6 * at) / 16))) : null,
+      one ? Array.from({ length: 17 }, (_, at) => word(mixed(colours[RANK.success], one, 0.65 + (0.35 * at) / 16))) : null,
     );
     for (let cell = 0; cell < pixels.length; cell++) {
       const rank = worst[cell];
