@@ -109,7 +109,7 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
     if not run.jobs.count:
         return
     mean = run.jobs.seconds / run.span if run.span else 0.0
-    text = f"On average {mean:,.3g} jobs ran at a time"
+    text = f"On average {mean:,.{0 if mean >= 100 else 1}f} jobs ran at a time"
     if content.usage is not None:
         text += (
             f", and something ran on {plural(content.usage.nodes, 'node')} "

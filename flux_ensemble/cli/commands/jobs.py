@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import Failure, job_id, naming, print_error
+from flux_ensemble.cli.common import USAGE, Failure, job_id, naming, print_error
 from flux_ensemble.cli.display.formats import print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session.target import LocalStates, member_options, reach
@@ -99,14 +99,27 @@ def jobs(
 
 @click.command
 @click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["otlp"]),
+    help="Send the ensemble, its firings and its jobs as a trace to an OpenTelemetry collector.",
+)
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    help="The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318).",
+)
 @choice_options
 @member_options
 def export(
     name: str,
-    file: Path,
+    file: Path | None,
     force: bool,
+    target: str | None,
+    endpoint: str | None,
     text: str | None,
     group: str | None,
     outcome: str | None,
@@ -116,11 +129,22 @@ def export(
     """Write the jobs of ensemble NAME to FILE: .csv, .jsonl, .sqlite or .parquet.
 
     Parameters are columns params.NAME, and keys of memos memo.NAME. The table of a SQLite file is
-    called jobs.
+    called jobs. With --to otlp, to a collector instead: what has ended, as spans of one trace.
     """
     from flux_ensemble.cli.display.export import ExportError, write
 
     client = reach(Client, member, state_dir)
+    if target is not None:
+        if file is not None or text or group or outcome:
+            raise Failure("--to sends all of an ensemble: no FILE, and no choice of jobs", USAGE)
+        from flux_ensemble.cli.session.traces import send_trace
+
+        click.echo(send_trace(client, name, endpoint))
+        return
+    if file is None:
+        raise Failure("expected a FILE to write, or --to otlp", USAGE)
+    if endpoint is not None:
+        raise Failure("--endpoint is for --to otlp", USAGE)
     with chosen(client, name, text, group, outcome) as choice:
         try:
             written = write(file, choice, force=force)

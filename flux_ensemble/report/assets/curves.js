@@ -91,7 +91,7 @@ class Curves {
         series: [{ label: axes.xName, value: (_, value) => (value === null ? "–" : axes.x(value)) }, ...shown],
         axes: [
           { ...line, space: 80, values: (_, values) => values.map(axes.x), incrs: axes.incrs, size: 34 },
-          { ...line, size: 60, values: (_, values) => values.map((value) => value.toLocaleString("en")) },
+          { ...line, size: 68, values: (_, values) => values.map((value) => value.toLocaleString("en", value >= 1e6 ? { notation: "compact" } : {})) },
         ],
       },
       data,
