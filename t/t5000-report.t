@@ -22,10 +22,12 @@ test_expect_success 'its report is one file, with the totals of status and expor
 	grep "study.html: 4 jobs" said &&
 	flux ensemble status study --json >status &&
 	flux ensemble export study jobs.jsonl &&
-	PYTHONPATH="$SRCDIR/python/helpers:$PYTHONPATH" run_python <<-EOD
+	run_python "$SHARNESS_TEST_SRCDIR" <<-EOD
 	import json
 	import re
+	import sys
 
+	sys.path.append(f"{sys.argv[1]}/python/helpers")
 	from reports import columns
 
 	page = open("study.html").read()

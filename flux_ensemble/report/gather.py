@@ -8,8 +8,6 @@ bytes. Of the log the firings become columns, and the first and the last entries
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from typing import Any
 
 from flux_ensemble.report.best import Points
 from flux_ensemble.report.columns import Codes, Counts, Encoded, Ids, Times, Values
+from flux_ensemble.report.digest import Digest
 from flux_ensemble.report.document import without_environment
 from flux_ensemble.report.source import Entry, Job, Source
 
@@ -29,19 +28,11 @@ MAX_PARAMS, MAX_MEMO = 60, 60
 #: Jobs that the table has where no script runs.
 FIRST_JOBS = 20
 
-#: Entries that the service writes and an engine does not: a replay cannot know them.
-NOTES = frozenset({"load", "epoch", "shutdown", "error", "violation", "stopped", "custom-output"})
-
 _CODED = ("name", "group", "rule", "outcome", "state", "returncode", "ranks", "attempt")
 _TIMES = ("t_submit", "t_run", "t_end")
 
 #: A table: its rows, and its columns by name.
 Table = tuple[int, dict[str, Encoded]]
-
-
-def is_of_engine(entry: Entry) -> bool:
-    """Whether an engine wrote an entry, so that the same events bring it about again."""
-    return entry["name"] not in NOTES and "stopped" not in entry["context"]
 
 
 class Jobs:
@@ -161,6 +152,7 @@ class Log:
         document: what was loaded, or None where the log does not begin with that.
         count: how many entries there are.
         fired: how many firings.
+        digest: of the entries of the engine.
         head, tail: the first and the last lines.
     """
 
@@ -171,10 +163,10 @@ class Log:
         self._rules = Codes()
         self._numbers = Counts()
         self._failed = Counts()
-        self._digest = hashlib.sha256()
+        self.digest = Digest()
         self._t_start: float | None = None
         self.document: str | Mapping[str, Any] | None = None
-        self.count = self.fired = self.engine_entries = 0
+        self.count = self.fired = 0
         self.head: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
@@ -183,9 +175,7 @@ class Log:
         t, name, context = entry["timestamp"], entry["name"], entry["context"]
         if self._t_start is None:
             self._t_start = t
-        if is_of_engine(entry):
-            self.engine_entries += 1
-            self._digest.update(json.dumps(entry, sort_keys=True).encode() + b"\n")
+        self.digest.add(entry)
         if name == "load":
             self.document = context.get("document")
         if name == "fire":
@@ -200,11 +190,6 @@ class Log:
             self.head.append(self._line(entry, self._t_start))
         else:
             self.tail.append(self._line(entry, self._t_start))
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the entries of the engine, each as a line of JSON."""
-        return self._digest.hexdigest()
 
     @property
     def first(self) -> float | None:

@@ -42,7 +42,9 @@ class Spool:
 
     def __iter__(self) -> Iterator[Entry]:
         self._file.seek(0)
-        return map(json.loads, self._file)
+        # Line by line, so that it is not gone before it is read.
+        for line in self._file:
+            yield json.loads(line)
 
 
 class Keeper:

@@ -348,7 +348,7 @@ def _document(content: Content) -> Iterator[Markup]:
     run = content.run
     facts = [
         *run.source.facts.items(),
-        ("SHA-256 of the log", f"{run.log.digest} ({run.log.engine_entries:,} entries)"),
+        ("SHA-256 of the log", f"{run.log.digest.text} ({run.log.digest.count:,} entries)"),
     ]
     yield h("dl.facts", [[h("dt", name), h("dd", value)] for name, value in facts])
     if content.document is not None:

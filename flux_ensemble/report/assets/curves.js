@@ -160,7 +160,8 @@ class Histogram {
   values() {
     const { t_submit: submit, t_run: begin, t_end: end, group } = this.run.jobs.columns;
     const wanted = this.group === "" ? -1 : group.values.indexOf(this.group);
-    const found = [];
+    const found = new Float64Array(this.run.jobs.rows);
+    let count = 0;
     const memo = this.run.jobs.columns[this.what];
     for (let row = 0; row < this.run.jobs.rows; row++) {
       if (wanted >= 0 && group.array[row] !== wanted) continue;
@@ -168,9 +169,9 @@ class Histogram {
       if (memo) value = memo.number(row);
       else if (this.what === "pending") value = begin.number(row) - submit.number(row);
       else value = end.number(row) - begin.number(row);
-      if (!Number.isNaN(value)) found.push(value);
+      if (!Number.isNaN(value)) found[count++] = value;
     }
-    return Float64Array.from(found);
+    return found.subarray(0, count);
   }
 
   bins() {

@@ -85,12 +85,13 @@ class Parallel {
   /** How good each job is among those that have a value: 1 the best, 0 the worst. */
   rank() {
     const values = new Float64Array(this.rows);
-    const known = [];
+    const known = new Float64Array(this.rows);
+    let count = 0;
     for (let row = 0; row < this.rows; row++) {
       values[row] = this.figure.number(row);
-      if (!Number.isNaN(values[row])) known.push(values[row]);
+      if (!Number.isNaN(values[row])) known[count++] = values[row];
     }
-    const sorted = Float64Array.from(known).sort();
+    const sorted = known.subarray(0, count).sort();
     this.good = new Float32Array(this.rows).fill(NaN);
     const last = Math.max(1, sorted.length - 1);
     for (let row = 0; row < this.rows; row++) {
@@ -110,11 +111,17 @@ class Parallel {
 
   /** The rows of the best jobs. */
   best(most) {
-    const rows = [];
-    for (let row = 0; row < this.rows; row++) if (!Number.isNaN(this.values[row])) rows.push(row);
-    const sign = this.mode === "max" ? -1 : 1;
-    rows.sort((a, b) => sign * (this.values[a] - this.values[b]) || a - b);
-    return rows.slice(0, most);
+    const sign = this.mode === "max" ? 1 : -1;
+    const found = [];
+    for (let row = 0; row < this.rows; row++) {
+      const value = sign * this.values[row];
+      if (Number.isNaN(value) || (found.length === most && value <= sign * this.values[found[most - 1]])) continue;
+      let at = found.length;
+      while (at > 0 && value > sign * this.values[found[at - 1]]) at--;
+      found.splice(at, 0, row);
+      if (found.length > most) found.pop();
+    }
+    return found;
   }
 
   isBad(row) {

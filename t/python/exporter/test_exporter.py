@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -23,6 +25,8 @@ from prometheus_client.parser import text_string_to_metric_families as text_pars
 
 from flux_ensemble.exporter.families import PREFIX, families
 from flux_ensemble.exporter.server import ExporterError, listen, read_token, write_textfile
+
+ROOT = Path(__file__).parents[3]
 
 COUNTS = {
     "waiting": 2, "pending": 1, "running": 2, "submitted": 8, "finished": 5, "success": 4,
@@ -260,3 +264,28 @@ def test_the_command_serves_the_local_queue_until_it_is_told_to_end(tmp_path: Pa
     assert 'ensemble="a"' in (tmp_path / "a.prom").read_text()
     both = subprocess.run([*textfile, "--listen", path], capture_output=True, text=True)
     assert (both.returncode, "expected one of" in both.stderr) == (2, True)
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+    dashboard = json.loads((ROOT / "etc" / "grafana" / "flux-ensemble.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [one["query"]["query"] for one in dashboard["templating"]["list"][1:]]
+    found: dict[str, set[str]] = {}
+    for family in families(STATUS):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    for text in asked:
+        names = set(re.findall(rf"{PREFIX}\w+", text))
+        assert names <= {*found, f"{PREFIX}state", f"{PREFIX}service_lag_max_seconds"}, text
+        for labels in re.findall(r"\{([^}]*)\}", text.replace("{{", "").replace("}}", "")):
+            wanted = set(re.findall(r"(\w+)=", labels))
+            assert all(wanted <= found[name] for name in names if name + "{" in text), text
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_the_page_names_every_metric() -> None:
+    text = (ROOT / "docs" / "metrics-exporter.md").read_text()
+    for family in families(STATUS):
+        name = family.name.removeprefix(PREFIX)
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        assert f"`{name}{suffix}`" in text, name

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,3 +153,30 @@ def test_a_job_takes_less_than_fifty_bytes_of_the_page() -> None:
 
 def test_an_ensemble_without_jobs_has_a_report() -> None:
     assert "There are no jobs in the record" in html(source([]))
+
+
+def test_replay_knows_whether_the_log_of_a_report_is_that_of_a_recording(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flux_ensemble.cli.main"]
+    (tmp_path / "a.yaml").write_text(
+        "jobs: [{name: echo, command: 'true', count: 3}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: echo}}]\n"
+    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+
+    local = ("--member", "local", "--state-dir", "state")
+    assert run("run", *local, "a.yaml", "--record", "a.jsonl").returncode == 0
+    assert run("report", "a", *local).returncode == 0
+    assert run("simulate", "a.yaml", "--record", "sim.jsonl", "--report", "sim.html").returncode == 0
+    same = run("replay", "a.jsonl", "--report", "a.html")
+    assert (same.returncode, "its log is that of the recording" in same.stdout) == (0, True)
+    assert run("replay", "sim.jsonl", "--report", "sim.html").returncode == 0
+    other = run("replay", "sim.jsonl", "--report", "a.html")
+    assert (other.returncode, "its log is not that" in other.stdout) == (1, True)
+    none = run("replay", "a.jsonl", "--report", "a.yaml")
+    assert (none.returncode, "expected a report" in none.stderr) == (2, True)
+    compared = run("report", "a", *local, "--simulation", "sim.jsonl", "-o", "both.html")
+    assert (compared.returncode, "both.html: 3 jobs" in compared.stderr) == (0, True)
