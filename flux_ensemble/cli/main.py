@@ -52,6 +52,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "failures": "Show why jobs failed, and what those have in common.",
         "export": "Write the jobs of an ensemble to a file, as a table.",
     },
+    "report": {"report": "Write a report of ensembles, as one HTML file."},
     "logs": {
         "log": "Print what an ensemble did, and why.",
         "wait": "Wait until ensembles have ended.",
@@ -79,6 +80,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "serve": {"serve": "Run the service in the foreground, outside the broker."},
     "supervise": {"supervise": "Run the service beside the broker, and again after a crash."},
     "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
+    "exporter": {"metrics-exporter": "Give the metrics of ensembles to Prometheus."},
     "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
 }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import Failure, naming, print_error
+from flux_ensemble.cli.common import USAGE, Failure, naming, print_error
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session.target import (
@@ -105,18 +105,47 @@ def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
 
 @click.command
 @click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
+@click.option(
+    "--to",
+    type=click.Choice(["otlp"]),
+    help="Send the ensemble, its firings and its jobs as a trace to an OpenTelemetry collector.",
+)
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    help="The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318).",
+)
 @choice_options
 @targeted
-def export(name: str, file: Path, force: bool, choice: Choice, target: Target) -> None:
+def export(
+    name: str,
+    file: Path | None,
+    force: bool,
+    to: str | None,
+    endpoint: str | None,
+    choice: Choice,
+    target: Target,
+) -> None:
     """Write the jobs of ensemble NAME to FILE: .csv, .jsonl, .sqlite or .parquet.
 
     Parameters are columns params.NAME, and keys of memos memo.NAME. The table of a SQLite file is
-    called jobs.
+    called jobs. With --to otlp, to a collector instead: what has ended, as spans of one trace.
     """
     from flux_ensemble.cli.display.export import ExportError, write
 
+    if to is not None:
+        if file is not None or choice != Choice():
+            raise Failure("--to sends all of an ensemble: no FILE, and no choice of jobs", USAGE)
+        from flux_ensemble.cli.session.traces import send_trace
+
+        click.echo(send_trace(target, name, endpoint))
+        return
+    if file is None:
+        raise Failure("expected a FILE to write, or --to otlp", USAGE)
+    if endpoint is not None:
+        raise Failure("--endpoint is for --to otlp", USAGE)
     with chosen(target, name, choice) as found:
         try:
             written = write(file, found, force=force)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from flux_ensemble.cli.common import FAILED, USAGE, Failure
@@ -9,7 +11,13 @@ from flux_ensemble.cli.common import FAILED, USAGE, Failure
 
 @click.command
 @click.argument("file")
-def replay(file: str) -> int:
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Check that the log of a report is what the recording brings about.",
+)
+def replay(file: str, report: Path | None) -> int:
     """Feed recording FILE to a fresh engine, and compare what it does.
 
     "flux ensemble run --record FILE" makes a recording. Exits 0 if all commands are the
@@ -28,7 +36,7 @@ def replay(file: str) -> int:
     difference = found.difference
     if difference is None:
         click.echo(f"{found.name}: {found.events} events, the same commands; {found.state}")
-        return 0
+        return 0 if report is None else _compare(Path(file), report)
     click.echo(f"{file}:{difference.line}: the commands differ at this event:")
     click.echo(f"  event     {difference.event}")
     for mark, commands, others in (
@@ -38,6 +46,27 @@ def replay(file: str) -> int:
         for command in commands:
             if command not in others:
                 click.echo(f"  {mark}  {command}")
+    return FAILED
+
+
+def _compare(file: Path, report: Path) -> int:
+    """Compares the hash of a report's log with that of a recording."""
+    from flux_ensemble.report.digest import Digest, hashes
+    from flux_ensemble.report.recorded import recorded
+
+    try:
+        known = hashes(report)
+    except OSError as error:
+        raise Failure(f"{report}: {error.strerror}", USAGE) from None
+    if not known:
+        raise Failure(f"{report}: expected a report of 'flux ensemble report'", USAGE)
+    digest = Digest()
+    for entry in recorded(file).entries:
+        digest.add(entry)
+    if digest.text in known:
+        click.echo(f"{report}: its log is that of the recording")
+        return 0
+    click.echo(f"{report}: its log is not that of the recording, which has {digest.text}")
     return FAILED
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +32,12 @@ from flux_ensemble.cli.display.views import make_view, summarize
 if TYPE_CHECKING:
     from flux_ensemble.document.distributions import Simulated
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.members.simulation.simulation import Prediction
+    from flux_ensemble.engine.commands import Command
+    from flux_ensemble.engine.events import Event
+    from flux_ensemble.members.simulation.simulation import Prediction, Simulation
+    from flux_ensemble.report.recorded import Keeper
+    from flux_ensemble.report.source import Source
+    from flux_ensemble.runtime.ports import Tap
 
 #: Entries of the time line that are printed of its beginning, and of its end.
 HEAD, TAIL = 30, 10
@@ -77,6 +85,12 @@ _BARS = " ▁▂▃▄▅▆▇█"
     help="A recording; groups of which nothing else says so take as long as in it.",
 )
 @click.option("--record", metavar="FILE", help='Record every event in FILE, for "replay".')
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help='Write a report to FILE, as "flux ensemble report" does of a run.',
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
     file: str,
@@ -89,6 +103,7 @@ def simulate(
     durations: tuple[tuple[str, Any], ...],
     from_log: str | None,
     record: str | None,
+    report: Path | None,
     as_json: bool,
 ) -> int:
     """Predict what document FILE ("-": standard input) would do on a cluster.
@@ -106,13 +121,17 @@ def simulate(
     try:
         behaviour = resolve(spec, _behaviour(spec, durations), from_log)
         recorder = None if record is None else Recorder(record, spec, text)
+        taps: list[Tap] = [] if recorder is None else [recorder]
         simulation = Simulation(
             spec,
             Cluster(nodes, cores, gpus),
             behaviour,
             seed=spec.seed if seed is None else seed,
-            tap=recorder,
+            tap=partial(_tell, taps) if taps or report else None,
         )
+        keeper = None if report is None else _keep(simulation, text)
+        if keeper is not None:
+            taps.append(keeper)
     except (RecordingError, SimulationError, UnsatisfiableError) as error:
         raise Failure(str(error), USAGE) from None
     except OSError as error:
@@ -128,7 +147,29 @@ def simulate(
         print_json(asdict(prediction))
     else:
         _show(prediction)
+    if keeper is not None and report is not None:
+        _report(keeper.source(prediction.makespan, "simulation", (nodes, cores)), report)
     return recorded(_exit_code(prediction), recorder)
+
+
+def _tell(taps: Sequence[Tap], event: Event, commands: list[Command]) -> None:
+    for tap in taps:
+        tap(event, commands)
+
+
+def _keep(simulation: Simulation, text: str) -> Keeper:
+    from flux_ensemble.report.recorded import Keeper
+
+    return Keeper(simulation.engine, text)
+
+
+def _report(source: Source, file: Path) -> None:
+    """Writes a report; says so on standard error, for standard output can be JSON."""
+    from flux_ensemble.cli.display.reports import describe, written
+    from flux_ensemble.report.page import page
+
+    contents = [describe(source, environment=False)]
+    written(file, page(contents, time.time()), contents, force=False)
 
 
 def _check(text: str, file: str | None, name: str | None) -> Spec:
@@ -137,8 +178,6 @@ def _check(text: str, file: str | None, name: str | None) -> Spec:
     Raises:
         Failure: it has errors; all of them, one a line.
     """
-    from pathlib import Path
-
     from flux_ensemble.document.loading import DocumentError, load_text
 
     directory = str(Path(file or "-").parent)

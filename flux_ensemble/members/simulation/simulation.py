@@ -168,6 +168,11 @@ class Simulation:
         self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._entries = 0
 
+    @property
+    def engine(self) -> Engine:
+        """Its engine, for those who keep the record of its jobs."""
+        return self._engine
+
     def run(self, until: float = math.inf) -> Prediction:
         """Run the ensemble to its end, or to the time `until` in seconds.
 

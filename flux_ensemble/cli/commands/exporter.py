@@ -1,0 +1,155 @@
+"""The command that gives metrics to Prometheus: metrics-exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.cli.common import USAGE, Duration, Failure
+from flux_ensemble.cli.session.target import LocalStates, Target, member_options, reach
+from flux_ensemble.client import Client, EnsembleError
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+@click.command("metrics-exporter")
+@click.option(
+    "--listen",
+    "address",
+    metavar="ADDRESS",
+    help="Serve them at /metrics: the path of a UNIX socket, or HOST:PORT of loopback.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="What who asks by HOST:PORT has to show; made where there is none.",
+)
+@click.option(
+    "--textfile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write them to FILE.prom for node_exporter instead.",
+)
+@click.option(
+    "--interval",
+    type=Duration(),
+    default="15s",
+    show_default=True,
+    metavar="DURATION",
+    help="Write the file so often; 0: once.",
+)
+@click.option(
+    "--max-series",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Most series of ensembles; what is left out is counted.",
+)
+@member_options
+def exporter(
+    address: str | None,
+    token_file: Path | None,
+    textfile: Path | None,
+    interval: float,
+    max_series: int,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
+    """Give the metrics of ensembles to Prometheus, until Ctrl-C.
+
+    One of --listen and --textfile says where. A scrape is one request for the status.
+    """
+    if (address is None) == (textfile is None):
+        raise Failure("expected one of --listen and --textfile", USAGE)
+    try:
+        from flux_ensemble.exporter.server import ExporterError
+    except ImportError:
+        raise Failure(
+            "the exporter needs prometheus_client: pip install 'flux-ensemble[metrics]'"
+        ) from None
+    # The first request says at once if there is nobody to ask.
+    reach(Client, member, state_dir).list()
+    collect = _collector(lambda: reach(Client, member, state_dir), max_series)
+    try:
+        if textfile is not None:
+            _write(textfile, collect, interval)
+        else:
+            assert address is not None
+            _serve(address, collect, token_file)
+    except ExporterError as error:
+        raise Failure(str(error), USAGE) from None
+
+
+def _collector(
+    connect: Callable[[], Target], most: int
+) -> Callable[[], Iterator[Metric]]:
+    """Asks for the status each time; by a new connection where the last one was lost."""
+    from flux_ensemble.exporter.families import families
+
+    held: list[Target] = []
+
+    def collect() -> Iterator[Metric]:
+        status: Any = None
+        try:
+            if not held:
+                held.append(connect())
+            status = held[0].status()
+        except (EnsembleError, BindingsError, Failure, OSError):
+            held.clear()
+        yield from families(status, most)
+
+    return collect
+
+
+@contextlib.contextmanager
+def _ending(stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` on SIGINT and SIGTERM."""
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(kind, lambda *_: stop()) for kind in kinds]
+    try:
+        yield
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)
+
+
+def _write(path: Path, collect: Callable[[], Iterator[Metric]], interval: float) -> None:
+    from flux_ensemble.exporter.server import write_textfile
+
+    ended = threading.Event()
+    with _ending(ended.set):
+        while True:
+            write_textfile(path, collect)
+            if not interval or ended.wait(interval):
+                return
+
+
+def _serve(address: str, collect: Callable[[], Iterator[Metric]], token: Path | None) -> None:
+    from flux_ensemble.exporter.server import listen
+
+    with listen(address, collect, token) as server:
+        bound = server.server_address
+        where = ":".join(map(str, bound[:2])) if isinstance(bound, tuple) else bound
+        click.echo(f"metrics of ensembles: {where}, /metrics; Ctrl-C ends it", err=True)
+        # `shutdown` waits for the loop that it ends, so it is called from another thread.
+        end = threading.Thread(target=server.shutdown)
+
+        def stop() -> None:
+            if end.ident is None:
+                end.start()
+
+        with _ending(stop):
+            server.serve_forever()
+        end.join()
+
+
+COMMANDS = (exporter,)

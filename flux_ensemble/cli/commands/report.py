@@ -1,0 +1,106 @@
+"""The command that makes a report of ensembles: one HTML file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flux_ensemble.cli.common import USAGE, Failure
+from flux_ensemble.cli.session.target import member_options, reach
+from flux_ensemble.client import Client
+
+if TYPE_CHECKING:
+    from flux_ensemble.report.source import Source
+
+
+@click.command
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option(
+    "--recording",
+    "recordings",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="A recording, of a run or a simulation, in the place of an ensemble; may be repeated.",
+)
+@click.option(
+    "--simulation",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A recording to compare with, such as that of a simulation; for one ensemble.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help='The file to write (default: NAME.html; "-": standard output).',
+)
+@click.option("--force", is_flag=True, help="Replace a file that is no report.")
+@click.option("--environment", is_flag=True, help="Show values of environment variables, too.")
+@member_options
+def report(
+    names: tuple[str, ...],
+    recordings: tuple[Path, ...],
+    simulation: Path | None,
+    output: Path | None,
+    force: bool,
+    environment: bool,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
+    """Write a report of ensemble NAME, or of several, as one HTML file for any browser.
+
+    It has the document, the time line of jobs and firings, failures with their reasons, the best
+    points of a sweep, and the log. It needs no network, and can be sent to others.
+    """
+    from flux_ensemble.cli.display.reports import describe, written
+    from flux_ensemble.report.page import MOST_ENSEMBLES, page
+    from flux_ensemble.report.recorded import recorded
+
+    count = len(names) + len(recordings)
+    if not count:
+        raise Failure("name an ensemble, or a recording with --recording", USAGE)
+    if count > MOST_ENSEMBLES:
+        raise Failure(f"a report is of at most {MOST_ENSEMBLES} ensembles, not {count}", USAGE)
+    if simulation is not None and count > 1:
+        raise Failure("--simulation is for a report of one ensemble", USAGE)
+    if output is None:
+        output = Path(f"{names[0] if names else recordings[0].stem}.html")
+    with _refusals():
+        other = None if simulation is None else recorded(simulation)
+        sources = [*_named(names, member, state_dir), *map(recorded, recordings)]
+        contents = [describe(one, other, environment=environment) for one in sources]
+    written(output, page(contents, time.time()), contents, force=force)
+
+
+def _named(names: tuple[str, ...], member: str | None, state_dir: Path | None) -> Iterator[Source]:
+    """Ensembles of the service or the local queue."""
+    from flux_ensemble.cli.session.sources import source_of
+
+    client = reach(Client, member, state_dir) if names else None
+    for name in dict.fromkeys(names):
+        assert client is not None
+        yield source_of(client, name)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Says why a recording cannot be read."""
+    from flux_ensemble.document.loading import DocumentError
+    from flux_ensemble.runtime.recording import RecordingError
+
+    try:
+        yield
+    except (RecordingError, DocumentError) as error:
+        raise Failure(str(error), USAGE) from None
+    except FileNotFoundError as error:
+        raise Failure(f"{error.filename}: {error.strerror}", USAGE) from None
+
+
+COMMANDS = (report,)

@@ -1,0 +1,161 @@
+"""What a report says in the words of the command line: failures, statistics, lines of the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import Any, cast
+
+import click
+
+from flux_ensemble.cli.common import Failure as CommandFailure
+from flux_ensemble.cli.display.failures import Failures
+from flux_ensemble.cli.display.messages import explain, plain
+from flux_ensemble.cli.display.metrics_tables import metrics_rows
+from flux_ensemble.client.responses import Entry as LogEntry
+from flux_ensemble.report.document import text_of
+from flux_ensemble.report.gather import gather
+from flux_ensemble.report.page import MARK
+from flux_ensemble.report.sections import Content
+from flux_ensemble.report.source import Entry, Failure, Source
+from flux_ensemble.report.summary import figure_of
+from flux_ensemble.report.texts import plural
+from flux_ensemble.report.usage import usage
+
+#: What shows the jobs of an ensemble, by what ran it.
+_COMMANDS = {"Flux": "flux ensemble", "local queue": "flux-ensemble"}
+
+#: Places that are told of the jobs that failed for a reason.
+MOST_RANKS = 5
+
+
+def describe(
+    source: Source,
+    simulated: Source | None = None,
+    *,
+    environment: bool,
+) -> Content:
+    """What a report says of an ensemble.
+
+    Args:
+        source: where it is from.
+        simulated: another run to compare it with.
+        environment: values of environment variables may be shown.
+
+    Raises:
+        OSError: jobs or log cannot be had.
+    """
+    counted = Failures()
+    run = gather(source, _line(source), counted.add, environment=environment)
+    loaded = run.log.document
+    times, size = run.jobs.times, source.size
+    return Content(
+        run=run,
+        failures=list(_failures(counted, source)),
+        statistics=_statistics(source.metrics),
+        document=None if loaded is None else text_of(loaded, environment=environment),
+        figure=figure_of(run, _read(loaded)),
+        usage=usage(
+            times.rows("t_run"), times.rows("t_end"), run.jobs.ranks, run.end, size and size[0]
+        ),
+        simulated=None if simulated is None else gather(simulated, _line(simulated)),
+    )
+
+
+def written(path: Path, text: str, contents: Sequence[Content], *, force: bool) -> None:
+    """Write a page to a file, as a whole, and say so.
+
+    Raises:
+        CommandFailure: there is a file that is no report, or it cannot be written.
+    """
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    if not force and path.exists() and not _is_report(path):
+        raise CommandFailure(f"{path} exists and is no report: --force replaces it")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
+            beside = Path(directory, "page")
+            size = beside.write_bytes(text.encode())
+            os.replace(beside, path)
+    except OSError as error:
+        raise CommandFailure(f"cannot write {path}: {error.strerror}") from None
+    jobs = plural(sum(content.run.jobs.count for content in contents), "job")
+    click.echo(f"{path}: {jobs}, {size / 1e6:.1f} MB", err=True)
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MARK)) == MARK.encode()
+    except OSError as error:
+        raise CommandFailure(f"cannot write {path}: {error.strerror}") from None
+
+
+def _line(source: Source) -> Callable[[Entry, float], str]:
+    """How an entry of the log is said."""
+
+    def line(entry: Entry, t_start: float) -> str:
+        try:
+            return plain(explain(cast("LogEntry", entry), t_start, source.label))
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            raise CommandFailure("an entry of the log is none of ours") from None
+
+    return line
+
+
+def _failures(counted: Failures, source: Source) -> list[Failure]:
+    name = source.status["name"]
+    command = _COMMANDS.get(source.kind)
+    found = []
+    for kind in counted.kinds():
+        job, most = kind.example, kind.ranks.most_common(MOST_RANKS)
+        more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
+        found.append(
+            Failure(
+                group=kind.group,
+                reason=kind.reason,
+                outcome=job["outcome"],
+                returncode=job["returncode"],
+                jobs=kind.jobs,
+                where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
+                lifts=[
+                    (one.name, one.value, one.failed, one.ended, one.lift)
+                    for one in counted.lifts(kind)
+                ],
+                note=job["exception"]["note"] or "",
+                example=source.label(job["id"]),
+                tail=source.tail(job),
+                command=""
+                if command is None
+                else f"{command} jobs {name} --group {kind.group} "
+                f"--filter {quote(kind.expression)}",
+            )
+        )
+    return found
+
+
+def _statistics(metrics: Any) -> tuple[list[str], list[list[str]]]:
+    rows = metrics_rows(metrics)
+    if not rows:
+        return [], []
+    names = [name for name in rows[0] if name not in ("group", "variable", "ignored")]
+    return ["Group", "Variable", *names], [
+        [row[name] for name in ("group", "variable", *names)] for row in rows
+    ]
+
+
+def _read(document: Any) -> Any:
+    """A document as a mapping, for the few things that are looked up in it; None if it is none."""
+    import yaml
+
+    if isinstance(document, str):
+        try:
+            document = yaml.safe_load(document)
+        except (yaml.YAMLError, RecursionError, ValueError):
+            return None
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,73 @@
+"""What a report is made of: an ensemble as the service, or the local queue's files, have it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from functools import partial
+from typing import Any
+
+from flux_ensemble.cli.common import Failure, job_id, naming
+from flux_ensemble.cli.session.job_output import tail
+from flux_ensemble.cli.session.target import LocalStates
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.report.source import Source
+
+
+def source_of(client: Client | LocalStates, name: str) -> Source:
+    """An ensemble.
+
+    Raises:
+        EnsembleError, Failure: there is none of the name, or it cannot be read.
+    """
+    return _local(client, name) if isinstance(client, LocalStates) else _loaded(client, name)
+
+
+def _loaded(client: Client, name: str) -> Source:
+    with naming(client, name):
+        status = client.status(name)
+    ensemble: Any = status["ensembles"][0]
+    service = status["service"]
+    if "pid" not in service:
+        raise Failure("only the owner of the instance may make a report")
+    jobs = client.jobs(name)
+    nodes = status["nodes"]["node_up_count"]
+    facts = {
+        "Service": f"flux-ensemble {service['version']}, Python {service['python']}",
+        "Flux": str(client.handle.attr_get("version")),
+        "Directory": ensemble["directory"],
+    }
+    return Source(
+        kind="Flux",
+        status=ensemble,
+        metrics=client.metrics(name),
+        jobs=jobs,
+        entries=client.log(name),
+        label=job_id,
+        now=time.time(),
+        dropped=lambda: jobs.dropped,
+        why={rule["id"]: rule for rule in client.why(name)["rules"]},
+        size=None if nodes is None else (nodes, status["nodes"]["node_cores_up"] // max(1, nodes)),
+        facts=facts,
+        tail=partial(tail, handle=client.handle),
+    )
+
+
+def _local(states: LocalStates, name: str) -> Source:
+    (ensemble,) = states.status(name)["ensembles"]
+    why: dict[str, Any] = {}
+    # The run of an earlier version has not said why.
+    with contextlib.suppress(Failure, EnsembleError):
+        why = {rule["id"]: rule for rule in states.why(name)["rules"]}
+    return Source(
+        kind="local queue",
+        status=ensemble,
+        metrics=states.metrics(name),
+        jobs=states.jobs(name),
+        entries=states.log(name),
+        label=str,
+        now=time.time(),
+        why=why,
+        facts={"Directory": ensemble.get("directory", "")},
+        tail=partial(tail, handle=None),
+    )

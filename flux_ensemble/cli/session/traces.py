@@ -1,0 +1,42 @@
+"""Sends an ensemble to a collector of OpenTelemetry: `export --to otlp`."""
+
+from __future__ import annotations
+
+import logging
+
+from flux_ensemble.cli.common import Failure
+from flux_ensemble.cli.session.sources import source_of
+from flux_ensemble.cli.session.target import Target
+from flux_ensemble.client import Client
+
+
+def send_trace(client: Target, name: str, endpoint: str | None) -> str:
+    """Send what has ended of an ensemble.
+
+    Args:
+        client: what knows about it.
+        name: the ensemble.
+        endpoint: the collector's address; None: as the environment says.
+
+    Returns:
+        What there is to say of it.
+
+    Raises:
+        Failure: the packages for it are missing, or the collector does not take it.
+    """
+    try:
+        from flux_ensemble.exporter.traces import TraceError, Traces, send
+    except ImportError:
+        raise Failure(
+            "--to otlp needs OpenTelemetry: pip install 'flux-ensemble[otlp]'"
+        ) from None
+    # What it says of a collector that is not there is said in one sentence below.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    source = source_of(client, name)
+    traces = Traces(source.status, source.entries, source.jobs, source.now)
+    try:
+        count = send(traces.batches(), endpoint)
+    except TraceError as error:
+        raise Failure(str(error)) from None
+    left = f"; {traces.active} active jobs are not among them" if traces.active else ""
+    return f"{count} span{'s'[: count != 1]} sent{left}"

@@ -1,0 +1,193 @@
+"""The status of ensembles as families of metrics, named as Prometheus wants: base units, `_total`.
+
+Labels are names of ensembles, groups, outcomes, rules and members, never job ids or parameters. So
+there are as many series as ensembles have groups and rules, and no more than a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    StateSetMetricFamily,
+)
+
+PREFIX = "flux_ensemble_"
+
+#: Most series of ensembles, unless another bound is given.
+MOST_SERIES = 10_000
+
+STATES = ("running", "paused", "ending", "completed", "failed", "canceled")
+OUTCOMES = ("success", "failed", "canceled", "timeout")
+
+_GROUP = ("ensemble", "group")
+_RULE = ("ensemble", "rule")
+
+
+def families(status: Mapping[str, Any] | None, most_series: int = MOST_SERIES) -> Iterator[Metric]:
+    """The metrics of a service, its member and its ensembles.
+
+    Args:
+        status: as in the response to `ensemble.status`; None where nobody answered.
+        most_series: most series of ensembles; those of further ensembles are left out.
+    """
+    yield GaugeMetricFamily(
+        f"{PREFIX}up", "Whether the service answered (1) or not (0).", value=status is not None
+    )
+    if status is None:
+        return
+    yield from _service(status.get("service", {}))
+    yield from _members(status.get("members", {}))
+    chosen, left_out = _bounded(status["ensembles"], most_series)
+    yield GaugeMetricFamily(
+        f"{PREFIX}ensembles", "Ensembles that are known, ended ones included.",
+        value=len(status["ensembles"]),
+    )  # fmt: skip
+    yield GaugeMetricFamily(
+        f"{PREFIX}series_left_out",
+        "Series of ensembles that are left out because there are too many.",
+        value=left_out,
+    )
+    yield from _ensembles(chosen)
+    yield from _groups(chosen)
+    yield from _rules(chosen)
+
+
+def _bounded(
+    ensembles: Iterable[Mapping[str, Any]], most: int
+) -> tuple[list[Mapping[str, Any]], int]:
+    """The ensembles that there is room for, live ones first, and the series of the others."""
+    chosen, used, left_out = [], 0, 0
+    order = sorted(ensembles, key=lambda one: (one["t_end"] is not None, -(one["t_start"] or 0.0)))
+    for one in order:
+        series = (
+            len(STATES)
+            + 4
+            + (4 + len(OUTCOMES)) * len(one["groups"])
+            + 3 * len(one.get("rules", ()))
+        )
+        if used + series > most:
+            left_out += series
+            continue
+        used += series
+        chosen.append(one)
+    return chosen, left_out
+
+
+def _service(service: Mapping[str, Any]) -> Iterator[Metric]:
+    if "pid" not in service:  # guests see the version alone; the local queue has no service
+        return
+    info = {"version": service["version"], "mode": service["mode"], "python": service["python"]}
+    yield InfoMetricFamily(f"{PREFIX}service", "The service.", value=info)
+    perf = service["perf"]
+    gauges = {
+        "service_start_time_seconds": ("When the service began.", service["t_start"]),
+        "service_ready": ("Whether the service takes changes.", service["state"] == "ready"),
+        "service_waiting_jobs": ("Jobs asked for and not sent to the queue yet.", perf["waiting"]),
+        "service_lag_mean_seconds": ("How late its reactor was, mean.", perf["lag_mean_seconds"]),
+        "service_lag_max_seconds": ("How late its reactor was at most.", perf["lag_max_seconds"]),
+        "service_max_resident_memory_bytes": ("Most memory of its process.", perf["rss_bytes"]),
+    }
+    for name, (text, value) in gauges.items():
+        if value is not None:
+            yield GaugeMetricFamily(PREFIX + name, text, value=value)
+    counters = {
+        "service_cpu_seconds": ("Processor time of its process.", perf["cpu_seconds"]),
+        "service_events": ("Job events that it has handled.", service["events"]),
+        "service_commands": ("Commands that its engines gave.", service["commands"]),
+        "service_firings": ("Runs of the actions of rules.", service["firings"]),
+    }
+    for name, (text, value) in counters.items():
+        if value is not None:
+            yield CounterMetricFamily(PREFIX + name, text, value=value)
+
+
+def _members(members: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    gauges = {
+        "member_nodes": ("Nodes that are up.", "nodes", "node_up_count"),
+        "member_nodes_free": ("Nodes that no job has.", "nodes", "node_free_count"),
+        "member_cores": ("Cores that are up.", "nodes", "node_cores_up"),
+        "member_cores_free": ("Cores that no job has.", "nodes", "node_cores_free"),
+        "member_jobs_waiting": ("Jobs of all that wait for resources.", "queue", "sched"),
+        "member_jobs_running": ("Jobs of all that run.", "queue", "run"),
+    }
+    for name, (text, part, key) in gauges.items():
+        family = GaugeMetricFamily(PREFIX + name, text, labels=("member",))
+        for member, about in members.items():
+            if about[part].get(key) is not None:
+                family.add_metric((member,), about[part][key])
+        yield family
+    expires = GaugeMetricFamily(
+        f"{PREFIX}member_expiration_time_seconds", "When its allocation ends.", labels=("member",)
+    )
+    for member, about in members.items():
+        if about["t_expires"] is not None:
+            expires.add_metric((member,), about["t_expires"])
+    yield expires
+
+
+def _ensembles(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    label = ("ensemble",)
+    state = StateSetMetricFamily(f"{PREFIX}state", "The state of the ensemble.", labels=label)
+    start = GaugeMetricFamily(f"{PREFIX}start_time_seconds", "When it began.", labels=label)
+    end = GaugeMetricFamily(f"{PREFIX}end_time_seconds", "When it ended.", labels=label)
+    again = CounterMetricFamily(f"{PREFIX}retries", "Jobs that ran again.", labels=label)
+    errors = GaugeMetricFamily(f"{PREFIX}errors", "Errors inside the service.", labels=label)
+    for one in ensembles:
+        name = (one["name"],)
+        state.add_metric(name, {state: one["state"] == state for state in STATES})
+        for family, t in ((start, one["t_start"]), (end, one["t_end"])):
+            if t is not None:
+                family.add_metric(name, t)
+        again.add_metric(name, one.get("retries", 0))
+        errors.add_metric(name, len(one.get("errors", ())))
+    yield from (state, start, end, again, errors)
+
+
+def _groups(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    gauges = {
+        "waiting": "Jobs that are asked for and not in the queue yet.",
+        "pending": "Jobs in the queue that have not started.",
+        "running": "Jobs that run.",
+    }
+    made = {
+        key: GaugeMetricFamily(f"{PREFIX}jobs_{key}", text, labels=_GROUP)
+        for key, text in gauges.items()
+    }
+    submitted = CounterMetricFamily(
+        f"{PREFIX}jobs_submitted", "Jobs that the queue has accepted.", labels=_GROUP
+    )
+    ended = CounterMetricFamily(
+        f"{PREFIX}jobs_ended", "Jobs that ended, each attempt.", labels=(*_GROUP, "outcome")
+    )
+    for one in ensembles:
+        for group, counts in one["groups"].items():
+            names = (one["name"], group)
+            for key, family in made.items():
+                family.add_metric(names, counts[key])
+            submitted.add_metric(names, counts["submitted"])
+            for outcome in OUTCOMES:
+                ended.add_metric((*names, outcome), counts[outcome])
+    yield from (*made.values(), submitted, ended)
+
+
+def _rules(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    fired = CounterMetricFamily(
+        f"{PREFIX}rule_firings", "How often the actions of the rule ran.", labels=_RULE
+    )
+    enabled = GaugeMetricFamily(f"{PREFIX}rule_enabled", "Whether it is enabled.", labels=_RULE)
+    wrong = GaugeMetricFamily(
+        f"{PREFIX}rule_error", "Whether its last action failed.", labels=_RULE
+    )
+    for one in ensembles:
+        for rule in one.get("rules", ()):
+            names = (one["name"], rule["id"])
+            fired.add_metric(names, rule["fired"])
+            enabled.add_metric(names, rule["enabled"])
+            wrong.add_metric(names, rule["error"] is not None)
+    yield from (fired, enabled, wrong)

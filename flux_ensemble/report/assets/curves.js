@@ -1,0 +1,200 @@
+// Curves over time, and distributions, drawn by uPlot.
+
+const POINTS = 600;
+
+/** How many of the spans last on average in each of some equal bins; NO_TIME is none. */
+function occupancy(begins, ends, bins, width) {
+  const found = new Float64Array(bins + 1);
+  const whole = new Float64Array(bins + 2);
+  for (let row = 0; row < begins.length; row++) {
+    if (begins[row] === NO_TIME || ends[row] === NO_TIME) continue;
+    const first = begins[row] / width;
+    const last = ends[row] / width;
+    const a = Math.min(bins - 1, Math.floor(first));
+    const b = Math.min(bins - 1, Math.floor(last));
+    if (a === b) {
+      found[a] += Math.min(bins, last) - first;
+      continue;
+    }
+    found[a] += a + 1 - first;
+    found[b] += Math.min(bins, last) - b;
+    whole[a + 1]++;
+    whole[b]--;
+  }
+  for (let bin = 0, sum = 0; bin < bins; bin++) {
+    sum += whole[bin];
+    found[bin] += sum;
+  }
+  return found.subarray(0, bins);
+}
+
+/** How many rows have come to their time by the end of each bin; `wanted` chooses rows. */
+function cumulated(times, bins, width, wanted) {
+  const found = new Float64Array(bins);
+  for (let row = 0; row < times.length; row++) {
+    if (times[row] !== NO_TIME && wanted(row)) found[Math.min(bins - 1, Math.floor(times[row] / width))]++;
+  }
+  for (let bin = 1; bin < bins; bin++) found[bin] += found[bin - 1];
+  return found;
+}
+
+/** Times of a run in bins, of which the simulated one may have more than the other. */
+class Course {
+  constructor(table, span, bins, length) {
+    const { t_submit: submit, t_run: begin, t_end: end, outcome } = table.columns;
+    const step = submit.step;
+    const width = length / step;
+    const last = Math.round(span / step);
+    const open = (times, from) => times.map((t, row) => (t === NO_TIME && from[row] !== NO_TIME ? last : t));
+    const ends = open(end.array, begin.array);
+    // A job that never ran waited until it was gone.
+    const left = begin.array.map((t, row) => (t === NO_TIME ? (end.array[row] === NO_TIME ? last : end.array[row]) : t));
+    const code = (name) => outcome.values.indexOf(name);
+    const bad = new Set([code("failed"), code("timeout")]);
+    this.running = occupancy(begin.array, ends, bins, width);
+    this.waiting = occupancy(submit.array, left, bins, width);
+    const isOver = (row) => outcome.array[row] !== 0;
+    this.ended = cumulated(end.array, bins, width, isOver);
+    this.failed = cumulated(end.array, bins, width, (row) => bad.has(outcome.array[row]));
+  }
+}
+
+class Curves {
+  constructor(box, make) {
+    this.box = box;
+    this.make = make;
+    redraws.add(() => this.draw());
+    this.draw();
+  }
+
+  draw() {
+    if (this.plot) this.plot.destroy();
+    const { data, series, axes, bars } = this.make();
+    const line = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 } };
+    const shown = series.map((one) => ({
+      label: one.label,
+      stroke: colour(one.colour),
+      fill: one.fill ? `${colour(one.colour)}${one.fill}` : undefined,
+      width: one.width || 2,
+      dash: one.dash,
+      paths: bars ? uPlot.paths.bars({ size: [0.95, 100], align: 1 }) : undefined,
+      points: { show: false },
+      value: (_, value) => (value === null || value === undefined ? "–" : `${+value.toPrecision(4)}`),
+    }));
+    this.plot = new uPlot(
+      {
+        width: Math.max(200, this.box.clientWidth),
+        height: 220,
+        scales: { x: { time: false } },
+        cursor: { drag: { x: true, y: false } },
+        legend: { live: true },
+        series: [{ label: axes.xName, value: (_, value) => (value === null ? "–" : axes.x(value)) }, ...shown],
+        axes: [
+          { ...line, space: 80, values: (_, values) => values.map(axes.x), incrs: axes.incrs, size: 34 },
+          { ...line, size: 68, values: (_, values) => values.map((value) => value.toLocaleString("en", value >= 1e6 ? { notation: "compact" } : {})) },
+        ],
+      },
+      data,
+      this.box,
+    );
+    this.plot.root.setAttribute("aria-hidden", "true");
+  }
+}
+
+/** The curves of jobs that run and wait, and of those that have ended. */
+function drawCourse(run, boxes) {
+  const { span, simulatedSpan } = run.about;
+  const whole = Math.max(span, simulatedSpan || 0) || 1;
+  const length = whole / POINTS;
+  const actual = new Course(run.jobs, span, POINTS, length);
+  const other = run.simulated ? new Course(run.simulated, simulatedSpan, POINTS, length) : null;
+  const middles = Float64Array.from({ length: POINTS }, (_, bin) => (bin + 0.5) * length);
+  // Nothing is drawn behind the end of a run.
+  const cut = (values, until) => Array.from(values, (value, bin) => (bin * length > until ? null : value));
+  const axes = { x: seconds, xName: "time", incrs: [0.001, 0.01, 0.1, 0.2, 0.5, ...TIME_STEPS, 172800, 432000, 864000] };
+  const dash = [6, 4];
+  const both = (box, wanted) => {
+    if (!box) return;
+    new Curves(box, () => {
+      const data = [middles];
+      const series = [];
+      for (const { key, ...about } of wanted) {
+        data.push(cut(actual[key], span));
+        series.push(about);
+        if (!other) continue;
+        data.push(cut(other[key], simulatedSpan));
+        series.push({ ...about, label: `${about.label}, simulated`, dash, fill: undefined });
+      }
+      return { data, series, axes };
+    });
+  };
+  both(boxes.running, [
+    { key: "running", label: "running", colour: "o-success", fill: "33" },
+    { key: "waiting", label: "waiting", colour: "o-active" },
+  ]);
+  both(boxes.progress, [
+    { key: "ended", label: "ended", colour: "accent", fill: "22" },
+    { key: "failed", label: "failed or timed out", colour: "o-failed" },
+  ]);
+}
+
+/** The distribution of durations or of what jobs have published, by group. */
+class Histogram {
+  constructor(box, run) {
+    this.run = run;
+    const { group } = run.jobs.columns;
+    this.groups = group.values.filter((value) => value !== null);
+    this.what = "runtime";
+    this.group = "";
+    const whats = [["runtime", "runtime"], ["pending", "time in the queue"], ...run.about.memo.map((key) => [`memo.${key}`, key])];
+    const tools = element("div", { class: "tools" });
+    tools.append(
+      choice("What", whats, (value) => { this.what = value; this.plot.draw(); }).box,
+      choice("Group", [["", "all groups"], ...this.groups.map((one) => [one, one])], (value) => { this.group = value; this.plot.draw(); }).box,
+      (this.said = element("span", { class: "quiet", role: "status" })),
+    );
+    box.append(tools);
+    this.plot = new Curves(box, () => this.bins());
+  }
+
+  values() {
+    const { t_submit: submit, t_run: begin, t_end: end, group } = this.run.jobs.columns;
+    const wanted = this.group === "" ? -1 : group.values.indexOf(this.group);
+    const found = new Float64Array(this.run.jobs.rows);
+    let count = 0;
+    const memo = this.run.jobs.columns[this.what];
+    for (let row = 0; row < this.run.jobs.rows; row++) {
+      if (wanted >= 0 && group.array[row] !== wanted) continue;
+      let value = NaN;
+      if (memo) value = memo.number(row);
+      else if (this.what === "pending") value = begin.number(row) - submit.number(row);
+      else value = end.number(row) - begin.number(row);
+      if (!Number.isNaN(value)) found[count++] = value;
+    }
+    return found.subarray(0, count);
+  }
+
+  bins() {
+    const values = this.values();
+    const time = !this.what.startsWith("memo.");
+    const low = values.reduce((a, b) => Math.min(a, b), Infinity);
+    const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+    const count = values.length ? Math.max(1, Math.min(60, Math.ceil(Math.sqrt(values.length)))) : 1;
+    const width = (high - low || Math.abs(high) / 10 || 1) / count;
+    const bins = new Array(count + 1).fill(0);
+    for (const value of values) bins[Math.min(count - 1, Math.floor((value - low) / width))]++;
+    bins[count] = null;
+    const x = time ? seconds : shownValue;
+    const sorted = values.sort();
+    this.said.textContent = values.length
+      ? `${counted(values.length, "job")}: ${x(low)} to ${x(high)}, median ${x(sorted[values.length >> 1])}`
+      : "no values";
+    const edges = Array.from({ length: count + 1 }, (_, at) => (values.length ? low : 0) + at * width);
+    return {
+      data: [edges, bins],
+      series: [{ label: "jobs", colour: "accent", fill: "99", width: 1 }],
+      axes: { x, xName: "from" },
+      bars: true,
+    };
+  }
+}

@@ -1,0 +1,293 @@
+"""Tables as typed columns: small, and read by a browser without parsing.
+
+    values ──► Codes, Numbers, Times, Ids ──► pack ──► text (base64 of gzip)
+
+What is packed begins with a header: its length in four bytes, and JSON that says of each table how
+many rows it has and where each column is. The bytes of a column are not interleaved: first the
+lowest byte of each number, then the next, because what does not change compresses well that way.
+Columns that grow have differences. All numbers are little-endian, and whole ones wrap round.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import zlib
+from array import array
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+from flux_ensemble.report.texts import MAX_VALUE, shown
+
+#: Most different values of a column; what comes later is shown as `OTHER`.
+MAX_VALUES = 50_000
+OTHER = "…"
+
+#: A column of more different values than these is one of numbers, if they are numbers.
+FEW_VALUES = 5_000
+
+#: The types of `array` by their names in the header, and what stands for no number in "u32".
+_CODES = {"u8": "B", "u16": "H", "u32": "I", "f32": "f", "f64": "d", "i64": "q"}
+_NONE = 0xFFFFFFFF
+
+#: Seconds of one step of a column of times: the first in which all of them can be told.
+_STEPS = (1e-6, 1e-3, 1.0)
+
+#: Above so many rows numbers of few digits are enough.
+MANY_ROWS = 20_000
+
+
+class Encoded:
+    """A column: its numbers, and what the header says of them."""
+
+    def __init__(self, kind: str, numbers: Sequence[Any], **about: Any) -> None:
+        self.about = {"type": kind, **about}
+        self._numbers = array(_CODES[kind], numbers)
+
+    def to_bytes(self) -> bytes:
+        """The numbers, the lowest byte of each first."""
+        numbers, size = self._numbers, self._numbers.itemsize
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        data = numbers.tobytes()
+        return b"".join(data[start::size] for start in range(size)) if size > 1 else data
+
+
+class Column(Protocol):
+    """Takes the values of a column, and encodes them."""
+
+    def add(self, value: Any) -> None:
+        """Take the value of the next row."""
+        ...
+
+    def encode(self) -> Encoded:
+        """The column."""
+        ...
+
+
+class Codes:
+    """A column of which values come again: each value once, and numbers of values.
+
+    Attributes:
+        left_out: how many rows have a value that is not told, since there are too many.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {None: 0}
+        self._rows = array("I")
+        self.left_out = 0
+
+    def add(self, value: Any) -> None:
+        """Take the value of the next row."""
+        kind = type(value)
+        if kind not in (str, int, float) and value is not None:
+            value = json.dumps(value)
+        number = self._numbers.get(value)
+        if number is None:
+            if len(self._numbers) > MAX_VALUES:
+                self.left_out += 1
+                value = OTHER
+            number = self._numbers.setdefault(value, len(self._numbers))
+        self._rows.append(number)
+
+    @property
+    def values(self) -> list[Any]:
+        """The different values, in the order of their first rows; the first is None."""
+        return list(self._numbers)
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """The number of the value of each row."""
+        return self._rows
+
+    def encode(self) -> Encoded:
+        """The column, with its values as texts and finite numbers."""
+        values = [_told(value) for value in self._numbers]
+        kind = "u8" if len(values) <= 0xFF else "u16" if len(values) <= 0xFFFF else "u32"
+        return Encoded(kind, self._rows, values=values)
+
+
+class Values:
+    """A column of values of any kind: numbers where there are many of them, else codes.
+
+    Attributes:
+        left_out: how many rows have a value that is not told.
+    """
+
+    def __init__(self) -> None:
+        self._codes: Codes | None = Codes()
+        self._numbers = array("d")
+        self._left_out = 0
+
+    def add(self, value: Any) -> None:
+        """Take the value of the next row."""
+        if self._codes is not None:
+            self._codes.add(value)
+            if len(self._codes._numbers) == FEW_VALUES:
+                self._become_numbers()
+            return
+        number = _number(value)
+        self._left_out += number is None and value is not None
+        self._numbers.append(math.nan if number is None else number)
+
+    def fill(self, rows: int) -> None:
+        """Have no value in the rows before that number in which there is none yet."""
+        for _ in range(rows - len(self)):
+            self.add(None)
+
+    def __len__(self) -> int:
+        return len(self._numbers) if self._codes is None else len(self._codes.rows)
+
+    @property
+    def left_out(self) -> int:
+        """How many rows have a value that is not told."""
+        return self._left_out + (0 if self._codes is None else self._codes.left_out)
+
+    def _become_numbers(self) -> None:
+        assert self._codes is not None
+        numbers = [_number(value) for value in self._codes.values]
+        if None in numbers[1:]:
+            return
+        found = [math.nan, *(number for number in numbers[1:] if number is not None)]
+        self._numbers.extend(found[code] for code in self._codes.rows)
+        self._codes = None
+
+    def encode(self) -> Encoded:
+        """The column."""
+        if self._codes is not None:
+            return self._codes.encode()
+        return Encoded("f32" if len(self) > MANY_ROWS else "f64", self._numbers)
+
+
+class Counts:
+    """A column of whole numbers from 0 on."""
+
+    def __init__(self) -> None:
+        self._rows = array("I")
+
+    def add(self, value: int) -> None:
+        """Take the value of the next row."""
+        self._rows.append(min(max(value, 0), _NONE))
+
+    def encode(self) -> Encoded:
+        """The column."""
+        return Encoded("u32", _differences(self._rows), delta=True)
+
+
+class Ids:
+    """A column of ids of 64 bits."""
+
+    def __init__(self) -> None:
+        self._rows = array("q")
+
+    def add(self, value: int) -> None:
+        """Take the value of the next row."""
+        self._rows.append(value)
+
+    def encode(self) -> Encoded:
+        """The column."""
+        rows = self._rows
+        steps = array("q", rows[:1])
+        for before, after in pairwise(rows):
+            step = (after - before) & 0xFFFFFFFFFFFFFFFF
+            steps.append(step - (step >> 63 << 64))
+        return Encoded("i64", steps, delta=True)
+
+
+class Times:
+    """Columns of times, in seconds: all in steps from the first of them on.
+
+    Attributes:
+        names: of the columns.
+        first, last: the earliest and the latest time, or None.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self._rows = {name: array("d") for name in names}
+        self.first: float | None = None
+        self.last: float | None = None
+
+    def add(self, name: str, t: float | None) -> None:
+        """Take a time of the next row, or that there is none."""
+        if t is None:
+            self._rows[name].append(math.nan)
+            return
+        self._rows[name].append(t)
+        if self.first is None or t < self.first:
+            self.first = t
+        if self.last is None or t > self.last:
+            self.last = t
+
+    def rows(self, name: str) -> Sequence[float]:
+        """The times of a column; not a number where there is none."""
+        return self._rows[name]
+
+    def encode(self, begin: float) -> dict[str, Encoded]:
+        """The columns, from a time on that none of them is before."""
+        span = (self.last or begin) - begin
+        step = next((step for step in _STEPS if span / step < _NONE - 1), _STEPS[-1])
+        found = {}
+        for name, times in self._rows.items():
+            numbers = array("I", (_steps(t - begin, step) for t in times))
+            found[name] = Encoded("u32", _differences(numbers), delta=True, step=step)
+        return found
+
+
+def _steps(seconds: float, step: float) -> int:
+    return _NONE if seconds != seconds else min(max(round(seconds / step), 0), _NONE - 1)
+
+
+def _differences(numbers: Sequence[int]) -> array[int]:
+    found = array("I", numbers[:1])
+    found.extend((after - before) & _NONE for before, after in pairwise(numbers))
+    return found
+
+
+def _number(value: Any) -> float | None:
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    return float(value) if type(value) is int and value.bit_length() < 64 else None
+
+
+def _told(value: Any) -> Any:
+    """A value as the header has it: a number that JSON has, or text."""
+    if value is None:
+        return None
+    if type(value) is str:
+        return shown(value, MAX_VALUE)
+    number = _number(value)
+    if number is None or (type(value) is int and abs(value) > 2**53):
+        return shown(str(value), MAX_VALUE)
+    return value
+
+
+def pack(tables: Mapping[str, tuple[int, Mapping[str, Encoded]]], about: Any) -> str:
+    """Tables as base64 of gzip.
+
+    Args:
+        tables: by name: how many rows there are, and the columns by name.
+        about: what else the header has, as JSON.
+    """
+    parts: list[bytes] = []
+    offset = 0
+    header: dict[str, Any] = {"about": about, "tables": {}}
+    for name, (rows, columns) in tables.items():
+        described: dict[str, Any] = {}
+        header["tables"][name] = {"rows": rows, "columns": described}
+        for key, column in columns.items():
+            data = column.to_bytes()
+            described[key] = {**column.about, "offset": offset}
+            parts.append(data)
+            offset += len(data)
+    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    return b64encode(_gzip([len(text).to_bytes(4, "little"), text, *parts])).decode()
+
+
+def _gzip(parts: Iterable[bytes]) -> bytes:
+    """The parts in the form of gzip, with no name and no time in it."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    return b"".join([*(packer.compress(part) for part in parts), packer.flush()])

@@ -1,0 +1,54 @@
+"""The hash of a log, by which a report can be checked against a recording."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from flux_ensemble.report.source import Entry
+
+#: Entries that the service writes and an engine does not: a replay cannot know them.
+NOTES = frozenset({"load", "epoch", "shutdown", "error", "violation", "stopped", "custom-output"})
+
+_DIGEST = re.compile(r"\b([0-9a-f]{64}) \([\d,]+ entr")
+
+
+class Digest:
+    """SHA-256 of the entries of an engine, each as a line of JSON with sorted keys.
+
+    Attributes:
+        count: how many there were.
+
+    >>> digest = Digest()
+    >>> digest.add({"timestamp": 1.5, "name": "start", "context": {}})
+    >>> digest.add({"timestamp": 1.5, "name": "epoch", "context": {"epoch": 2}})
+    >>> digest.count, digest.text[:8]
+    (1, '13591715')
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry; one that no engine wrote changes nothing."""
+        if entry["name"] in NOTES or "stopped" in entry["context"]:
+            return
+        self.count += 1
+        self._digest.update(json.dumps(entry, sort_keys=True).encode() + b"\n")
+
+    @property
+    def text(self) -> str:
+        """The hash so far, in hexadecimal."""
+        return self._digest.hexdigest()
+
+
+def hashes(path: Path) -> set[str]:
+    """The hashes of logs in a report.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return set(_DIGEST.findall(path.read_text(encoding="utf-8", errors="replace")))

@@ -1,0 +1,79 @@
+"""The document of a report: as it was written, but for the values of environment variables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: The key whose values stay out, and what is there instead.
+ENVIRONMENT = "environment"
+LEFT_OUT = "..."
+
+
+def text_of(document: str | Mapping[str, Any], *, environment: bool) -> str:
+    """The text of a document.
+
+    Args:
+        document: as it was loaded.
+        environment: show the values of variables too.
+
+    >>> print(text_of("name: a\\nenvironment: {KEY: secret, N: 1} # why", environment=False))
+    name: a
+    environment: {KEY: ..., N: ...} # why
+    """
+    import yaml
+
+    text = document if isinstance(document, str) else json.dumps(document, indent=2)
+    if environment or ENVIRONMENT not in text:
+        return text
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        spans = sorted(set(_spans(root)))
+    except (yaml.YAMLError, RecursionError):
+        return "(left out: it cannot be read again, and has values of environment variables)"
+    for begin, end in reversed(spans):
+        text = text[:begin] + LEFT_OUT + text[end:]
+    return text
+
+
+def _spans(root: Any) -> Iterator[tuple[int, int]]:
+    """Where the values of environment variables begin and end."""
+    from yaml import MappingNode, SequenceNode
+
+    seen: set[int] = set()
+    nodes = [] if root is None else [(root, False)]
+    while nodes:
+        node, hidden = nodes.pop()
+        # Aliases are the node that they stand for.
+        if id(node) in seen and not hidden:
+            continue
+        seen.add(id(node))
+        if isinstance(node, MappingNode):
+            for key, value in node.value:
+                if hidden and not isinstance(value, MappingNode | SequenceNode):
+                    yield value.start_mark.index, value.end_mark.index
+                else:
+                    nodes.append((value, hidden or key.value == ENVIRONMENT))
+        elif isinstance(node, SequenceNode):
+            nodes.extend((value, hidden) for value in node.value)
+        elif hidden:
+            yield node.start_mark.index, node.end_mark.index
+
+
+def without_environment(value: Any) -> Any:
+    """JSON without the values of environment variables.
+
+    >>> without_environment({"action": {"environment": {"KEY": "secret"}, "label": "a"}})
+    {'action': {'environment': {'KEY': '...'}, 'label': 'a'}}
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: (
+                dict.fromkeys(one, LEFT_OUT)
+                if key == ENVIRONMENT and isinstance(one, Mapping)
+                else without_environment(one)
+            )
+            for key, one in value.items()
+        }
+    return [without_environment(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,276 @@
+"""Goes once through what is known of an ensemble, and keeps what a report needs of it.
+
+    Source ──gather──► Run
+
+Jobs become typed columns (`columns`) and totals as they go by: of each no more is kept than some
+bytes. Of the log the firings become columns, and the first and the last entries lines of text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.report.best import Points
+from flux_ensemble.report.columns import Codes, Counts, Encoded, Ids, Times, Values
+from flux_ensemble.report.digest import Digest
+from flux_ensemble.report.document import without_environment
+from flux_ensemble.report.source import Entry, Job, Source
+
+#: Entries of the log that a report shows, of its beginning and of its end.
+HEAD, TAIL = 200, 800
+
+#: Parameters and keys of memos that a report has columns of.
+MAX_PARAMS, MAX_MEMO = 60, 60
+
+#: Jobs that the table has where no script runs.
+FIRST_JOBS = 20
+
+_CODED = ("name", "group", "rule", "outcome", "state", "returncode", "ranks", "attempt")
+_TIMES = ("t_submit", "t_run", "t_end")
+
+#: A table: its rows, and its columns by name.
+Table = tuple[int, dict[str, Encoded]]
+
+
+class Jobs:
+    """The jobs of one ensemble, as columns.
+
+    Attributes:
+        count: how many they are.
+        outcomes: how many jobs of each group ended how; None are active.
+        first: the first of them.
+        points: the best ones.
+        params, memo: the columns of parameters and of keys of memos.
+        times: when they were submitted, began, and ended.
+        seconds: how long jobs ran, in all.
+        durations: how long those ran that succeeded, by group.
+        left_out: what there is no room for, and of how many jobs.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.count = 0
+        self.outcomes: Counter[tuple[str, str | None]] = Counter()
+        self.first: list[Job] = []
+        self.points = Points()
+        self.params: dict[str, Values] = {}
+        self.memo: dict[str, Values] = {}
+        self.times = Times(*_TIMES)
+        self.seconds = 0.0
+        self.durations: dict[str, list[float]] = {}
+        self.left_out: Counter[str] = Counter()
+        self._ids = Ids()
+        self._codes = {name: Codes() for name in (*_CODED, "exception", "note")}
+        self._counts = {name: Counts() for name in ("firing", "index")}
+
+    def read(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Take each job, and pass it on."""
+        for job in jobs:
+            self.add(job)
+            yield job
+
+    def add(self, job: Job) -> None:
+        """Take a job."""
+        row = self.count
+        self.count += 1
+        self.outcomes[job["group"], job["outcome"]] += 1
+        if row < FIRST_JOBS:
+            self.first.append(job)
+        self._ids.add(job["id"])
+        codes = self._codes
+        for name in _CODED:
+            codes[name].add(job[name])
+        codes["exception"].add(job["exception"]["type"])
+        codes["note"].add(job["exception"]["note"])
+        for name, counts in self._counts.items():
+            counts.add(job[name])
+        for name in _TIMES:
+            self.times.add(name, job[name])
+        self._take("parameters", self.params, MAX_PARAMS, job["params"], row)
+        if job["memo"]:
+            self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
+            self.points.add(job)
+        t_run = job["t_run"]
+        if t_run is not None:
+            seconds = max(0.0, (job["t_end"] or self._source.now) - t_run)
+            self.seconds += seconds
+            if job["outcome"] == "success":
+                self.durations.setdefault(job["group"], []).append(seconds)
+
+    def _take(
+        self,
+        what: str,
+        columns: dict[str, Values],
+        most: int,
+        values: Mapping[str, Any],
+        row: int,
+    ) -> None:
+        for name, value in values.items():
+            column = columns.get(name)
+            if column is None:
+                if len(columns) >= most:
+                    self.left_out[f"{what} beyond the first {most}"] += 1
+                    continue
+                column = columns[name] = Values()
+            column.fill(row)
+            column.add(value)
+
+    @property
+    def ranks(self) -> Codes:
+        """Where jobs ran, as idsets."""
+        return self._codes["ranks"]
+
+    def table(self, begin: float) -> Table:
+        """The columns; times are from `begin` on."""
+        columns: dict[str, Encoded] = {"id": self._ids.encode()}
+        columns.update((name, column.encode()) for name, column in self._codes.items())
+        columns.update((name, column.encode()) for name, column in self._counts.items())
+        columns.update(self.times.encode(begin))
+        for kind, named in (("params", self.params), ("memo", self.memo)):
+            for name, values in named.items():
+                values.fill(self.count)
+                columns[f"{kind}.{name}"] = values.encode()
+                if values.left_out:
+                    self.left_out[f"values of {kind}.{name}"] += values.left_out
+        return self.count, columns
+
+    def course(self, begin: float) -> Table:
+        """Of the columns those that another run is compared by."""
+        columns = self.times.encode(begin)
+        for name in ("group", "outcome"):
+            columns[name] = self._codes[name].encode()
+        return self.count, columns
+
+
+class Log:
+    """The log of one ensemble: firings as columns, and lines of text.
+
+    Attributes:
+        document: what was loaded, or None where the log does not begin with that.
+        count: how many entries there are.
+        fired: how many firings.
+        digest: of the entries of the engine.
+        head, tail: the first and the last lines.
+    """
+
+    def __init__(self, line: Callable[[Entry, float], str], *, environment: bool) -> None:
+        self._line = line
+        self._environment = environment
+        self._times = Times("t")
+        self._rules = Codes()
+        self._numbers = Counts()
+        self._failed = Counts()
+        self.digest = Digest()
+        self._t_start: float | None = None
+        self.document: str | Mapping[str, Any] | None = None
+        self.count = self.fired = 0
+        self.head: list[str] = []
+        self.tail: deque[str] = deque(maxlen=TAIL)
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry."""
+        t, name, context = entry["timestamp"], entry["name"], entry["context"]
+        if self._t_start is None:
+            self._t_start = t
+        self.digest.add(entry)
+        if name == "load":
+            self.document = context.get("document")
+        if name == "fire":
+            self.fired += 1
+            self._times.add("t", t)
+            self._rules.add(context["rule"])
+            self._numbers.add(context["firing"])
+        self.count += 1
+        if not self._environment:
+            entry = {**entry, "context": without_environment(context)}
+        if len(self.head) < HEAD:
+            self.head.append(self._line(entry, self._t_start))
+        else:
+            self.tail.append(self._line(entry, self._t_start))
+
+    @property
+    def first(self) -> float | None:
+        """When the first of the firings was."""
+        return self._times.first
+
+    def table(self, begin: float) -> Table:
+        """The firings; times are from `begin` on."""
+        columns = {"rule": self._rules.encode(), "firing": self._numbers.encode()}
+        return self.fired, {**columns, **self._times.encode(begin)}
+
+
+@dataclass
+class Run:
+    """What a report says of one ensemble.
+
+    Args:
+        source: where it is from.
+        jobs, log: those.
+        begin, end: of its time, in seconds; `end` is the present for what has not ended.
+        notes: what is not in the report, in sentences.
+        tables: the columns by name.
+    """
+
+    source: Source
+    jobs: Jobs
+    log: Log
+    begin: float
+    end: float
+    notes: list[str] = field(default_factory=list)
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    @property
+    def span(self) -> float:
+        """Seconds from its begin to its end."""
+        return max(0.0, self.end - self.begin)
+
+
+def gather(
+    source: Source,
+    line: Callable[[Entry, float], str],
+    watch: Callable[[Job], None] = lambda job: None,
+    *,
+    environment: bool = False,
+) -> Run:
+    """Read what is known of an ensemble.
+
+    Args:
+        source: where it is from.
+        line: an entry of the log, which began at a time, as a line of text.
+        watch: is shown each job.
+        environment: values of environment variables may be shown.
+
+    Raises:
+        OSError: jobs or log cannot be had.
+    """
+    log = Log(line, environment=environment)
+    for entry in source.entries:
+        log.add(entry)
+    jobs = Jobs(source)
+    for job in jobs.read(source.jobs):
+        watch(job)
+    status = source.status
+    begins = [t for t in (status["t_start"], jobs.times.first, log.first) if t is not None]
+    begin = min(begins, default=source.now)
+    ended = status["t_end"] is not None and not status["jobs"]["active"]
+    ends = [t for t in (status["t_end"] if ended else source.now, jobs.times.last) if t is not None]
+    run = Run(source, jobs, log, begin, max(ends, default=begin))
+    run.tables = {"jobs": jobs.table(begin), "firings": log.table(begin)}
+    run.notes = list(_notes(run))
+    return run
+
+
+def _notes(run: Run) -> Iterator[str]:
+    dropped = run.source.dropped()
+    if dropped:
+        yield f"{dropped:,} jobs are not in it: the record is full (limits.records)"
+    listed = sum(group["attempts"] for group in run.source.status["groups"].values())
+    if not dropped and not run.jobs.count and listed:
+        yield f"none of the {listed:,} jobs is in it: there is no record of them (records: false)"
+    for what, count in run.jobs.left_out.items():
+        yield f"{what}: {count:,} left out"
+    if run.log.document is None and run.log.count:
+        yield "the beginning of the log is not kept any more, and with it the document"

@@ -1,0 +1,137 @@
+"""An ensemble from a recording of its events: what a fresh engine makes of them.
+
+recording ──events──► Engine ──► status, metrics, jobs, log
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from flux_ensemble.document.loading import load_mapping, load_text
+from flux_ensemble.engine.codec import event_from_json
+from flux_ensemble.engine.commands import Command, Record
+from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Event
+from flux_ensemble.engine.status import status
+from flux_ensemble.engine.why import why
+from flux_ensemble.report.source import Entry, Job, Source
+from flux_ensemble.runtime.durability.records import Records
+from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_lines
+
+#: Jobs that are kept as they are, before they are put together.
+CHUNK = 4000
+
+
+class Spool:
+    """Entries of a log, in a file that is gone with it."""
+
+    def __init__(self) -> None:
+        self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+
+    def add(self, t: float, name: str, context: Any) -> None:
+        """Add an entry."""
+        entry = {"timestamp": t, "name": name, "context": context}
+        self._file.write(json.dumps(entry) + "\n")
+
+    def __iter__(self) -> Iterator[Entry]:
+        self._file.seek(0)
+        # Line by line, so that it is not gone before it is read.
+        for line in self._file:
+            yield json.loads(line)
+
+
+class Keeper:
+    """Keeps what an engine has recorded; a `runtime.ports.Tap`.
+
+    Args:
+        engine: has taken in no event.
+        document: of its ensemble, text or mapping.
+    """
+
+    def __init__(self, engine: Engine, document: str | Mapping[str, Any]) -> None:
+        self._engine = engine
+        self._document = document
+        self._records = Records()
+        self._records.follow(engine.records)
+        self._entries = Spool()
+        self._begun = False
+
+    def __call__(self, event: Event, commands: Sequence[Command]) -> None:
+        """Take what an event brought about."""
+        if not self._begun:
+            self._begun = True
+            self._entries.add(event.t, "load", {"document": self._document})
+        for command in commands:
+            if isinstance(command, Record):
+                self._entries.add(command.t, command.name, command.context)
+        if len(self._engine.records.waiting) >= CHUNK:
+            self._records.take()
+
+    def source(self, now: float, kind: str, size: tuple[int, int] | None = None) -> Source:
+        """What is known of the ensemble.
+
+        Args:
+            now: the time, in seconds.
+            kind, size: as in `Source`.
+        """
+        engine = self._engine
+        return Source(
+            kind=kind,
+            status={**status(engine), "errors": []},
+            metrics=engine.metrics(now),
+            jobs=self._jobs(now),
+            entries=self._entries,
+            label=str,
+            now=now,
+            dropped=lambda: engine.records.dropped,
+            why={rule["id"]: rule for rule in why(engine, now)},
+            size=size,
+            facts={"Seed": str(engine.spec.seed)},
+        )
+
+    def _jobs(self, now: float) -> Iterator[Job]:
+        spec = self._engine.spec
+        describer = Describer(spec, spec.directory, str)
+        position = 0
+        while position < len(self._records):
+            for job in self._records.jobs(position):
+                yield describer.describe(job, now)
+                position += 1
+        for job in self._engine.workload.jobs.values():
+            if job.firing is not None:
+                yield describer.describe(job, now)
+
+
+def recorded(path: Path) -> Source:
+    """The ensemble of a recording.
+
+    Raises:
+        RecordingError: it is no whole recording of this version.
+        DocumentError: its document is not valid any more.
+        OSError: it cannot be read.
+    """
+    lines = read_lines(path)
+    _, header = next(lines)
+    document = header["document"]
+    load = load_text if isinstance(document, str) else load_mapping
+    engine = Engine(load(document, name=header["name"], directory=header["directory"]))
+    keeper, now = Keeper(engine, document), 0.0
+    for number, line in lines:
+        try:
+            event = event_from_json(line["event"])
+            keeper(event, engine.handle(event))
+            now = event.t
+        except Exception as error:
+            # Only somebody who made the file up can have written that.
+            what = repr(error)[:MAX_QUOTE]
+            raise RecordingError(f"{path}:{number}: not an event of a run: {what}") from None
+    # Virtual time begins at 0, and that of the world long ago.
+    simulated = engine.t_start is not None and engine.t_start < 1.0
+    return keeper.source(now, "simulation" if simulated else "recording")

@@ -1,0 +1,363 @@
+"""The sections of a report on one ensemble: tables for everybody, and places for what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from flux_ensemble.report.gather import Run
+from flux_ensemble.report.markup import Child, Markup, h, pre, table
+from flux_ensemble.report.source import Failure
+from flux_ensemble.report.summary import Figure
+from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, plural, seconds, shown
+from flux_ensemble.report.usage import Usage
+
+#: Rows of a table, in all ensembles of a page.
+MOST_ROWS = 36
+
+
+@dataclass
+class Content:
+    """What is said of one ensemble.
+
+    Args:
+        run: its jobs and its log.
+        failures: why jobs failed, the most frequent reason first.
+        statistics: the headings and the rows of the table of metrics.
+        document: its text; None where it is not known.
+        figure: what points are compared by.
+        usage: of the nodes; None where it is not known.
+        simulated: another run of the same document, to compare with.
+        rows: most rows of a table.
+    """
+
+    run: Run
+    failures: list[Failure]
+    statistics: tuple[list[str], list[list[str]]]
+    document: str | None
+    figure: Figure | None
+    usage: Usage | None
+    simulated: Run | None = None
+    rows: int = MOST_ROWS
+    left_out: list[str] = field(default_factory=list)
+
+    def first(self, rows: Sequence[Any], what: str) -> Sequence[Any]:
+        """The rows that there is room for; what is left out is said."""
+        if len(rows) > self.rows:
+            self.left_out.append(f"of {len(rows):,} {what} the first {self.rows} are shown")
+        return rows[: self.rows]
+
+
+def sections(content: Content, key: str) -> Iterator[Markup]:
+    """All sections but the first; `key` begins the ids of what is in them."""
+    made: Iterable[tuple[str, str, Child]] = (
+        ("time", "Time line", _time_line(content, key)),
+        ("course", "Course", _course(content, key)),
+        ("failures", "Failures", _failures(content)),
+        ("sweep", "Parameters and best points", _sweep(content, key)),
+        ("groups", "Groups", _groups(content)),
+        ("statistics", "Statistics", _statistics(content, key)),
+        ("rules", "Rules", _rules(content)),
+        ("jobs", "Jobs", _jobs(content, key)),
+        ("log", "Log", _log(content)),
+        ("document", "Document", _document(content)),
+    )
+    for name, title, children in made:
+        inside = list(children)  # type: ignore[arg-type]
+        if inside:
+            yield h(
+                "section.part",
+                h("h3", title, id=f"{key}-{name}-title"),
+                inside,
+                id=f"{key}-{name}",
+                aria_labelledby=f"{key}-{name}-title",
+            )
+
+
+def _chart(key: str, name: str, title: str, summary: str) -> Markup:
+    """The place of a chart, which a script fills, and its summary in words."""
+    return h(
+        "figure.figure",
+        h("h4.charted", title),
+        h("div.chart", data_chart=name, data_title=title, aria_describedby=f"{key}-{name}-text"),
+        h("figcaption", summary, id=f"{key}-{name}-text"),
+    )
+
+
+def _time_line(content: Content, key: str) -> Iterator[Markup]:
+    run = content.run
+    if not run.jobs.count and not run.log.fired:
+        yield h("p", "There are no jobs in the record, and no rule has fired.")
+        return
+    nodes = content.usage.nodes if content.usage else 0
+    where = f" on {plural(nodes, 'node')}" if nodes else ""
+    bad = sum(
+        n for (_, outcome), n in run.jobs.outcomes.items() if outcome in ("failed", "timeout")
+    )
+    failed = f"; {bad:,} of them failed or ran out of time" if bad else "; none of them failed"
+    summary = (
+        f"{plural(run.jobs.count, 'job')}{where} and {plural(run.log.fired, 'firing')} in "
+        f"{seconds(run.span)}{failed}."
+    )
+    yield _chart(key, "timeline", "Jobs by node, and firings of rules, over time", summary)
+
+
+def _course(content: Content, key: str) -> Iterator[Markup]:
+    run = content.run
+    if not run.jobs.count:
+        return
+    mean = run.jobs.seconds / run.span if run.span else 0.0
+    text = f"On average {mean:,.{0 if mean >= 100 else 1}f} jobs ran at a time"
+    if content.usage is not None:
+        text += (
+            f", and something ran on {plural(content.usage.nodes, 'node')} "
+            f"{content.usage.share(run.span):.0%} of the time"
+        )
+    if run.source.size is not None:
+        nodes, cores = run.source.size
+        text += f"; the cluster has {plural(nodes, 'node')} of {plural(cores, 'core')}"
+    yield _chart(key, "running", "Jobs that run and wait", text + ".")
+    ended = sum(count for (_, outcome), count in run.jobs.outcomes.items() if outcome)
+    text = f"{plural(ended, 'job')} had ended after {seconds(run.span)}"
+    if content.simulated is not None:
+        text += f"; in the simulation after {seconds(content.simulated.span)} (broken lines)"
+    yield _chart(key, "progress", "Jobs that have ended", text + ".")
+    if content.simulated is not None:
+        yield _compared(run, content.simulated)
+
+
+def _compared(run: Run, simulated: Run) -> Markup:
+    groups = [*run.source.status["groups"]]
+
+    def mean(one: Run, group: str) -> str:
+        found = one.jobs.durations.get(group)
+        return seconds(fmean(found)) if found else NOTHING
+
+    rows: list[list[Child]] = [
+        ["all: from begin to end", seconds(run.span), seconds(simulated.span)]
+    ]
+    rows += [
+        [f"{group}: mean of a job", mean(run, group), mean(simulated, group)] for group in groups
+    ]
+    return table(
+        "What was, and what the simulation said", ["", "actual", "simulated"], rows[:MOST_ROWS],
+        numeric=(1, 2),
+    )  # fmt: skip
+
+
+def _failures(content: Content) -> Iterator[Markup]:
+    failures = content.failures
+    if not failures:
+        yield h("p", "No job in the record has failed or run out of time.")
+        return
+    yield h(
+        "p.quiet",
+        "Lift: how many times as frequent a value is among the jobs that failed so as among all "
+        "jobs of the group that have ended.",
+    )
+    for failure in content.first(failures, "reasons")[:12]:
+        many = h("span.count", plural(failure.jobs, "job"))
+        yield h(
+            "article.failure",
+            h("h4", h("b", failure.group), f": {failure.reason} ", many),
+            _lifts(failure),
+            h("p", failure.note) if failure.note else None,
+            h("p.quiet", f"Ranks: {failure.where}") if failure.where else None,
+            [h("p.quiet", f"Job {failure.example} wrote at last:"), pre(failure.tail)]
+            if failure.tail
+            else None,
+            h("p", h("code", failure.command)) if failure.command else None,
+        )  # fmt: skip
+    rest = failures[12:]
+    if rest:
+        yield table(
+            "Further reasons",
+            ["Group", "Reason", "Jobs"],
+            [[one.group, one.reason, one.jobs] for one in content.first(rest, "further reasons")],
+            numeric=(2,),
+        )
+
+
+def _lifts(failure: Failure) -> Markup | None:
+    if not failure.lifts:
+        return None
+    items = []
+    for name, value, failed, ended, lift in failure.lifts:
+        share = 100 * failed / ended if ended else 0
+        meter = h(
+            "svg.meter",
+            h("rect", width=f"{share:.1f}", height="8", class_="o-failed"),
+            viewBox="0 0 100 8",
+            preserveAspectRatio="none",
+            aria_hidden="true",
+        )
+        words = f" {failed:,} of {plural(ended, 'job')} failed so, lift {lift:.2g}"
+        items.append(h("li", meter, h("code", f"{name} = {value}"), words))
+    return h("ul.lifts", items)
+
+
+def _sweep(content: Content, key: str) -> Iterator[Markup]:
+    run, figure = content.run, content.figure
+    params = list(run.jobs.params)
+    if not params and figure is None:
+        return
+    if params:
+        what = figure.words if figure else "how long each ran"
+        yield _chart(
+            key,
+            "parallel",
+            "Parameters of the jobs",
+            f"Each line is a job, through its values of {', '.join(params[:8])}; the strongest lines "
+            f"have the {what}. Broken lines are jobs that failed.",
+        )
+    if figure is None:
+        return
+    best = run.jobs.points.best(figure.key, figure.mode)
+    names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
+    rows = [
+        [run.source.label(job["id"]), job["group"], number(job["memo"][figure.key])]
+        + [number(job["params"].get(name, "")) for name in names]
+        for job in best
+    ]
+    yield h(
+        "div",
+        table(
+            f"Best points: {figure.words}", ["Job", "Group", figure.key, *names], rows,
+            numeric=range(2, 3 + len(names)),
+        ),
+        data_best=True,
+    )  # fmt: skip
+
+
+def _groups(content: Content) -> Iterator[Markup]:
+    groups = content.run.source.status["groups"]
+    columns = [
+        "submitted",
+        "waiting",
+        "pending",
+        "running",
+        "success",
+        "failed",
+        "timeout",
+        "canceled",
+    ]
+    rows = []
+    for name, found in content.first(list(groups.items()), "groups"):
+        times = sorted(content.run.jobs.durations.get(name, ()))
+        quantiles = [_quantile(times, share) for share in (0.0, 0.5, 0.95, 1.0)]
+        rows.append([name, *(found[column] for column in columns), *map(seconds, quantiles)])
+    if rows:
+        headings = ["Group", *(column.capitalize() for column in columns)]
+        yield table(
+            "Jobs of each group by outcome, and how long those ran that succeeded",
+            [*headings, "Least", "Median", "95 %", "Most"], rows, numeric=range(1, 13),
+        )  # fmt: skip
+
+
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    return values[round(share * (len(values) - 1))] if values else None
+
+
+def _statistics(content: Content, key: str) -> Iterator[Markup]:
+    if content.run.jobs.count:
+        text = "How often each value was there; choose what and of which group above the chart."
+        yield _chart(key, "histogram", "Distribution", text)
+    headings, rows = content.statistics
+    if rows:
+        yield table(
+            "Statistics that rules can read", headings, content.first(rows, "statistics"),
+            numeric=range(2, len(headings)),
+        )  # fmt: skip
+
+
+def _rules(content: Content) -> Iterator[Markup]:
+    status, why = content.run.source.status, content.run.source.why
+    rules: Sequence[Mapping[str, Any]] = status.get("rules", [])
+    rows: list[Sequence[Child]] = []
+    for rule in content.first(rules, "rules"):
+        reason = why.get(rule["id"], {})
+        most = rule["repetitions"]
+        rows.append(
+            [
+                rule["id"],
+                rule["trigger"],
+                f"{rule['action']} {rule['label'] or ''}".rstrip(),
+                f"{rule['fired']:,}" + ("" if most is None else f" of {most:,}"),
+                "" if rule["enabled"] else "disabled",
+                (rule["error"] or "").partition("\n")[0]
+                or reason.get("never")
+                or reason.get("waits")
+                or "",
+            ]
+        )
+    if rows:
+        yield table(
+            "What each rule did", ["Rule", "Trigger", "Action", "Fired", "State", "Why not again"],
+            rows, numeric=(3,),
+        )  # fmt: skip
+    for error in status.get("errors", [])[:5]:
+        yield pre(error.splitlines())
+
+
+def _jobs(content: Content, key: str) -> Iterator[Markup]:
+    run = content.run
+    if not run.jobs.count:
+        return
+    label = run.source.label
+    rows = [
+        [
+            label(job["id"]),
+            job["group"],
+            job["outcome"] or job["state"],
+            seconds(job["runtime"]),
+            "" if job["returncode"] is None else str(job["returncode"]),
+            " ".join(f"{name}={number(value)}" for name, value in job["params"].items()),
+            " ".join(f"{name}={number(value)}" for name, value in job["memo"].items()),
+        ]
+        for job in run.jobs.first
+    ]
+    yield h(
+        "div",
+        table(
+            f"{plural(run.jobs.count, 'job')}, in the order of their ends"
+            + (f"; the first {len(rows)}" if len(rows) < run.jobs.count else ""),
+            ["Job", "Group", "Outcome", "Runtime", "Exit code", "Parameters", "Memo"],
+            rows[: max(5, content.rows)],
+            numeric=(3, 4),
+        ),
+        data_jobs=True,
+    )
+
+
+def _log(content: Content) -> Iterator[Markup]:
+    log = content.run.log
+    if not log.count:
+        return
+    left = log.count - len(log.head) - len(log.tail)
+    lines = [*log.head, *([f"... {left:,} entries left out ..."] if left else []), *log.tail]
+    yield h(
+        "details",
+        h("summary", f"{plural(log.count, 'entry').replace('entrys', 'entries')}"),
+        pre(lines, tabindex="0"),
+    )
+
+
+def _document(content: Content) -> Iterator[Markup]:
+    run = content.run
+    facts = [
+        *run.source.facts.items(),
+        ("SHA-256 of the log", f"{run.log.digest.text} ({run.log.digest.count:,} entries)"),
+    ]
+    yield h("dl.facts", [[h("dt", name), h("dd", value)] for name, value in facts])
+    if content.document is not None:
+        text = content.document
+        if len(text) > MAX_TEXT:
+            content.left_out.append(f"of the document the first {MAX_TEXT:,} characters are shown")
+            text = text[:MAX_TEXT]
+        yield h("details", h("summary", "The document"), pre(text.splitlines(), tabindex="0"))
+    notes = [*run.notes, *content.left_out]
+    if notes:
+        yield h("p", "What is not in this report:")
+        yield h("ul", [h("li", shown(note)) for note in notes])

@@ -1,0 +1,189 @@
+"""What a report says first: what happened, what failed and why, which point is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.report.gather import Run
+from flux_ensemble.report.markup import Child, Markup, h
+from flux_ensemble.report.source import Failure
+from flux_ensemble.report.texts import NOTHING, number, plural, seconds
+
+#: The outcomes of jobs, in the order in which they are told, with the words for them.
+OUTCOMES = {
+    "success": "succeeded",
+    "failed": "failed",
+    "timeout": "ran out of time",
+    "canceled": "canceled",
+    None: "active",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What points are compared by: a key of memos, and whether more of it is better.
+
+    Args:
+        key: of memos.
+        mode: "max" or "min".
+        said: the document says so.
+    """
+
+    key: str
+    mode: str
+    said: bool
+
+    @property
+    def words(self) -> str:
+        """What the best point has."""
+        return f"{'highest' if self.mode == 'max' else 'lowest'} {self.key}"
+
+
+def figure_of(run: Run, document: Mapping[str, Any] | None) -> Figure | None:
+    """What the points of a run are compared by: as its document says, else the commonest key."""
+    keys = run.jobs.points.keys
+    metrics = (document or {}).get("metrics")
+    for one in metrics if isinstance(metrics, list) else ():
+        best = one.get("best") if isinstance(one, dict) else None
+        if isinstance(best, dict):
+            of, mode = str(best.get("of", "")), str(best.get("mode", "max"))
+            key = next((key for key in keys if of.endswith(f"-{key}")), None)
+            if key is not None:
+                return Figure(key, mode, said=True)
+    return Figure(keys[0], "max", said=False) if keys else None
+
+
+def counts(run: Run) -> dict[str | None, int]:
+    """How many jobs ended how, as the status counts them; None are active."""
+    groups = run.source.status["groups"].values()
+    found: dict[str | None, int] = {
+        outcome: sum(group[outcome] for group in groups) for outcome in OUTCOMES if outcome
+    }
+    found[None] = run.source.status["jobs"]["active"]
+    return found
+
+
+def headline(run: Run, failures: Sequence[Failure]) -> str:
+    """One sentence of what happened."""
+    found = counts(run)
+    ended = sum(number for outcome, number in found.items() if outcome)
+    bad = found["failed"] + found["timeout"]
+    after = seconds(run.span)
+    if not ended:
+        return f"No job has ended in {after}."
+    if not bad:
+        good = "all of them succeeded" if found["success"] == ended else "none of them failed"
+        return f"{plural(ended, 'job')} ended in {after}, and {good}."
+    most = failures[0] if failures else None
+    why = f", most often in {most.group}: {most.reason}" if most else ""
+    return f"{bad:,} of {plural(ended, 'job')} failed in {after}{why}."
+
+
+def bar(found: Mapping[str | None, int]) -> Markup:
+    """How many jobs ended how, as parts of a bar with a legend in words."""
+    total = sum(found.values())
+    here = [(outcome, count) for outcome, count in found.items() if count]
+    parts, x = [], 0.0
+    for outcome, count in here:
+        # Whatever there is can be seen.
+        width = max(1.0, 100 * count / total)
+        parts.append(
+            h(
+                "rect",
+                x=f"{x:.3f}",
+                y="0",
+                width=f"{width:.3f}",
+                height="10",
+                class_=_class(outcome),
+            )
+        )
+        x += width
+    legend = [
+        h(
+            "li",
+            h("span", "", class_=f"swatch {_class(outcome)}"),
+            h("b", count),
+            " ",
+            OUTCOMES[outcome],
+        )
+        for outcome, count in here
+    ]
+    drawn = h(
+        "svg.bar", parts, viewBox=f"0 0 {max(x, 1):.3f} 10", preserveAspectRatio="none",
+        aria_hidden="true",
+    )  # fmt: skip
+    return Markup(drawn + h("ul.legend", legend))
+
+
+def _class(outcome: str | None) -> str:
+    return f"o-{outcome or 'active'}"
+
+
+def cards(
+    run: Run, failures: Sequence[Failure], figure: Figure | None, share: float | None
+) -> Markup:
+    """The three things to see at once."""
+    return h(
+        "div.cards",
+        _card("What happened", _happened(run, share)),
+        _card("What failed, and why", _failed(run, failures)),
+        _card("The best point", _best(run, figure)),
+    )
+
+
+def _card(title: str, content: Child) -> Markup:
+    return h("section.card", h("h3", title), content)
+
+
+def _happened(run: Run, share: float | None) -> Iterator[Markup]:
+    status = run.source.status
+    yield h("p.big", h("b", seconds(run.span)), h("span", f" {status['state']}"))
+    yield bar(counts(run))
+    parts = [plural(run.log.fired, "firing") + " of rules"]
+    if status.get("retries"):
+        parts.append(f"{status['retries']:,} jobs ran again")
+    if share is not None:
+        parts.append(f"something ran on the nodes {share:.0%} of the time")
+    yield h("p.quiet", "; ".join(parts) + ".")
+
+
+def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
+    found = counts(run)
+    bad = found["failed"] + found["timeout"]
+    if not bad:
+        yield h("p.big", h("b", "0"), h("span", " jobs"))
+        yield h("p", "No job failed or ran out of time.")
+        return
+    ended = sum(number for outcome, number in found.items() if outcome)
+    yield h("p.big", h("b", bad), h("span", f" of {plural(ended, 'job')}"))
+    if not failures:
+        yield h("p", "The reasons are not recorded.")
+        return
+    first = failures[0]
+    yield h("p", h("b", first.group), f": {first.reason}, {plural(first.jobs, 'job')}")
+    if first.lifts:
+        name, value, _, _, lift = first.lifts[0]
+        yield h("p", h("code", f"{name} = {value}"), f" is {lift:.2g} times as frequent among them")
+    elif first.note:
+        yield h("p.quiet", first.note)
+    elif first.tail:
+        yield h("p", h("code", first.tail[-1]))
+    if len(failures) > 1:
+        yield h("p.quiet", f"{plural(len(failures) - 1, 'more reason')}: see below.")
+
+
+def _best(run: Run, figure: Figure | None) -> Iterator[Markup]:
+    best = run.jobs.points.best(figure.key, figure.mode) if figure else []
+    if figure is None or not best:
+        yield h("p.big", h("b", NOTHING))
+        yield h("p.quiet", "No job has published a number: there is nothing to compare by.")
+        return
+    job = best[0]
+    yield h("p.big", h("b", number(job["memo"][figure.key])), h("span", f" {figure.words}"))
+    pairs = [(name, number(value)) for name, value in job["params"].items()]
+    yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:8]])
+    where = f"Job {run.source.label(job['id'])} of {job['group']}"
+    said = "" if figure.said else "; the document names no best, so the highest is taken"
+    yield h("p.quiet", f"{where}{said}.")

@@ -1,0 +1,63 @@
+"""How much of the time something ran on each node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flux_ensemble.engine.intervals import ids
+from flux_ensemble.report.columns import Codes
+
+#: Most pairs of a job and a node that are looked at.
+MAX_PAIRS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The seconds in which jobs ran on each node, by rank; and the nodes of a cluster."""
+
+    busy: dict[int, float]
+    nodes: int
+
+    def share(self, span: float) -> float:
+        """The mean share of `span` seconds in which something ran on a node."""
+        return sum(self.busy.values()) / (span * self.nodes) if span and self.nodes else 0.0
+
+
+def usage(
+    begins: Sequence[float], ends: Sequence[float], ranks: Codes, end: float, nodes: int | None
+) -> Usage | None:
+    """How long something ran on each node.
+
+    Args:
+        begins, ends: when each job began and ended; not a number where it did not.
+        ranks: where.
+        end: the time of those that have not ended.
+        nodes: how many there are; None: as many as jobs ran on.
+
+    Returns:
+        None where there are too many jobs on too many nodes.
+
+    >>> ranks = Codes()
+    >>> for value in ("0", "0-1", "0"):
+    ...     ranks.add(value)
+    >>> usage([0, 2, 3], [2, 4, float("nan")], ranks, 8, 4)
+    Usage(busy={0: 8.0, 1: 2.0}, nodes=4)
+    """
+    places = [() if value is None else tuple(ids(value)) for value in ranks.values]
+    rows = ranks.rows
+    if sum(map(len, map(places.__getitem__, rows))) > MAX_PAIRS:
+        return None
+    busy: dict[int, float] = {}
+    until: dict[int, float] = {}
+    ran = [row for row, begin in enumerate(begins) if begin == begin]
+    for row in sorted(ran, key=begins.__getitem__):
+        begin, over = begins[row], ends[row]
+        if over != over:
+            over = end
+        for node in places[rows[row]]:
+            start = max(begin, until.get(node, begin))
+            if over > start:
+                busy[node] = busy.get(node, 0.0) + over - start
+                until[node] = over
+    return Usage(busy, nodes or len(busy))

@@ -1,0 +1,291 @@
+"""The exporter says what the status says, to those who may ask, in as many series as are allowed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as text_parser
+
+from flux_ensemble.exporter.families import PREFIX, families
+from flux_ensemble.exporter.server import ExporterError, listen, read_token, write_textfile
+
+ROOT = Path(__file__).parents[3]
+
+COUNTS = {
+    "waiting": 2, "pending": 1, "running": 2, "submitted": 8, "finished": 5, "success": 4,
+    "failed": 1, "canceled": 0, "timeout": 0, "attempts": 5, "gave-up": 0,
+}  # fmt: skip
+RULE = {
+    "id": "rule-0", "trigger": "start", "action": "submit", "label": "echo", "enabled": True,
+    "fired": 3, "repetitions": 1, "error": None,
+}  # fmt: skip
+
+
+def ensemble(name: str, **fields: Any) -> dict[str, Any]:
+    made = {
+        "name": name, "state": "running", "reason": "", "t_start": 100.5, "t_end": None,
+        "groups": {"echo": COUNTS}, "rules": [RULE], "jobs": {}, "retries": 1, "errors": [],
+    }  # fmt: skip
+    return {**made, **fields}
+
+
+STATUS: dict[str, Any] = {
+    "service": {
+        "version": "0.1.0", "mode": "module", "pid": 1, "t_start": 50.0, "python": "3.11",
+        "state": "ready", "events": 50, "commands": 9, "firings": 2,
+        "perf": {"waiting": 0, "lag_mean_seconds": None, "lag_max_seconds": 0.25,
+                 "cpu_seconds": 0.83, "rss_bytes": 61865984},
+    },
+    "members": {
+        "default": {
+            "t_expires": None,
+            "nodes": {"node_cores_free": 2, "node_cores_up": 6, "node_up_count": 3,
+                      "node_free_count": 1},
+            "queue": {"sched": 4, "run": 3},
+        }
+    },
+    "ensembles": [ensemble("study"), ensemble('odd"\n\\', state="completed", t_end=200.0)],
+}  # fmt: skip
+
+
+def collect() -> Iterator[Any]:
+    return families(STATUS)
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """The samples of an OpenMetrics text, by name and labels."""
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def value(found: dict[Any, float], name: str, **labels: str) -> float:
+    return found[PREFIX + name, frozenset(labels.items())]
+
+
+@contextmanager
+def served(address: str, token_file: Path | None = None) -> Iterator[Any]:
+    with listen(address, collect, token_file) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _UnixHttp(HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=30)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)
+
+
+def get(path: str, **headers: str) -> tuple[int, str, str]:
+    connection = _UnixHttp(path)
+    try:
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_openmetrics_on_a_unix_socket_has_the_numbers_of_the_status(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.sock"
+    with served(str(path)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        status, kind, text = get(str(path))
+    assert not path.exists()
+    assert status == 200
+    assert kind.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+    found = samples(text)
+    group = {"ensemble": "study", "group": "echo"}
+    assert value(found, "jobs_running", **group) == 2
+    assert value(found, "jobs_submitted_total", **group) == 8
+    assert value(found, "jobs_ended_total", outcome="failed", **group) == 1
+    assert value(found, "rule_firings_total", ensemble="study", rule="rule-0") == 3
+    assert value(found, "state", ensemble="study", **{f"{PREFIX}state": "running"}) == 1
+    assert value(found, "start_time_seconds", ensemble='odd"\n\\') == 100.5
+    assert value(found, "member_nodes_free", member="default") == 1
+    assert value(found, "service_cpu_seconds_total") == 0.83
+    assert value(found, "up") == 1
+    assert not any("lag_mean" in name for name, _ in found)
+
+
+def test_every_metric_has_a_help_our_prefix_and_labels_that_are_few(tmp_path: Path) -> None:
+    allowed = {"ensemble", "group", "outcome", "rule", "member", f"{PREFIX}state"}
+    for family in families(STATUS):
+        assert family.name.startswith(PREFIX)
+        assert family.documentation.endswith(".")
+        for sample in family.samples:
+            if family.name != f"{PREFIX}service":
+                assert set(sample.labels) <= allowed, family.name
+
+
+def test_prometheus_text_is_given_to_who_asks_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.sock"
+    with served(str(path)):
+        _, kind, text = get(str(path), Accept="text/plain;version=0.0.4")
+    assert kind.startswith("text/plain")
+    assert "flux_ensemble_jobs_submitted_total" in text
+
+
+def test_on_loopback_only_who_has_the_token_is_answered(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with served("localhost:0", file) as (host, port):
+        token = file.read_text().strip()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        url = f"http://{host}:{port}/metrics"
+        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": token}):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(urllib.request.Request(url, headers=header))
+            assert caught.value.code == 401
+            assert "flux_ensemble" not in caught.value.read().decode()
+            caught.value.close()
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request) as answer:
+            assert f"{PREFIX}up 1.0" in answer.read().decode()
+    assert read_token(file) == token
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "said"),
+    [
+        ("0.0.0.0:0", True, "expected localhost"),
+        ("localhost:0", False, "needs --token-file"),
+        ("localhost", True, "expected HOST:PORT, or a path"),
+        ("localhost:99999", True, "cannot listen on"),
+        ("/nowhere/at/all.sock", False, "cannot listen on"),
+    ],
+)
+def test_an_address_that_will_not_do_is_refused(
+    tmp_path: Path, address: str, token: bool, said: str
+) -> None:
+    with pytest.raises(ExporterError, match=said):
+        listen(address, collect, tmp_path / "token" if token else None)
+
+
+def test_a_token_that_others_can_read_or_that_is_short_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a" * 40)
+    file.chmod(0o644)
+    with pytest.raises(ExporterError, match="chmod 600"):
+        read_token(file)
+    file.write_text("short")
+    file.chmod(0o600)
+    with pytest.raises(ExporterError, match="at least 16"):
+        read_token(file)
+
+
+def test_a_socket_that_nobody_listens_on_is_replaced_and_another_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with served(str(path)):
+        assert get(str(path))[0] == 200
+        with pytest.raises(ExporterError, match="somebody listens"):
+            listen(str(path), collect, None)
+
+
+def test_a_textfile_is_what_node_exporter_reads(tmp_path: Path) -> None:
+    write_textfile(tmp_path / "a.prom", collect)
+    found = {family.name: family for family in text_parser((tmp_path / "a.prom").read_text())}
+    assert found[f"{PREFIX}jobs_submitted"].samples[0].value == 8
+    assert os.listdir(tmp_path) == ["a.prom"]
+    with pytest.raises(ExporterError, match=r"\.prom"):
+        write_textfile(tmp_path / "a.txt", collect)
+
+
+def test_series_are_bounded_and_those_left_out_are_counted() -> None:
+    ended = [ensemble(f"old-{number}", t_end=200.0) for number in range(100)]
+    status = {**STATUS, "ensembles": [*ended, ensemble("live")]}
+    found = list(families(status, most_series=50))
+    series = [one for family in found for one in family.samples if "ensemble" in one.labels]
+    assert len(series) <= 50
+    assert {one.labels["ensemble"] for one in series} > {"live"}
+    (left_out,) = (family for family in found if family.name == f"{PREFIX}series_left_out")
+    assert left_out.samples[0].value > 1000
+
+
+def test_nobody_there_is_said_and_no_more() -> None:
+    (up,) = families(None)
+    assert (up.name, up.samples[0].value) == (f"{PREFIX}up", 0)
+
+
+def test_the_command_serves_the_local_queue_until_it_is_told_to_end(tmp_path: Path) -> None:
+    document = tmp_path / "a.yaml"
+    document.write_text(
+        "jobs: [{name: echo, command: 'true', count: 3}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: echo}}]\n"
+    )
+    command = [sys.executable, "-m", "flux_ensemble.cli.main"]
+    local = ["--member", "local", "--state-dir", str(tmp_path / "state")]
+    subprocess.run([*command, "run", *local, str(document)], check=True, capture_output=True)
+    path = str(tmp_path / "metrics.sock")
+    exporter = [*command, "metrics-exporter", *local, "--listen", path]
+    with subprocess.Popen(exporter, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert path in process.stderr.readline()
+            found = samples(get(path)[2])
+            assert value(
+                found, "jobs_ended_total", ensemble="a", group="echo", outcome="success"
+            ) == 3
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    textfile = [*command, "metrics-exporter", *local, "--textfile", "a.prom", "--interval", "0"]
+    subprocess.run(textfile, check=True, cwd=tmp_path)
+    assert 'ensemble="a"' in (tmp_path / "a.prom").read_text()
+    both = subprocess.run([*textfile, "--listen", path], capture_output=True, text=True)
+    assert (both.returncode, "expected one of" in both.stderr) == (2, True)
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+    dashboard = json.loads((ROOT / "etc" / "grafana" / "flux-ensemble.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [one["query"]["query"] for one in dashboard["templating"]["list"][1:]]
+    found: dict[str, set[str]] = {}
+    for family in families(STATUS):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    for text in asked:
+        names = set(re.findall(rf"{PREFIX}\w+", text))
+        assert names <= {*found, f"{PREFIX}state", f"{PREFIX}service_lag_max_seconds"}, text
+        for labels in re.findall(r"\{([^}]*)\}", text.replace("{{", "").replace("}}", "")):
+            wanted = set(re.findall(r"(\w+)=", labels))
+            assert all(wanted <= found[name] for name in names if name + "{" in text), text
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_the_page_names_every_metric() -> None:
+    text = (ROOT / "docs" / "metrics-exporter.md").read_text()
+    for family in families(STATUS):
+        name = family.name.removeprefix(PREFIX)
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        assert f"`{name}{suffix}`" in text, name

@@ -1,0 +1,198 @@
+"""The page as a browser shows it: nothing is loaded, nothing of others runs, all can use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from browser import Browser, browsing
+from reports import EVIL, SWEEP, job, many, simulated, source, write
+from selenium.webdriver.common.keys import Keys
+
+#: Most elements of a page.
+MOST_ELEMENTS = 2000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("report") / "study.html", simulated(SWEEP))
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_it_asks_for_nothing_says_nothing_and_is_as_wide_as_the_screen(
+    browser: Browser, study: Path, width: int
+) -> None:
+    page = browser.open(study, width=width)
+    assert page.requests() == [study.as_uri()]
+    assert page.complaints() == []
+    assert page.count("*") < MOST_ELEMENTS
+    root = "document.documentElement"
+    assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
+    for chart in page.run("return [...document.querySelectorAll('canvas')].map(c => c.width)"):
+        assert 0 < chart <= 2 * width
+
+
+def test_totals_of_the_script_are_those_of_the_status(browser: Browser, study: Path) -> None:
+    status = simulated(SWEEP).status
+    page = browser.open(study)
+    total = status["jobs"]["total"]
+    assert f"1 to 20 of {total} jobs" in page.text("[data-jobs] [role=status]")
+    for value, key in (("failed", "failed"), ("timeout", "timeout"), ("success", "success")):
+        page.run(
+            "const select = document.querySelectorAll('[data-jobs] select')[1];"
+            "select.value = arguments[0]; select.dispatchEvent(new Event('change'));",
+            value,
+        )
+        count = sum(group[key] for group in status["groups"].values())
+        said = page.text("[data-jobs] [role=status]")
+        assert f"of {count} job" in said, said
+
+
+def test_no_pixel_hides_a_failure(browser: Browser, tmp_path: Path) -> None:
+    jobs = [job(number, t_run=12.0, t_end=12.5, ranks=str(number)) for number in range(5000)]
+    jobs[777].update(outcome="failed", returncode=1)
+    page = browser.open(write(tmp_path / "a.html", source(jobs)))
+    # The colour of what failed is in the picture, though 5,000 jobs share some columns of it.
+    found = page.run("""
+        const canvas = document.querySelector("[data-chart=timeline] canvas");
+        const pixels = canvas.getContext("2d").getImageData(0, 44, canvas.width, canvas.height - 70).data;
+        let red = 0, green = 0;
+        for (let at = 0; at < pixels.length; at += 4) {
+          if (pixels[at] > pixels[at + 1] && pixels[at] > pixels[at + 2] + 20) red++;
+          if (pixels[at + 1] > pixels[at] + 80) green++;
+        }
+        return [red, green];
+    """)
+    assert found[0] > 0
+    assert found[1] > 100 * found[0]
+
+
+def test_what_others_wrote_is_text_and_nothing_else(browser: Browser, tmp_path: Path) -> None:
+    exception = {"type": EVIL, "note": EVIL}
+    jobs = [
+        job(
+            number, group=EVIL, name=EVIL, rule=EVIL, ranks="0", outcome="failed", returncode=1,
+            params={EVIL: EVIL, "__proto__": number}, memo={EVIL: number, "constructor": 1},
+            exception=exception,
+        )
+        for number in range(5)
+    ]  # fmt: skip
+    context = {"rule": EVIL, "firing": 0, "trigger": EVIL, "action": {"name": EVIL, "label": EVIL}}
+    entries = [
+        {"timestamp": 10.0, "name": "load", "context": {"document": f"name: {EVIL!r}"}},
+        {"timestamp": 10.0, "name": "fire", "context": {**context, "cause": {}}},
+    ]
+    rule = {
+        "id": EVIL, "trigger": EVIL, "action": EVIL, "label": EVIL, "enabled": True, "fired": 1,
+        "repetitions": 1, "error": EVIL,
+    }  # fmt: skip
+    metrics = {"count": {EVIL: {}}, EVIL: {f"{EVIL}-duration": 1.0}}
+    status = {"name": EVIL, "reason": EVIL, "rules": [rule], "errors": [EVIL]}
+    made = source(
+        jobs, entries=entries, metrics=metrics, facts={EVIL: EVIL}, tail=lambda _: [EVIL],
+        label=lambda _: EVIL, status=status,
+    )  # fmt: skip
+    file = write(tmp_path / "evil.html", made)
+    assert not set("\x1b\u202e") & set(file.read_text())
+    page = browser.open(file)
+    assert page.run("return window.pwned") is None
+    assert page.count("img") == 0
+    assert page.count("script") == 1
+    assert "\\x1b" in page.text() and "onerror" in page.text()
+    assert page.complaints() == []
+    assert page.requests() == [file.as_uri()]
+
+
+def test_tables_are_there_without_scripts(browser: Browser, study: Path) -> None:
+    page = browser.open(study, scripts=False)
+    # What a browser reads is asked of itself, since no script runs.
+    from selenium.webdriver.common.by import By
+
+    text = page.driver.find_element(By.TAG_NAME, "body").text
+    for part in ("need JavaScript", "Jobs of each group", "Best points", "What each rule did"):
+        assert part in text
+    assert "sim" in text and "exit 1" in text
+
+
+@pytest.mark.skipif(find_spec("axe_selenium_python") is None, reason="no axe-selenium-python")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_has_nothing_serious_to_say(browser: Browser, study: Path, dark: bool) -> None:
+    spec = find_spec("axe_selenium_python")
+    assert spec is not None and spec.origin is not None
+    axe = Path(spec.origin).parent / "node_modules" / "axe-core" / "axe.min.js"
+    page = browser.open(study, dark=dark)
+    page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.run(axe.read_text(encoding="utf-8"))
+    found = page.driver.execute_async_script("axe.run().then(arguments[0])")
+    serious = [
+        (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    assert len(found["passes"]) > 20
+
+
+def test_the_keyboard_is_enough(browser: Browser, study: Path) -> None:
+    page = browser.open(study)
+    page.run("document.querySelector('[data-chart=timeline] [tabindex]').focus()")
+    page.keys("+", "+", Keys.ARROW_RIGHT)
+    said = page.text("[data-chart=timeline] [role=status]")
+    assert said.startswith("from ")
+    page.keys("0")
+    assert page.text("[data-chart=timeline] [role=status]") == ""
+    page.run("document.querySelector('[data-jobs] input').focus()")
+    page.keys(*"t=280")
+    page.wait("document.querySelector('[data-jobs] [role=status]').innerText.includes('of 10 jobs')")
+    page.run("document.querySelectorAll('[data-jobs] .sort')[4].focus()")
+    page.keys(Keys.ENTER)
+    assert page.count("[aria-sort=ascending]") == 1
+    page.keys(Keys.ENTER)
+    assert page.count("[aria-sort=descending]") == 1
+
+
+def test_several_ensembles_are_shown_one_at_a_time(browser: Browser, tmp_path: Path) -> None:
+    other = {**SWEEP, "name": "other", "seed": 8}
+    file = write(tmp_path / "both.html", simulated(SWEEP), simulated(other))
+    page = browser.open(file)
+    assert page.text("h1") == "study"
+    assert page.count("article.ensemble:not([hidden])") == 1
+    page.click('.menu a[href="#e1"]')
+    page.wait("!document.getElementById('e1').hidden")
+    assert page.count("article.ensemble:not([hidden])") == 1
+    assert "other" in page.text("#e1 h1")
+    page.wait("document.querySelectorAll('#e1 canvas').length > 3")
+    assert page.count("*") < MOST_ELEMENTS
+    assert page.complaints() == []
+
+
+def test_a_simulation_is_laid_over_what_happened(browser: Browser, tmp_path: Path) -> None:
+    from flux_ensemble.cli.display.reports import describe
+    from flux_ensemble.report.page import page as whole
+
+    content = describe(simulated(SWEEP), simulated(SWEEP, nodes=2), environment=False)
+    file = tmp_path / "over.html"
+    file.write_text(whole([content], 0.0))
+    page = browser.open(file)
+    assert "What was, and what the simulation said" in page.text()
+    legend = page.text("[data-chart=running] .u-legend")
+    assert "running" in legend and "running, simulated" in legend
+
+
+def test_as_many_jobs_as_you_like_are_no_more_elements(browser: Browser, tmp_path: Path) -> None:
+    page = browser.open(write(tmp_path / "many.html", simulated(many(3000), nodes=32, cores=8)))
+    assert page.count("*") < MOST_ELEMENTS
+    assert page.complaints() == []
+    data = page.run("return document.getElementById('data')")
+    assert data is None
+    drawn = json.loads(page.run("return JSON.stringify(tip.box === null)"))
+    assert drawn is True

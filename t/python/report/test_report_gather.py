@@ -1,0 +1,182 @@
+"""What a report says of an ensemble is what the status, the record and the log have."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from reports import SWEEP, columns, html, job, simulated, source
+
+from simulations import predict
+
+from flux_ensemble.cli.display.reports import describe
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.report.document import text_of
+from flux_ensemble.report.recorded import recorded
+from flux_ensemble.runtime.recording import Recorder, RecordingError
+
+
+def data(page: str) -> dict[str, dict[str, list[object]]]:
+    (text,) = re.findall(r'id="data">([^<]*)<', page)
+    return columns(text)
+
+
+def test_totals_are_those_of_the_status() -> None:
+    made = simulated(SWEEP)
+    status = made.status
+    jobs = data(html(made))["e0.jobs"]
+    for group, counts in status["groups"].items():
+        for outcome in ("success", "failed", "timeout", "canceled"):
+            pairs = zip(jobs["group"], jobs["outcome"], strict=True)
+            assert sum(pair == (group, outcome) for pair in pairs) == counts[outcome]
+    assert len(jobs["id"]) == status["jobs"]["total"]
+    assert status["groups"]["sim"]["failed"] and status["groups"]["sim"]["timeout"]
+
+
+def test_each_job_has_its_times_parameters_and_memo() -> None:
+    jobs = [
+        job(1, params={"t": 300}, memo={"fom": 0.5}),
+        job(2, t_run=None, t_alloc=None, t_end=20.0, outcome="failed", returncode=None),
+    ]
+    found = data(html(source(jobs)))["e0.jobs"]
+    assert found["t_submit"] == [0.0, 0.0]
+    assert found["t_run"] == [pytest.approx(2.0), None]
+    assert found["params.t"] == [300, None]
+    assert found["memo.fom"] == [0.5, None]
+    assert found["returncode"] == [0, None]
+
+
+def test_the_first_card_says_why_most_jobs_failed_and_what_they_have_in_common() -> None:
+    jobs = [
+        job(number, params={"t": number % 4}, outcome="failed", returncode=3)
+        if number % 4 == 3
+        else job(number, params={"t": number % 4})
+        for number in range(40)
+    ]
+    text = re.sub("<[^>]*>", "", html(source(jobs)))
+    assert "10 of 40 jobs failed" in text
+    assert "most often in sim: exit 3" in text
+    assert "params.t = 3 is 4 times as frequent among them" in text
+
+
+@pytest.mark.parametrize(("mode", "best"), [("max", 39), ("min", 0)])
+def test_the_best_point_is_that_of_the_document(mode: str, best: int) -> None:
+    jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(40)]
+    document = {"metrics": [{"best": {"name": "top", "of": "sim-fom", "mode": mode}}]}
+    load = {"timestamp": 10.0, "name": "load", "context": {"document": document}}
+    content = describe(source(jobs, entries=[load]), environment=False)
+    assert content.figure is not None
+    assert content.figure.mode == mode
+    assert content.run.jobs.points.best("fom", mode)[0]["params"] == {"t": best}
+
+
+def test_values_of_environment_variables_stay_out_unless_they_are_asked_for() -> None:
+    made = {
+        **SWEEP,
+        "jobs": [{**one, "environment": {"TOKEN": "hunter2"}} for one in SWEEP["jobs"]],
+        "rules": [
+            {
+                "trigger": "start",
+                "action": {
+                    "name": "submit",
+                    "label": "sim",
+                    "environment": {"TOKEN": "hunter3"},
+                },
+            }
+        ],
+    }
+    page = html(simulated(made))
+    assert "TOKEN" in page
+    assert "hunter" not in page
+    shown = html(simulated(made), environment=True)
+    assert "hunter2" in shown and "hunter3" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &e {environment: {K: hunter2}}\nb: *e\n",
+        "environment: &e {K: hunter2}\nb: {environment: *e}\n",
+        "environment:\n  K: |\n    hunter2\n    more\nb: 1\n",
+        "b: &e [hunter2]\nenvironment: {K: *e}\n",
+        "environment: [hunter2, {x: hunter2}]",
+        "environment: 'hunter2",
+    ],
+)
+def test_no_form_of_yaml_shows_a_variable(text: str) -> None:
+    assert "hunter2" not in text_of(text, environment=False)
+
+
+def test_a_recording_gives_the_report_of_what_it_recorded(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "rec", load_mapping(SWEEP), SWEEP)
+    predict(SWEEP, tap=recorder)
+    recorder.close()
+    live, again = html(simulated(SWEEP)), html(recorded(tmp_path / "rec"))
+    assert data(live) == data(again)
+    (digest,) = {re.findall("[0-9a-f]{64}", page)[0] for page in (live, again)}
+    assert digest
+    (tmp_path / "cut").write_text((tmp_path / "rec").read_text()[:-40])
+    with pytest.raises(RecordingError):
+        html(recorded(tmp_path / "cut"))
+
+
+def test_what_there_is_no_room_for_is_said() -> None:
+    params = {f"p{number}": number for number in range(70)}
+    page = html(source([job(1, params=params), job(2, params=params)], dropped=lambda: 5))
+    assert "5 jobs are not in it: the record is full" in page
+    assert "parameters beyond the first 60: 20 left out" in page
+    assert "there is no record of them (records: false)" in html(
+        source([], status={"groups": source([job(1)]).status["groups"]})
+    )
+
+
+def test_a_job_takes_less_than_fifty_bytes_of_the_page() -> None:
+    draw = random.Random(1)
+    jobs = [
+        job(
+            number * 83_886_080,
+            params={"t": number % 97, "p": "low"},
+            memo={"fom": draw.random()},
+            t_run=12.0 + draw.random(),
+            t_end=13.0 + 100 * draw.random(),
+            ranks=str(number % 128),
+        )
+        for number in range(20_000)
+    ]
+    # So a hundred thousand are less than five megabytes.
+    assert len(html(source(jobs))) - len(html(source(jobs[:1]))) < 50 * len(jobs)
+
+
+def test_an_ensemble_without_jobs_has_a_report() -> None:
+    assert "There are no jobs in the record" in html(source([]))
+
+
+def test_replay_knows_whether_the_log_of_a_report_is_that_of_a_recording(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flux_ensemble.cli.main"]
+    (tmp_path / "a.yaml").write_text(
+        "jobs: [{name: echo, command: 'true', count: 3}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: echo}}]\n"
+    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+
+    local = ("--member", "local", "--state-dir", "state")
+    assert run("run", *local, "a.yaml", "--record", "a.jsonl").returncode == 0
+    assert run("report", "a", *local).returncode == 0
+    assert run("simulate", "a.yaml", "--record", "sim.jsonl", "--report", "sim.html").returncode == 0
+    same = run("replay", "a.jsonl", "--report", "a.html")
+    assert (same.returncode, "its log is that of the recording" in same.stdout) == (0, True)
+    assert run("replay", "sim.jsonl", "--report", "sim.html").returncode == 0
+    other = run("replay", "sim.jsonl", "--report", "a.html")
+    assert (other.returncode, "its log is not that" in other.stdout) == (1, True)
+    none = run("replay", "a.jsonl", "--report", "a.yaml")
+    assert (none.returncode, "expected a report" in none.stderr) == (2, True)
+    compared = run("report", "a", *local, "--simulation", "sim.jsonl", "-o", "both.html")
+    assert (compared.returncode, "both.html: 3 jobs" in compared.stderr) == (0, True)

@@ -1,0 +1,86 @@
+#!/bin/sh
+test_description='The report of ensembles in the service, its metrics, and its trace'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 2
+
+test_expect_success 'run an ensemble of which some jobs fail' '
+	cat >study.yaml <<-EOD &&
+	jobs:
+	  - name: sim
+	    command: [sh, -c, "flux job memo \$FLUX_JOB_ID fom={t}; echo bad luck >&2; exit {t}"]
+	    params: {t: [0, 3]}
+	    count: 2
+	    environment: {TOKEN: hunter2}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	EOD
+	flux ensemble run study.yaml
+'
+
+test_expect_success 'its report is one file, with the totals of status and export' '
+	flux ensemble report study 2>said &&
+	grep "study.html: 4 jobs" said &&
+	flux ensemble status study --json >status &&
+	flux ensemble export study jobs.jsonl &&
+	run_python "$SHARNESS_TEST_SRCDIR" <<-EOD
+	import json
+	import re
+	import sys
+
+	sys.path.append(f"{sys.argv[1]}/python/helpers")
+	from reports import columns
+
+	page = open("study.html").read()
+	(text,) = re.findall(r"id=.data.>([^<]*)<", page)
+	found = columns(text)["e0.jobs"]
+	jobs = [json.loads(line) for line in open("jobs.jsonl")]
+	assert found["id"] == [job["id"] for job in jobs]
+	for key in ("group", "outcome", "returncode", "ranks"):
+	    assert found[key] == [job[key] for job in jobs], key
+	assert found["params.t"] == [job["params"]["t"] for job in jobs]
+	assert found["memo.fom"] == [job["memo"]["fom"] for job in jobs]
+	(status,) = json.load(open("status"))["ensembles"]
+	assert found["outcome"].count("failed") == status["groups"]["sim"]["failed"] == 2
+	assert "2 of 4 jobs failed" in page
+	assert "bad luck" in page
+	assert "TOKEN" in page and "hunter2" not in page
+	EOD
+'
+
+test_expect_success 'a report is replaced, another file is not' '
+	flux ensemble report study &&
+	echo mine >mine.html &&
+	test_must_fail flux ensemble report study -o mine.html 2>said &&
+	grep "mine.html exists and is no report: --force replaces it" said &&
+	grep -x mine mine.html &&
+	flux ensemble report study -o mine.html --force &&
+	flux ensemble report study -o - >out.html &&
+	head -n 2 out.html | grep "report of flux-ensemble"
+'
+
+test_expect_success 'an unknown ensemble is refused with a near one' '
+	test_must_fail flux ensemble report stuy 2>said &&
+	grep "did you mean .study." said &&
+	test_must_fail flux ensemble report 2>said &&
+	grep "name an ensemble" said
+'
+
+test_expect_success 'a live ensemble has a report, beside one that has ended' '
+	cat >live.yaml <<-EOD &&
+	jobs: [{name: long, command: sleep 300}]
+	rules: [{trigger: start, action: {name: submit, label: long}}]
+	EOD
+	flux ensemble load live.yaml &&
+	flux ensemble report live study -o both.html &&
+	grep "id=\"e1\"" both.html >/dev/null &&
+	flux ensemble cancel live
+'
+
+test_expect_success 'metrics of the service are those of the status' '
+	flux ensemble metrics-exporter --textfile all.prom --interval 0 &&
+	grep "flux_ensemble_jobs_ended_total{ensemble=\"study\",group=\"sim\",outcome=\"failed\"} 2.0" all.prom &&
+	grep "flux_ensemble_member_nodes{member=\"default\"} 2.0" all.prom &&
+	grep "flux_ensemble_up 1.0" all.prom
+'
+
+test_done
