@@ -71,8 +71,8 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
     """
     for finding in (*_placeholders(document.value), *_unshelled(document.value), *_rules(spec)):
-        line = document.line(finding.path)
-        problem = Problem(line, dotted(finding.path), finding.message)
+        line, place = document.line(finding.path), document.file(finding.path)
+        problem = Problem(line, dotted(finding.path), finding.message, place)
         kept = found.notes if finding.note else found.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))
