@@ -50,6 +50,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "failures": "Show why jobs failed, and what those have in common.",
         "export": "Write the jobs of an ensemble to a file, as a table.",
     },
+    "top": {"top": "Show ensembles live: progress, rules, failures and the log."},
     "logs": {
         "log": "Print what an ensemble did, and why.",
         "wait": "Wait until ensembles have ended.",

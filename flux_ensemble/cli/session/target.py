@@ -21,7 +21,7 @@ from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import EnsembleStatus, Summary
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.state_dir import default_root
-from flux_ensemble.members.local.states import States
+from flux_ensemble.members.local.states import Mark, States
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -101,6 +101,13 @@ class LocalStates:
         """As `Client.log`."""
         with _sentences():
             yield from self._states.log(name)
+
+    def read_on(
+        self, name: str, file: str, mark: Mark | None, most: int
+    ) -> tuple[builtins.list[dict[str, Any]], Mark, bool]:
+        """As `States.read_on`: what is new in the log, or of the jobs."""
+        with _sentences():
+            return self._states.read_on(name, file, mark, most)
 
     def _names(self) -> builtins.list[str]:
         with _sentences():
