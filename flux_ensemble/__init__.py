@@ -1,7 +1,23 @@
-"""flux-ensemble: ensembles of jobs on Flux, driven by rules that react to events."""
+"""flux-ensemble: ensembles of jobs on Flux, driven by rules that react to events.
 
-from flux_ensemble.custom import Action, Rule
+A program that makes and runs ensembles imports from here; see docs/python.md.
+"""
 
-__all__ = ["Action", "Rule"]
+from typing import Any
+
+from flux_ensemble.entries import Action, Job, Rule
+
+__all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule"]
 
 __version__ = "0.1.0"
+
+#: What is imported when it is asked for, since commands and custom functions do without it.
+_LATER = {"AsyncClient": "flux_ensemble.api.asynchronous", "Ensemble": "flux_ensemble.api.ensemble"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)

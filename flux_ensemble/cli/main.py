@@ -53,6 +53,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "export": "Write the jobs of an ensemble to a file, as a table.",
     },
     "report": {"report": "Write a report of ensembles, as one HTML file."},
+    "top": {"top": "Show ensembles live: progress, rules, failures and the log."},
     "logs": {
         "log": "Print what an ensemble did, and why.",
         "wait": "Wait until ensembles have ended.",

@@ -75,8 +75,8 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
         *_unshelled(document.value),
         *_rules(spec, document.value.get("rules") or ()),
     ):
-        line = document.line(finding.path)
-        problem = Problem(line, dotted(finding.path), finding.message)
+        line, place = document.line(finding.path), document.file(finding.path)
+        problem = Problem(line, dotted(finding.path), finding.message, place)
         kept = found.notes if finding.note else found.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))

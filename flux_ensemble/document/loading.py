@@ -37,7 +37,7 @@ from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.texts import shown
 
-__all__ = ["DocumentError", "Problem", "load_mapping", "load_text"]
+__all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_text"]
 
 #: Most statistics of all groups together, because each takes memory from the start. `WINDOW`
 #: values of a window take as much as one statistic.
@@ -113,8 +113,37 @@ def load_mapping(
     >>> spec.name, list(spec.groups), spec.limits
     ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000, records=1000000))
     """
-    document = Document(mapping)
-    spec = _load(document, Problems(), name, file, directory, elastic, files)
+    return load_document(
+        Document(mapping),
+        name=name,
+        file=file,
+        directory=directory,
+        elastic=elastic,
+        files=files,
+        warnings=warnings,
+    )
+
+
+def load_document(
+    document: Document,
+    *,
+    name: str | None = None,
+    file: str | None = None,
+    directory: str = ".",
+    elastic: bool = True,
+    files: dict[str, str] | None = None,
+    warnings: Warnings | None = None,
+) -> Spec:
+    """Check a document that knows where its values are; for the arguments see `load_text`.
+
+    Raises:
+        DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
+
+    >>> load_document(Document({"name": "demo", "jobs": [{"name": "a", "command": "x"}]})).name
+    'demo'
+    """
+    problems = Problems(document.line, document.file)
+    spec = _load(document, problems, name, file, directory, elastic, files)
     if warnings is not None:
         lint(spec, document, file, warnings)
     return spec

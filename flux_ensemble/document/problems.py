@@ -25,11 +25,15 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Problem(NamedTuple):
-    """One problem. `line` is None where the document has no lines."""
+    """One problem. `line` is None where the document has no lines.
+
+    `file` is where it is, if that is not the document's file: of documents made in Python.
+    """
 
     line: int | None
     path: str
     message: str
+    file: str | None = None
 
 
 class DocumentError(ValueError):
@@ -57,7 +61,7 @@ class DocumentError(ValueError):
         return _joined(map(self._sentence, self.problems), "\n", last, self.more)
 
     def _sentence(self, problem: Problem) -> str:
-        where = shortened(self.file or "document", MAX_MESSAGE)
+        where = shortened(problem.file or self.file or "document", MAX_MESSAGE)
         if problem.line is not None:
             where += f":{problem.line}"
         return ": ".join(part for part in (where, problem.path, problem.message) if part)
@@ -72,6 +76,7 @@ class Problems:
 
     Args:
         line: returns the line of a path; None if there are no lines.
+        file: returns the file of a path; None if it is the document's.
 
     Attributes:
         full: whether there may be more problems than were collected.
@@ -84,8 +89,13 @@ class Problems:
     'rules[0].when: expected a number'
     """
 
-    def __init__(self, line: Callable[[Path], int | None] = lambda path: None) -> None:
+    def __init__(
+        self,
+        line: Callable[[Path], int | None] = lambda path: None,
+        file: Callable[[Path], str | None] = lambda path: None,
+    ) -> None:
         self._line = line
+        self._file = file
         self._collected: dict[tuple[Path, str], int | None] = {}
         self._blamed: set[Path] = set()
         self.full = False
@@ -135,7 +145,7 @@ class Problems:
     def listed(self) -> list[Problem]:
         """The problems, ordered by line."""
         problems = [
-            Problem(line or self._line(path), dotted(path), message)
+            Problem(line or self._line(path), dotted(path), message, self._file(path))
             for (path, message), line in self._collected.items()
         ]
         return sorted(problems, key=lambda problem: problem.line or 0)

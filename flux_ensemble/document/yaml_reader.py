@@ -97,6 +97,10 @@ class Document:
             line, value = lines[step], value[step]
         return line
 
+    def file(self, path: Path) -> str | None:
+        """The file of the value at `path`, if the document is not all in one."""
+        return None
+
     def text(self, path: Path) -> str | None:
         """The original text of the number or boolean at `path`; None if unknown."""
         return self.texts.get(self._place(path))
@@ -244,7 +248,7 @@ class _Builder:
         if event.tag not in (None, "!"):
             value = _tagged(event.tag, text, line)
         else:
-            value = _resolve(text) if plain else text
+            value = plain_scalar(text) if plain else text
         self._count(1, line)
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1, 0)
@@ -369,7 +373,7 @@ def _mappings(value: Any, line: int) -> list[dict[str, Any]]:
 def _tagged(tag: str, text: str, line: int) -> Any:
     if tag == f"{_TAG}str":
         return text
-    value = _resolve(text)
+    value = plain_scalar(text)
     if tag == f"{_TAG}float" and type(value) is int:
         value = float(value)
     if type(value) is not _TAGS.get(tag):
@@ -383,7 +387,7 @@ def _short_tag(tag: str) -> str:
     return shortened(tag.replace(_TAG, "!!"))
 
 
-def _resolve(text: str) -> Any:
+def plain_scalar(text: str) -> Any:
     """The value of a plain scalar: null, a boolean, a number, or text."""
     if text in _WORDS:
         return _WORDS[text]

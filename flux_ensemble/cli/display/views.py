@@ -1,11 +1,13 @@
 """What `run` and `watch` look like: lines on a pipe, a bar per group on a terminal.
 
 A view is told everything that happens and decides what to print. `Plain` prints lines
-only; `Terminal` keeps a live bar for each group below them.
+only; `Terminal` keeps below them how far all of it is, and a live bar for each group.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -15,8 +17,15 @@ import click
 from flux_ensemble.cli.display.colours import use_colour
 from flux_ensemble.cli.display.messages import Line, Span, closing, plain
 from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
+from flux_ensemble.cli.display.progress import (
+    Paces,
+    details_of,
+    is_ascii,
+    known_jobs,
+    progress_lines,
+)
 from flux_ensemble.cli.display.troubles import failed_jobs
-from flux_ensemble.client.responses import EnsembleStatus, GroupCounts
+from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.texts import printable
 
 #: Seconds between progress lines of `Plain`: at first, at last, and the growth.
@@ -30,6 +39,7 @@ STYLES = {
     "good": "green",
     "bad": "red",
     "warn": "yellow",
+    "name": "bold",
 }
 
 
@@ -69,11 +79,11 @@ class Plain:
 
     def progress(self, status: EnsembleStatus) -> None:
         text = ", ".join(
-            f"{group} {counts['finished']}/{total(counts)} ({detail})"
-            if (detail := plain(describe(counts)))
-            else f"{group} {counts['finished']}/{total(counts)}"
+            f"{group} {counts['finished']}/{known_jobs(counts)} ({detail})"
+            if (detail := plain(details_of(counts, "")))
+            else f"{group} {counts['finished']}/{known_jobs(counts)}"
             for group, counts in status["groups"].items()
-            if total(counts)
+            if known_jobs(counts)
         )
         if not text or text == self._last or self._clock() < self._next:
             return
@@ -87,49 +97,45 @@ class Plain:
 
 
 class Terminal:
-    """Coloured lines, and below them a bar for each group that has jobs."""
+    """Coloured lines, and below them how far the ensemble is, with a bar for each group."""
 
     interval = 0.2
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.table import Column
+        from rich.live import Live
 
+        self._clock = clock
+        self._paces = Paces()
         self._console = Console(highlight=False, soft_wrap=True)
-        # Redrawn with each status, on the reactor's thread: a thread of rich's own would
+        self._ascii = is_ascii()
+        # Drawn again with each status, on the reactor's thread: a thread of rich's own would
         # run while Flux's callbacks do.
-        self._progress = Progress(
-            TextColumn("   {task.description}", markup=False, style="bold"),
-            BarColumn(28, complete_style="cyan", finished_style="green"),
-            MofNCompleteColumn(table_column=Column(justify="right")),
-            TextColumn("{task.fields[detail]}"),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-        )
-        self._tasks: dict[str, Any] = {}
-        self._progress.start()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
 
     def line(self, line: Line) -> None:
-        self._console.print(_text(line))
+        self._console.print(as_text(line))
 
     def progress(self, status: EnsembleStatus) -> None:
-        for group, counts in status["groups"].items():
-            if not total(counts):
-                continue
-            if group not in self._tasks:
-                self._tasks[group] = self._progress.add_task(group, detail="", total=0)
-            self._progress.update(
-                self._tasks[group],
-                total=total(counts),
-                completed=counts["finished"],
-                detail=_markup(describe(counts)),
-            )
-        self._progress.refresh()
+        from rich.text import Text
+
+        now = self._clock()
+        whole, groups = self._paces.take(status, now)
+        width, height = self._console.size
+        # Half of the screen is for the lines above.
+        room = max(height // 2, 3)
+        t_start = status.get("t_start")
+        elapsed = None if t_start is None else now - t_start
+        texts = []
+        for line in progress_lines(whole, groups, elapsed, width - 3, room, ascii_only=self._ascii):
+            text = as_text((Span("   "), *line))
+            text.truncate(width - 1, overflow="crop")
+            texts.append(text)
+        self._live.update(Text("\n", no_wrap=True).join(texts), refresh=True)
 
     def close(self) -> None:
-        self._progress.stop()
+        self._live.stop()
 
 
 def make_lines() -> Callable[[Line], None]:
@@ -139,34 +145,17 @@ def make_lines() -> Callable[[Line], None]:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    return lambda line: console.print(_text(line))
+    return lambda line: console.print(as_text(line))
 
 
 def make_view() -> View:
-    """The view for standard output."""
-    return Terminal() if use_colour() else Plain()
+    """The view for standard output; without colours (`NO_COLOR`) there are bars all the same."""
+    return Terminal() if is_live() else Plain()
 
 
-def total(counts: GroupCounts) -> int:
-    """The jobs of a group that are known so far."""
-    return counts["waiting"] + counts["pending"] + counts["running"] + counts["finished"]
-
-
-def describe(counts: GroupCounts) -> Line:
-    """Where a group's jobs are and what went wrong, leaving out what is zero."""
-    spans: list[Span] = []
-    for key, style in (
-        ("running", "action"),
-        ("pending", "detail"),
-        ("waiting", "detail"),
-        ("failed", "bad"),
-        ("timeout", "bad"),
-        ("canceled", "warn"),
-    ):
-        amount: int = counts[key]  # type: ignore[literal-required]
-        if amount:
-            spans += [Span(", ")] * bool(spans) + [Span(f"{amount} {key}", style)]
-    return tuple(spans)
+def is_live() -> bool:
+    """Standard output is a terminal that can draw again what it has drawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def summarize(
@@ -206,11 +195,8 @@ def failed_line(status: EnsembleStatus, command: str) -> Line | None:
     return (Span(text, "warn"),)
 
 
-def _text(line: Line) -> Any:
+def as_text(line: Line) -> Any:
+    """The line as rich's text, with styles."""
     from rich.text import Text
 
     return Text.assemble(*((printable(span.text), STYLES.get(span.style, "")) for span in line))
-
-
-def _markup(line: Line) -> str:
-    return str(_text(line).markup)

@@ -11,12 +11,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.responses import EnsembleStatus, State, Summary
 from flux_ensemble.members.local.directory import StateError
+
+if TYPE_CHECKING:
+    from flux_ensemble.members.local.states import Mark
 
 #: Seconds between two looks at the files.
 LOOK_SECONDS = 0.1
@@ -195,6 +198,13 @@ class LocalStates:
         except RequestError:
             return []
         return jobs
+
+    def read_on(
+        self, name: str, file: str, mark: Mark | None, most: int
+    ) -> tuple[builtins.list[dict[str, Any]], Mark, bool]:
+        """As `States.read_on`: what is new in the log, or of the jobs."""
+        with _sentences():
+            return self.states.read_on(name, file, mark, most)
 
     def _names(self) -> builtins.list[str]:
         with _sentences():

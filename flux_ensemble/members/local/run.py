@@ -43,6 +43,7 @@ from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
@@ -239,7 +240,11 @@ class LocalRun:
         if self._ensemble.engine.t_start is None:
             self._left = True
         else:
-            self._ensemble.ask("cancel", {"reason": reason} if reason else {}, lambda _: None)
+            self.ask("cancel", {"reason": reason} if reason else {}, lambda _: None)
+
+    def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
+        """Put a request to the ensemble, as `ensemble.OP` does without a name (docs/rpc.md)."""
+        self._ensemble.ask(op, args, answer)
 
     def leave(self) -> None:
         """Do not wait for its jobs any more: `finish` kills them."""

@@ -46,6 +46,12 @@ def _lines(
             raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
 
 
+#: How far a file was read: which one, and to which byte.
+Mark = tuple[int, int]
+
+_FORMS = {"eventlog": state_forms.ENTRY, "jobs": state_forms.JOB}
+
+
 def _is_name(name: str) -> bool:
     """An ensemble can have that name."""
     # Here, because commands that ask Flux need nothing of documents.
@@ -100,6 +106,47 @@ class States:
         # A run of an earlier version left none.
         with self.find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
             yield from _lines(directory, "jobs", state_forms.JOB, "a job")
+
+    def read_on(
+        self, name: str, file: str, mark: Mark | None, most: int
+    ) -> tuple[list[dict[str, Any]], Mark, bool]:
+        """What was written to a file since it was read last.
+
+        Args:
+            name: the ensemble.
+            file: "eventlog" or "jobs".
+            mark: how far it was read; None for not at all.
+            most: bytes to read at most, those at the end.
+
+        Returns:
+            The objects in it that are whole and sound, how far it is read now, and whether that
+            begins anew or leaves something out.
+
+        Raises:
+            StateError, OSError: as `log`.
+        """
+        found = []
+        with self.find(name, "status.json") as directory:
+            try:
+                stream = os.fdopen(directory.open(file), "rb")
+            except FileNotFoundError:
+                return [], (0, 0), mark is not None and mark[1] > 0
+            with stream:
+                status = os.fstat(stream.fileno())
+                fresh = mark is None or mark[0] != status.st_ino or mark[1] > status.st_size
+                start = 0 if fresh or mark is None else mark[1]
+                if status.st_size - start > most:
+                    fresh, start = True, status.st_size - most
+                    stream.seek(start - 1)
+                    start += len(stream.readline()) - 1
+                stream.seek(start)
+                for line in whole_lines(stream):
+                    start += len(line)
+                    with contextlib.suppress(ValueError):
+                        value = state_forms.parse(line)
+                        if state_forms.fits(value, _FORMS[file]):
+                            found.append(value)
+        return found, (status.st_ino, start), fresh
 
     def status(self, name: str) -> dict[str, Any]:
         """As in the response to `ensemble.status`; failed if its run was killed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from itertools import pairwise
 from typing import Any
@@ -18,8 +19,9 @@ from flux_ensemble.cli.display.metrics_tables import (
     summary_rows,
     summary_table,
 )
+from flux_ensemble.cli.display.progress import details_of, known_jobs
 from flux_ensemble.cli.display.tables import ensemble_row, rule_row
-from flux_ensemble.cli.display.views import Plain, Terminal, describe, make_view, total
+from flux_ensemble.cli.display.views import Plain, Terminal, make_view
 
 COUNTS = {
     "waiting": 0,
@@ -114,25 +116,37 @@ def test_a_terminal_has_a_bar_for_each_group_that_has_jobs(
     assert screen.getvalue().endswith("a: completed\n")
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_a_terminal_that_is_to_stay_plain_gets_lines(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(screen, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_view(), Plain)
 
 
+def test_a_terminal_without_colours_has_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    for name, value in {"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    view = make_view()
+    view.line((Span(" => trigger start", "trigger"),))
+    view.progress(status(sleep=counts(finished=3, running=2, failed=1)))
+    view.close()
+    assert "━" in screen.getvalue()
+    assert not re.search(r"\x1b\[[349][0-9]", screen.getvalue())
+
+
 def test_the_total_of_a_group_is_what_is_known_so_far() -> None:
-    assert total(counts(waiting=1, pending=2, running=3, finished=4, submitted=9)) == 10
+    assert known_jobs(counts(waiting=1, pending=2, running=3, finished=4, submitted=9)) == 10
 
 
 def test_only_what_is_not_zero_is_described() -> None:
-    assert plain(describe(counts())) == ""
-    assert plain(describe(counts(running=1, waiting=2, timeout=3, canceled=4))) == (
+    assert plain(details_of(counts())) == ""
+    assert plain(details_of(counts(running=1, waiting=2, timeout=3, canceled=4))) == (
         "1 running, 2 waiting, 3 timeout, 4 canceled"
     )
 

@@ -1,0 +1,137 @@
+"""The client for programs with asyncio: each method of `Client`, to be awaited.
+
+    async with AsyncClient() as client:
+        name = (await client.load(text))["name"]
+        async for entry in client.log(name, follow=True):
+            print(entry["name"])
+
+Requests go through one handle, in a thread of its own, one after the other; each log and each wait
+has a handle and a thread too, since Flux handles cannot be shared by threads.
+"""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from flux_ensemble.api.hosts import StoppableClient
+from flux_ensemble.api.threads import in_thread, stream
+from flux_ensemble.client import Client
+from flux_ensemble.client.client import JobIds, Summaries
+from flux_ensemble.client.responses import Ended, Entry, Job, Loaded, State, Status, Why
+
+_T = TypeVar("_T")
+
+
+class AsyncClient:
+    """The ensemble service of one Flux instance; arguments and results are those of `Client`.
+
+    Args:
+        uri: the instance to connect to; None is the enclosing instance.
+
+    Raises:
+        BindingsError, EnsembleError: on entry, as `Client`.
+    """
+
+    def __init__(self, uri: str | None = None) -> None:
+        self._uri = uri
+        self._client: Client | None = None
+        self._thread = ThreadPoolExecutor(1, "ensemble client")
+
+    async def __aenter__(self) -> AsyncClient:
+        await self._do(lambda client: None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send no more requests."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def load(self, document: str | Mapping[str, Any], **more: Any) -> Loaded:
+        """As `Client.load`."""
+        return await self._do(lambda client: client.load(document, **more))
+
+    async def list(self) -> Summaries:
+        """As `Client.list`."""
+        return await self._do(Client.list)
+
+    async def status(self, name: str | None = None) -> Status:
+        """As `Client.status`."""
+        return await self._do(lambda client: client.status(name))
+
+    async def metrics(self, name: str) -> dict[str, dict[str, Any]]:
+        """As `Client.metrics`."""
+        return await self._do(lambda client: client.metrics(name))
+
+    async def why(self, name: str, rule: str | None = None) -> Why:
+        """As `Client.why`."""
+        return await self._do(lambda client: client.why(name, rule))
+
+    async def scale(self, to: int) -> dict[str, int]:
+        """As `Client.scale`."""
+        return await self._do(lambda client: client.scale(to))
+
+    def jobs(self, name: str, **chosen: str | None) -> AsyncIterator[Job]:
+        """As `Client.jobs`."""
+        return stream(
+            lambda stopped: iter(StoppableClient(self._uri, stopped).jobs(name, **chosen))
+        )
+
+    def log(self, name: str, *, follow: bool = False, events: bool = False) -> AsyncIterator[Entry]:
+        """As `Client.log`."""
+        return stream(
+            lambda stopped: StoppableClient(self._uri, stopped).log(
+                name, follow=follow, events=events
+            )
+        )
+
+    async def wait(self, name: str, timeout: float | None = None) -> Ended:
+        """As `Client.wait`."""
+        return await in_thread(
+            lambda stopped: StoppableClient(self._uri, stopped).wait(name, timeout)
+        )
+
+    async def submit(self, name: str, group: str, **more: Any) -> JobIds:
+        """As `Client.submit`."""
+        return await self._do(lambda client: client.submit(name, group, **more))
+
+    async def pause(self, name: str) -> State:
+        """As `Client.pause`."""
+        return await self._do(lambda client: client.pause(name))
+
+    async def resume(self, name: str) -> State:
+        """As `Client.resume`."""
+        return await self._do(lambda client: client.resume(name))
+
+    async def terminate(self, name: str, *, cancel: bool = False) -> State:
+        """As `Client.terminate`."""
+        return await self._do(lambda client: client.terminate(name, cancel=cancel))
+
+    async def cancel(self, name: str, group: str | None = None) -> State:
+        """As `Client.cancel`."""
+        return await self._do(lambda client: client.cancel(name, group))
+
+    async def unload(self, name: str) -> State:
+        """As `Client.unload`."""
+        return await self._do(lambda client: client.unload(name))
+
+    async def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
+        """As `Client.set_rule`."""
+        await self._do(lambda client: client.set_rule(name, rule, enabled=enabled))
+
+    async def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Client.action`."""
+        return await self._do(lambda client: client.action(name, action))
+
+    async def _do(self, request: Callable[[Client], _T]) -> _T:
+        return await get_running_loop().run_in_executor(self._thread, partial(self._call, request))
+
+    def _call(self, request: Callable[[Client], _T]) -> _T:
+        if self._client is None:
+            self._client = Client(uri=self._uri)
+        return request(self._client)

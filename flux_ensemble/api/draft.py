@@ -1,0 +1,73 @@
+"""A document that a Python program put together, checked by the code that checks YAML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.api.plain import PythonDocument
+from flux_ensemble.entries import Place
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.lint import Warnings
+    from flux_ensemble.document.model import Spec
+
+
+class Draft:
+    """The document of an ensemble.
+
+    Args:
+        value: the document: entries, and what else `api.plain` takes.
+        place: where the program put it together.
+
+    >>> draft = Draft({"name": "demo", "jobs": [{"name": "hello", "comand": "true"}]}, None)
+    >>> draft.check()
+    Traceback (most recent call last):
+    flux_ensemble.document.problems.DocumentError: document: jobs[0].comand: unknown key ...
+    """
+
+    def __init__(self, value: Mapping[str, Any], place: Place | None) -> None:
+        self._value = value
+        self._place = place
+
+    def plain(self) -> dict[str, Any]:
+        """The document as plain data, as JSON and YAML have it."""
+        value: dict[str, Any] = self._read().value
+        return value
+
+    def check(self, *, elastic: bool = True, warnings: Warnings | None = None) -> Spec:
+        """Check the document.
+
+        Args:
+            elastic: whether rules may grow and shrink the member.
+            warnings: gets what there is to say of a document without errors.
+
+        Raises:
+            DocumentError: it has problems; all of them, with lines of the program.
+        """
+        from flux_ensemble.document.loading import load_document
+
+        return load_document(
+            self._read(), directory=os.getcwd(), elastic=elastic, warnings=warnings
+        )
+
+    def yaml(self) -> str:
+        """The document as YAML.
+
+        Raises:
+            DocumentError: it holds what YAML has no form for.
+        """
+        from flux_ensemble.api.yaml_writer import to_yaml
+        from flux_ensemble.document.plain import check_plain
+        from flux_ensemble.document.problems import Problems
+
+        document = self._read()
+        problems = Problems(document.line, document.file)
+        check_plain(document.value, problems)
+        if problems:
+            raise problems.error()
+        return to_yaml(document.value)
+
+    def _read(self) -> PythonDocument:
+        return PythonDocument(self._value, self._place)

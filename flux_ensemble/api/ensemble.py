@@ -1,0 +1,391 @@
+"""An ensemble, as Python programs make it, run it, and look at it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Literal
+
+from flux_ensemble.api.draft import Draft
+from flux_ensemble.entries import caller, key_of
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from flux_ensemble.api.hosts import Host
+    from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
+    from flux_ensemble.entry_keys import EnsembleKeys
+    from flux_ensemble.members.simulation.simulation import Prediction
+    from flux_ensemble.members.virtual.cluster import Cluster
+
+Member = Literal["flux", "local"]
+
+#: Nodes of the local queue and of a simulation, as for the commands.
+NODES = 4
+
+
+class NotStartedError(RuntimeError):
+    """The ensemble has not been started yet."""
+
+
+class Ensemble:
+    """An ensemble: its document, and its run once there is one.
+
+    Args:
+        name: of the ensemble.
+        jobs: `Job`s, or mappings with their keys.
+        rules: `Rule`s, or mappings with their keys.
+        keys: the other keys of a document (docs/document.md), with underscores for hyphens.
+
+    Nothing is checked before `validate`, `simulate`, `start` or `run`, which say all that is wrong.
+
+    >>> from flux_ensemble import Action, Ensemble, Job, Rule
+    >>> ensemble = Ensemble(
+    ...     name="sweep",
+    ...     jobs=[Job(name="md", command="md -t {t}", params={"t": [280, 300]})],
+    ...     rules=[Rule(trigger="start", action=Action(name="submit", label="md"))],
+    ... )
+    >>> ensemble.validate()
+    []
+    >>> ensemble.simulate().status["groups"]["md"]["success"]
+    2
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        jobs: Iterable[Mapping[str, Any]] = (),
+        rules: Iterable[Mapping[str, Any]] = (),
+        **keys: Unpack[EnsembleKeys],
+    ) -> None:
+        self.name = name
+        self._host: Host | None = None
+        document: dict[str, Any] = {"name": name}
+        document |= {key_of(key): value for key, value in keys.items() if value is not None}
+        for key, entries in (("jobs", list(jobs)), ("rules", list(rules))):
+            if entries:
+                document[key] = entries
+        self._draft = Draft(document, caller())
+
+    @classmethod
+    def attach(
+        cls, name: str, member: Member | None = None, *, state_dir: str | Path | None = None
+    ) -> Ensemble:
+        """An ensemble that was started elsewhere, to look at it and to steer it.
+
+        Args:
+            name: the ensemble.
+            member: "flux" or "local"; default: Flux where an instance is reached.
+            state_dir: where the local queue keeps its files.
+
+        Raises:
+            EnsembleError: there is no such ensemble.
+        """
+        from flux_ensemble.api.hosts import FluxHost, LocalHost
+
+        ensemble = cls(name=name)
+        if _chosen(member, state_dir) == "flux":
+            ensemble._host = FluxHost(name)
+        else:
+            ensemble._host = LocalHost(name, _root(state_dir))
+        ensemble._host.status()
+        return ensemble
+
+    # -- the document -----------------------------------------------------------------
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The document as plain data, as its YAML would be read.
+
+        >>> Ensemble(name="demo", jobs=[{"name": "a", "command": ("echo", 1)}]).document
+        {'name': 'demo', 'jobs': [{'name': 'a', 'command': ['echo', 1]}]}
+        """
+        return self._draft.plain()
+
+    def to_yaml(self) -> str:
+        """The document as YAML, for `flux ensemble run`.
+
+        Raises:
+            DocumentError: it holds what no document can.
+
+        >>> print(Ensemble(name="demo", finish="never").to_yaml(), end="")
+        name: demo
+        finish: never
+        """
+        return self._draft.yaml()
+
+    def validate(self) -> list[str]:
+        """Check the document, as `flux-ensemble validate` does.
+
+        Returns:
+            The warnings about it.
+
+        Raises:
+            DocumentError: it has errors; one a line, with the lines of the program.
+        """
+        from flux_ensemble.document.lint import Warnings
+
+        warnings = Warnings()
+        self._draft.check(warnings=warnings)
+        return warnings.warnings
+
+    def simulate(
+        self,
+        *,
+        nodes: int = NODES,
+        cores: int | None = None,
+        gpus: int = 0,
+        seed: int | None = None,
+        until: float | None = 30 * 86400.0,
+    ) -> Prediction:
+        """Predict a run in virtual time, as `flux-ensemble simulate` does.
+
+        Args:
+            nodes, cores, gpus: the cluster; default: 4 nodes with the cores of this machine.
+            seed: what is drawn with; default: the document's.
+            until: stop after so many seconds in virtual time; None is no limit.
+
+        Raises:
+            DocumentError: the document has errors.
+            ValueError: the cluster cannot run its jobs.
+            SimulationError: it cannot go on.
+        """
+        import math
+
+        from flux_ensemble.document.distributions import Simulated
+        from flux_ensemble.members.simulation.simulation import Simulation, resolve
+
+        spec = self._draft.check(elastic=False)
+        behaviour = {group: spec.simulate.get(group, Simulated()) for group in spec.groups}
+        simulation = Simulation(
+            spec,
+            _cluster(nodes, cores, gpus),
+            resolve(spec, behaviour),
+            seed=spec.seed if seed is None else seed,
+        )
+        return simulation.run(math.inf if until is None else until)
+
+    # -- its run ----------------------------------------------------------------------
+
+    def start(
+        self,
+        member: Member | None = None,
+        *,
+        nodes: int | None = None,
+        cores: int | None = None,
+        gpus: int | None = None,
+        state_dir: str | Path | None = None,
+        resume: bool | None = None,
+    ) -> Ensemble:
+        """Start the ensemble, and do not wait for its end.
+
+        On Flux the service goes on with it when the program ends; a run on the local queue ends
+        with the program.
+
+        Args:
+            member: "flux" or "local"; default: Flux where an instance is reached.
+            nodes, cores, gpus: what the local queue offers: nodes (default 4), and cores (default
+                those of this machine) and GPUs (default 0) of each.
+            state_dir: where the local queue keeps its files.
+            resume: go on with a local run that was killed (True), or begin anew (False).
+
+        Returns:
+            The ensemble itself.
+
+        Raises:
+            DocumentError: the document has errors.
+            EnsembleError: it cannot be started.
+        """
+        from flux_ensemble.api import hosts
+
+        spec = self._draft.check()
+        local = {"nodes": nodes, "cores": cores, "gpus": gpus, "resume": resume}
+        if _chosen(member, state_dir) == "flux":
+            for name, value in local.items():
+                if value is not None:
+                    raise ValueError(f"{name} is for the local queue: say member='local'")
+            host = hosts.FluxHost(self.name)
+            hosts.load(host.client, self._draft.yaml())
+            self._host = host
+        else:
+            cluster = _cluster(nodes or NODES, cores, gpus or 0)
+            # Kept before it is waited for: an interrupt of `run` is to end it.
+            self._host = started = hosts.start_locally(
+                spec, self._draft.yaml(), cluster, _root(state_dir), resume
+            )
+            started.begun()
+        return self
+
+    def run(
+        self, member: Member | None = None, *, timeout: float | None = None, **how: Any
+    ) -> Ended:
+        """Run the ensemble to its end; in a notebook, show how far it is.
+
+        An interrupt cancels the ensemble and its jobs.
+
+        Args:
+            member: as for `start`.
+            timeout: cancel it after so many seconds.
+            how: the other arguments of `start`.
+
+        Returns:
+            {"name", "state", "reason"}: how it ended.
+
+        Raises:
+            DocumentError, EnsembleError: as `start`.
+            TimeoutError: it was cancelled after `timeout` seconds.
+        """
+        from flux_ensemble.api.progress import showing
+
+        try:
+            self.start(member, **how)
+            with showing(self):
+                return self._running.wait(timeout, Event())
+        except (KeyboardInterrupt, TimeoutError):
+            if self._host is not None:
+                self.cancel()
+                self._host.wait(None, Event())
+            raise
+
+    async def wait(self, timeout: float | None = None) -> Ended:
+        """Wait until the ensemble and its jobs have ended; in a notebook, show how far it is.
+
+        Args:
+            timeout: seconds to wait at most.
+
+        Returns:
+            {"name", "state", "reason"}: how it ended.
+
+        Raises:
+            TimeoutError: it has not ended in time; it goes on.
+            EnsembleError: it could not go on, or its service stays away.
+        """
+        from flux_ensemble.api.progress import showing
+        from flux_ensemble.api.threads import in_thread
+
+        host = self._running
+        with showing(self):
+            return await in_thread(lambda stopped: host.wait(timeout, stopped))
+
+    async def log(self, *, follow: bool = True) -> AsyncIterator[Entry]:
+        """The entries of its eventlog, oldest first.
+
+        Args:
+            follow: go on with new entries until the ensemble and its jobs have ended.
+        """
+        from flux_ensemble.api.threads import stream
+
+        host = self._running
+        async for entry in stream(lambda stopped: host.log(follow=follow, stopped=stopped)):
+            yield entry
+
+    def status(self) -> EnsembleStatus:
+        """Its state, its groups and its rules; see docs/rpc.md, `status`."""
+        return self._running.status()
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """Its metrics: statistic -> "GROUP-VARIABLE" -> value."""
+        return self._running.metrics()
+
+    def why(self, rule: str | None = None) -> Why:
+        """Why its rules, or one of them, fire or do not."""
+        return self._running.why(rule)
+
+    def jobs(
+        self, *, filter: str | None = None, group: str | None = None, outcome: str | None = None
+    ) -> Iterator[Job]:
+        """Its jobs: those that have ended, and on Flux active ones.
+
+        Args:
+            filter: an expression such as "job.returncode != 0".
+            group: only jobs of this group.
+            outcome: only jobs that ended so.
+        """
+        return self._running.jobs(filter=filter, group=group, outcome=outcome)
+
+    # -- steering ---------------------------------------------------------------------
+
+    def submit(self, group: str, *, count: int | None = None, **more: Any) -> list[int]:
+        """Submit a group again; `more` can be `params` and `overrides`, as for `Client.submit`.
+
+        Returns:
+            The job ids.
+        """
+        ids: list[int] = self._running.ask("submit", group=group, count=count, **more)["ids"]
+        return ids
+
+    def pause(self) -> str:
+        """Keep its rules from firing; returns its state."""
+        return self._ask("pause")
+
+    def resume(self) -> str:
+        """Let it go on; returns its state."""
+        return self._ask("resume")
+
+    def cancel(self, group: str | None = None) -> str:
+        """Cancel it and its jobs, or the jobs of one group; returns its state."""
+        return self._ask("cancel", group=group)
+
+    def terminate(self, *, cancel: bool = False) -> str:
+        """End it, and with `cancel` cancel its jobs; returns its state."""
+        return self._ask("terminate", cancel=cancel)
+
+    def _ask(self, op: str, **payload: Any) -> str:
+        state: str = self._running.ask(op, **payload)["state"]
+        return state
+
+    @property
+    def _running(self) -> Host:
+        if self._host is None:
+            raise NotStartedError(
+                f"ensemble {self.name!r} has not been started: call start() or run() first"
+            )
+        return self._host
+
+    # -- in a notebook ----------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        state = "not started" if self._host is None else self._host.status()["state"]
+        return f"<Ensemble {self.name!r}: {state}>"
+
+    def _repr_html_(self) -> str:
+        from flux_ensemble.api.html import document_html, status_html
+
+        if self._host is None:
+            return document_html(self.document)
+        return status_html(self._host.status())
+
+
+def _cluster(nodes: int, cores: int | None, gpus: int) -> Cluster:
+    from flux_ensemble.members.virtual.cluster import Cluster
+
+    return Cluster(nodes, cores or len(os.sched_getaffinity(0)), gpus)
+
+
+def _root(state_dir: str | Path | None) -> Path:
+    from flux_ensemble.api.hosts import local_root
+
+    return local_root() if state_dir is None else Path(state_dir)
+
+
+def _chosen(member: Member | None, state_dir: str | Path | None) -> Member:
+    """Where to run: as asked for, else on Flux where an instance is reached."""
+    if member not in (None, "flux", "local"):
+        raise ValueError(f"member: expected 'flux' or 'local', not {member!r}")
+    if member is not None:
+        return member
+    if state_dir is not None:
+        return "local"
+
+    from flux_ensemble.api.hosts import reaches_flux
+
+    if reaches_flux():
+        return "flux"
+    print(
+        "flux-ensemble: no Flux instance can be reached: running on this machine", file=sys.stderr
+    )
+    return "local"

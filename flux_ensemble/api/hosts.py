@@ -1,0 +1,276 @@
+"""What runs an ensemble, as `Ensemble` sees it: the service of a Flux instance, or the local queue.
+
+The two answer the same questions. Any thread may ask: each has a Flux handle of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from flux_ensemble.api.local_session import LocalSession
+from flux_ensemble.api.threads import Stopped
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
+from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.state_dir import default_root
+from flux_ensemble.members.local.states import States
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.model import Spec
+    from flux_ensemble.members.virtual.cluster import Cluster
+
+#: Seconds between two looks at the files of the local queue.
+LOOK_SECONDS = 0.2
+
+
+class Host(Protocol):
+    """What runs one ensemble. Each method raises `EnsembleError`."""
+
+    name: str
+
+    def status(self) -> EnsembleStatus:
+        """As one of `ensembles` in `Client.status`."""
+        ...
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """As `Client.metrics`."""
+        ...
+
+    def why(self, rule: str | None) -> Why:
+        """As `Client.why`."""
+        ...
+
+    def jobs(self, **chosen: str | None) -> Iterator[Job]:
+        """As `Client.jobs`."""
+        ...
+
+    def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
+        """As `Client.log`, until it ends or `stopped` is set."""
+        ...
+
+    def wait(self, timeout: float | None, stopped: Event) -> Ended:
+        """As `Client.wait`, or until `stopped` is set."""
+        ...
+
+    def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
+        """A request about the ensemble, and its answer."""
+        ...
+
+
+class StoppableClient(Client):
+    """A client whose streams end when nobody wants them any more.
+
+    Args:
+        uri: the instance; None is the enclosing one.
+        stopped: is set then.
+    """
+
+    def __init__(self, uri: str | None, stopped: Event) -> None:
+        super().__init__(uri=uri)
+        self._stopped = stopped
+
+    def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
+        # A reader that follows asks now and then whether it is still the same service.
+        if self._stopped.is_set():
+            raise Stopped
+        return super().send(op, payload, stream=stream)
+
+
+class FluxHost:
+    """The service of a Flux instance.
+
+    Args:
+        name: the ensemble.
+        uri: the instance; None is the enclosing one.
+    """
+
+    def __init__(self, name: str, uri: str | None = None) -> None:
+        self.name = name
+        self._uri = uri
+        self._own = threading.local()
+
+    @property
+    def client(self) -> Client:
+        """A client for this thread alone."""
+        client: Client | None = getattr(self._own, "client", None)
+        if client is None:
+            client = self._own.client = Client(uri=self._uri)
+        return client
+
+    def status(self) -> EnsembleStatus:
+        return self.client.status(self.name)["ensembles"][0]
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        return self.client.metrics(self.name)
+
+    def why(self, rule: str | None) -> Why:
+        return self.client.why(self.name, rule)
+
+    def jobs(self, **chosen: str | None) -> Iterator[Job]:
+        return iter(self.client.jobs(self.name, **chosen))
+
+    def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
+        return StoppableClient(self._uri, stopped).log(self.name, follow=follow)
+
+    def wait(self, timeout: float | None, stopped: Event) -> Ended:
+        return StoppableClient(self._uri, stopped).wait(self.name, timeout)
+
+    def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self.client.call(op, name=self.name, **payload)
+        return answer
+
+
+class LocalHost:
+    """The local queue: what a run left in files, and the run itself if it is this program's.
+
+    Args:
+        name: the ensemble.
+        root: the state directory.
+        session: the run; None if another process has it.
+    """
+
+    def __init__(self, name: str, root: Path, session: LocalSession | None = None) -> None:
+        self.name = name
+        self._states = States(root)
+        self._session = session
+
+    def begun(self) -> None:
+        """Wait until the run has begun.
+
+        Raises:
+            EnsembleError: it cannot begin.
+        """
+        if self._session is not None:
+            self._session.begun()
+
+    def status(self) -> EnsembleStatus:
+        return cast(EnsembleStatus, _told(lambda: self._states.status(self.name)))
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        metrics: dict[str, dict[str, Any]] = _told(lambda: self._states.metrics(self.name))
+        return metrics
+
+    def why(self, rule: str | None) -> Why:
+        return cast(Why, _told(lambda: self._states.why(self.name, rule)))
+
+    def jobs(self, **chosen: str | None) -> Iterator[Job]:
+        from flux_ensemble.metrics.job_filter import compile_filter
+
+        text = chosen.pop("filter", None)
+        try:
+            matches = compile_filter(text) if text is not None else None
+        except ValueError as error:
+            raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
+        for job in _told(lambda: list(self._states.jobs(self.name))):
+            if all(value in (None, job[key]) for key, value in chosen.items()) and (
+                matches is None or matches(job)
+            ):
+                yield job
+
+    def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
+        read = 0
+        while True:
+            # Asked before the log is read, so that nothing is written after that.
+            over = not follow or self._over(self.status())
+            for entry in self._entries(read):
+                read += 1
+                yield entry
+            if over:
+                return
+            if stopped.wait(LOOK_SECONDS):
+                raise Stopped
+
+    def wait(self, timeout: float | None, stopped: Event) -> Ended:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status = self.status()
+            if self._over(status):
+                if self._session is not None:
+                    self._session.check()
+                    status = self.status()
+                return {"name": self.name, "state": status["state"], "reason": status["reason"]}
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"ensemble {self.name!r} has not ended in time")
+            if stopped.wait(LOOK_SECONDS):
+                raise Stopped
+
+    def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
+        if self._session is None:
+            raise EnsembleError(
+                errno.ENOTSUP,
+                f"the run of {self.name!r} belongs to another process: only that can {op} it",
+            )
+        args = {key: value for key, value in payload.items() if value is not None}
+        return self._session.ask(op, args)
+
+    def _entries(self, after: int) -> list[Any]:
+        return list(_told(lambda: list(islice(self._states.log(self.name), after, None))))
+
+    def _over(self, status: EnsembleStatus) -> bool:
+        """It has ended, and so have its jobs."""
+        if self._session is not None:
+            return not self._session.is_alive()
+        return status["state"] in FINAL_STATES
+
+
+def _told(read: Any) -> Any:
+    """What is read from files, with errors as the client has them."""
+    try:
+        return read()
+    except StateError as error:
+        raise EnsembleError(errno.ENOENT, str(error)) from None
+    except OSError as error:
+        raise EnsembleError(
+            error.errno or errno.EIO, f"cannot read {error.filename}: {error.strerror}"
+        ) from None
+
+
+def load(client: Client, text: str) -> None:
+    """Load a document into the service, which is started where it is not there.
+
+    Raises:
+        EnsembleError: it is refused, or the service cannot be started.
+    """
+    from flux_ensemble.deploy.loading import DeployError, ensure_service
+
+    try:
+        ensure_service(client)
+    except DeployError as error:
+        raise EnsembleError(errno.ENOSYS, str(error)) from None
+    client.load(text)
+
+
+def start_locally(
+    spec: Spec, text: str, cluster: Cluster, root: Path, resume: bool | None
+) -> LocalHost:
+    """A run on the local queue that is about to begin: see `LocalHost.begun`."""
+    session = LocalSession(spec, text, cluster, root, resume)
+    return LocalHost(spec.name, root, session)
+
+
+def local_root() -> Path:
+    """The state directory of the local queue.
+
+    Raises:
+        EnsembleError: the user has no home directory.
+    """
+    root: Path = _told(default_root)
+    return root
+
+
+def reaches_flux() -> bool:
+    """There is a Flux instance to talk to."""
+    try:
+        Client()
+    except (BindingsError, EnsembleError):
+        return False
+    return True

@@ -1,0 +1,117 @@
+"""What a notebook shows of an ensemble: a small table, in which all text is escaped.
+
+Names, reasons and errors are the users' and their jobs'; they may hold markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from flux_ensemble.texts import printable, shortened
+
+#: Most rows that are shown, and most characters of a text.
+MOST_ROWS, MOST_TEXT = 50, 200
+
+#: Okabe and Ito's colours, which colour-blind people tell apart, by outcome; each has a word too.
+_COLOURS = {"success": "#009E73", "failed": "#D55E00"}
+
+_COLUMNS = ("waiting", "pending", "running", "success", "failed", "canceled", "timeout")
+
+
+def status_html(status: Mapping[str, Any]) -> str:
+    """An ensemble that has been started: its state, and a row for each group.
+
+    >>> "<b>" in status_html({"name": "<b>", "state": "running", "groups": {}})
+    False
+    """
+    reason = status.get("reason") or ""
+    head = (
+        f"<strong>{_text(status['name'])}</strong>: {_text(status['state'])}"
+        + f" <span>({_text(reason)})</span>" * bool(reason)
+    )
+    groups = status.get("groups", {})
+    rows = [
+        (_text(name), _bar(counts), *(_number(counts[key]) for key in _COLUMNS))
+        for name, counts in list(groups.items())[:MOST_ROWS]
+    ]
+    errors = "".join(f"<pre>{_text(error)}</pre>" for error in status.get("errors", ())[:5])
+    return _framed(head, ("group", "finished", *_COLUMNS), rows, len(groups), errors)
+
+
+def document_html(document: Mapping[str, Any]) -> str:
+    """An ensemble that has not been started: its job groups and rules.
+
+    >>> html = document_html({"name": "demo", "jobs": [{"name": "a", "command": "<script>"}]})
+    >>> "<script>" in html, "&lt;script&gt;" in html
+    (False, True)
+    """
+    jobs, rules = _mappings(document.get("jobs")), _mappings(document.get("rules"))
+    head = (
+        f"<strong>{_text(document.get('name'))}</strong>: not started, "
+        f"{len(jobs)} job groups, {len(rules)} rules"
+    )
+    rows = [(_text(job.get("name")), _text(_command(job)), "") for job in jobs[:MOST_ROWS]]
+    rows += [
+        (_text(rule.get("id", f"rule {index}")), _text(rule.get("trigger")), _text(_actions(rule)))
+        for index, rule in enumerate(rules[:MOST_ROWS])
+    ]
+    return _framed(head, ("name", "command or trigger", "action"), rows, len(jobs) + len(rules))
+
+
+def _framed(
+    head: str,
+    headings: Iterable[str],
+    rows: Sequence[Iterable[str]],
+    total: int,
+    foot: str = "",
+) -> str:
+    table = ""
+    if rows:
+        cells = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        table = f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+    if total > len(rows):
+        foot = f"<p>and {total - len(rows)} more</p>" + foot
+    return f'<div class="flux-ensemble"><p>{head}</p>{table}{foot}</div>'
+
+
+def _bar(counts: Mapping[str, int]) -> str:
+    """A bar of the finished jobs, and their number."""
+    finished = counts["finished"]
+    total = finished + counts["waiting"] + counts["pending"] + counts["running"]
+    if not total:
+        return "0"
+    kind = "failed" if counts["failed"] + counts["timeout"] else "success"
+    share = 100 * finished / total
+    return (
+        f'<div role="img" aria-label="{finished} of {total} finished" '
+        'style="display:inline-block;width:8em;height:0.7em;border:1px solid currentColor">'
+        f'<div style="width:{share:.1f}%;height:100%;background:{_COLOURS[kind]}"></div></div> '
+        f"{finished:,}/{total:,}"
+    )
+
+
+def _number(number: int) -> str:
+    return f"{number:,}" if number else "-"
+
+
+def _text(value: Any) -> str:
+    return escape(shortened(printable("" if value is None else str(value)), MOST_TEXT))
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _command(job: Mapping[str, Any]) -> str:
+    command = job.get("command", job.get("jobspec", ""))
+    return " ".join(map(str, command)) if isinstance(command, list) else str(command)
+
+
+def _actions(rule: Mapping[str, Any]) -> str:
+    actions = _mappings(rule.get("actions")) or _mappings([rule.get("action")])
+    words = (f"{one.get('name', '')} {one.get('label', '')}".strip() for one in actions)
+    return ", ".join(words)

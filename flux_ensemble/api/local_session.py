@@ -1,0 +1,193 @@
+"""A run on the local queue in a thread of this program."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.client import EnsembleError, user_context
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.listener import RunError
+from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.run import LocalRun
+from flux_ensemble.members.local.state_dir import StateLog
+from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.model import Spec
+    from flux_ensemble.runtime.eventlog import Entry
+
+#: Seconds between two reports of progress.
+_PROGRESS_SECONDS = 0.5
+
+#: Seconds that the process of custom functions has to end.
+_REAP_SECONDS = 2.0
+
+
+class LocalSession:
+    """One run, which begins and goes on in its thread.
+
+    Args:
+        spec: the ensemble.
+        text: its document.
+        cluster: what the local queue offers.
+        root: the state directory.
+        resume: as for `members.local.state_dir.StateLog`.
+    """
+
+    events = False
+
+    def __init__(
+        self, spec: Spec, text: str, cluster: Cluster, root: Path, resume: bool | None
+    ) -> None:
+        self._begun: Future[None] = Future()
+        self._failure: EnsembleError | None = None
+        #: What the thread is to do, and a pipe that says there is something.
+        self._calls: deque[Callable[[], None]] = deque()
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.notes: deque[str] = deque(maxlen=100)
+        self._run: LocalRun
+        # A daemon: a program that ends ends its jobs, as closing its guard does.
+        self._thread = Thread(
+            target=self._main,
+            args=(spec, text, cluster, root, resume, user_context()),
+            name=f"ensemble {spec.name}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def begun(self) -> None:
+        """Wait until the run has begun.
+
+        Raises:
+            EnsembleError: it cannot begin.
+        """
+        self._begun.result()
+
+    def is_alive(self) -> bool:
+        """The run has not ended."""
+        return self._thread.is_alive()
+
+    def check(self) -> None:
+        """Check that the run, which has ended, did not have to stop.
+
+        Raises:
+            EnsembleError: it could not go on.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def ask(self, op: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A request to the ensemble, and its answer.
+
+        Raises:
+            EnsembleError: it was refused, or the run is over.
+        """
+        answered: Future[Mapping[str, Any]] = Future()
+
+        def answer(result: Mapping[str, Any] | RequestError) -> None:
+            if isinstance(result, RequestError):
+                answered.set_exception(EnsembleError(result.errno, str(result)))
+            else:
+                answered.set_result(result)
+
+        self._call(lambda: self._run.ask(op, args, answer))
+        while True:
+            try:
+                return answered.result(timeout=0.2)
+            except TimeoutError:
+                if not self.is_alive() and not answered.done():
+                    raise EnsembleError(errno.EINVAL, "the run has ended") from None
+
+    # -- a `members.local.listener.Listener` -------------------------------------------
+
+    def entry(self, entry: Entry) -> None:
+        """The files have it."""
+
+    def note(self, text: str) -> None:
+        """Keeps it."""
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        """Keeps it."""
+        self.notes.append(text)
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """The files have it."""
+
+    # -- in the thread ----------------------------------------------------------------
+
+    def _call(self, function: Callable[[], None]) -> None:
+        self._calls.append(function)
+        os.write(self._write, b"x")
+
+    def _drain(self) -> None:
+        os.read(self._read, 4096)
+        while self._calls:
+            self._calls.popleft()()
+
+    def _main(
+        self,
+        spec: Spec,
+        text: str,
+        cluster: Cluster,
+        root: Path,
+        resume: bool | None,
+        context: Mapping[str, Any],
+    ) -> None:
+        try:
+            with ExitStack() as stack:
+                log = StateLog(root, spec.name, text, resume)
+                stack.callback(log.close)
+                loop = LocalLoop()
+                stack.callback(loop.close)
+                stack.callback(_reap, loop)
+                stack.callback(loop.reader(self._read, self._drain).cancel)
+                self._run = run = LocalRun(stack, spec, cluster, loop, log, self, **context)
+                if resume:
+                    run.recover(text)
+                else:
+                    run.begin(text)
+                self._begun.set_result(None)
+                run.drive(_PROGRESS_SECONDS)
+                run.finish()
+                run.check_kept()
+        except (UnsatisfiableError, RunError, StateError) as error:
+            number = errno.EINVAL if isinstance(error, UnsatisfiableError) else errno.EIO
+            self._failed(EnsembleError(number, _in_python(str(error))))
+        except OSError as error:
+            self._failed(EnsembleError(error.errno or errno.EIO, f"the local queue: {error}"))
+        except BaseException as error:
+            self._failed(EnsembleError(errno.EIO, f"the local queue: {error!r}"))
+            raise
+
+    def _failed(self, error: EnsembleError) -> None:
+        self._failure = error
+        if not self._begun.done():
+            self._begun.set_exception(error)
+
+
+def _reap(loop: LocalLoop) -> None:
+    """Wait a short time for the process of custom functions to be gone, which a timer looks for."""
+    deadline = time.monotonic() + _REAP_SECONDS
+    loop.run(lambda: not loop.timers or time.monotonic() > deadline)
+
+
+def _in_python(sentence: str) -> str:
+    """A sentence that advises options of the command, with the arguments of `Ensemble.start`."""
+    for option, argument in (
+        ("--no-resume", "resume=False"),
+        ("--resume", "resume=True"),
+        ("--state-dir", "state_dir"),
+    ):
+        sentence = sentence.replace(option, argument)
+    return sentence

@@ -1,0 +1,87 @@
+"""From what a Python program writes to the plain data that a document is made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from flux_ensemble.document.problems import Path
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.entries import Entry, Place
+
+
+class PythonDocument(Document):
+    """A document made in Python: its places are lines of the program.
+
+    Args:
+        value: the document; entries that know their places, and what `plain` takes.
+        place: where it was put together.
+
+    >>> document = PythonDocument({"jobs": [{"name": "a"}]}, ("study.py", 3))
+    >>> document.value, document.line(("jobs", 0)), document.file(())
+    ({'jobs': [{'name': 'a'}]}, 3, 'study.py')
+    """
+
+    def __init__(self, value: Mapping[str, Any], place: Place | None) -> None:
+        self._places: dict[Path, Place] = {} if place is None else {(): place}
+        super().__init__(_convert(value, (), self._places))
+
+    def line(self, path: Path) -> int | None:
+        """The line that made the value at `path`, or the closest value around it."""
+        place = self._place_of(path)
+        return None if place is None else place[1]
+
+    def file(self, path: Path) -> str | None:
+        """The file with that line."""
+        place = self._place_of(path)
+        return None if place is None else place[0]
+
+    def _place_of(self, path: Path) -> Place | None:
+        for length in range(len(path), -1, -1):
+            place = self._places.get(path[:length])
+            if place is not None:
+                return place
+        return None
+
+
+def plain(value: Any) -> Any:
+    """A value as plain data; what has no such form is left as it is.
+
+    Tuples and arrays of numpy become lists, `range` becomes `{"range": [...]}`, `timedelta`
+    seconds, and a path its text.
+
+    >>> plain({"t": range(280, 320, 20), "after": timedelta(minutes=2), "words": ("a", 1)})
+    {'t': {'range': [280, 320, 20]}, 'after': 120.0, 'words': ['a', 1]}
+    """
+    return _convert(value, (), {})
+
+
+def _convert(value: Any, path: Path, places: dict[Path, Place]) -> Any:
+    kind = type(value)
+    if kind in (str, int, float, bool) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        if isinstance(value, Entry) and value.place is not None:
+            places[path] = value.place
+        return {key: _convert(item, (*path, key), places) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_convert(item, (*path, index), places) for index, item in enumerate(value)]
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # numpy's scalars and arrays
+        return _convert(value.tolist(), path, places)
+    return _base(value)
+
+
+def _base(value: Any) -> Any:
+    """The value as the plain type that it extends (members of enumerations do), if any."""
+    for kind in (str, bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value

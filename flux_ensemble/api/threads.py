@@ -1,0 +1,109 @@
+"""From blocking calls to `await` and `async for`: each in a thread of its own.
+
+Flux handles cannot be shared by threads, so what is called opens its own. The threads are daemons,
+since a program that ends must not wait for an ensemble that goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from threading import Event, Semaphore, Thread
+from typing import Any, TypeVar, cast
+
+_T = TypeVar("_T")
+
+#: Most items that are read before they are wanted.
+MOST_AHEAD = 1000
+
+_END = object()
+
+
+class Stopped(Exception):
+    """Nobody waits for the result any more."""
+
+
+async def in_thread(function: Callable[[Event], _T]) -> _T:
+    """Call a function in a thread.
+
+    Args:
+        function: gets an event that is set when nobody waits any more.
+
+    >>> asyncio.run(in_thread(lambda stopped: 6 * 7))
+    42
+    """
+    loop, stopped = asyncio.get_running_loop(), Event()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def call() -> None:
+        try:
+            result = function(stopped)
+        except BaseException as error:
+            _tell(loop, _settle, future, None, error)
+        else:
+            _tell(loop, _settle, future, result, None)
+
+    Thread(target=call, daemon=True).start()
+    try:
+        return await future
+    finally:
+        stopped.set()
+
+
+async def stream(iterate: Callable[[Event], Iterator[_T]]) -> AsyncIterator[_T]:
+    """Go through an iterator in a thread, at most `MOST_AHEAD` items ahead.
+
+    Args:
+        iterate: makes the iterator; gets an event that is set when no more is wanted.
+
+    >>> async def count():
+    ...     return [number async for number in stream(lambda stopped: iter(range(3)))]
+    >>> asyncio.run(count())
+    [0, 1, 2]
+    """
+    loop, stopped, room = asyncio.get_running_loop(), Event(), Semaphore(MOST_AHEAD)
+    items: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
+
+    def read() -> None:
+        try:
+            for item in iterate(stopped):
+                while not room.acquire(timeout=1.0):
+                    if stopped.is_set():
+                        return
+                if stopped.is_set() or not _tell(loop, items.put_nowait, (item, None)):
+                    return
+        except BaseException as error:
+            _tell(loop, items.put_nowait, (_END, error))
+        else:
+            _tell(loop, items.put_nowait, (_END, None))
+
+    Thread(target=read, daemon=True).start()
+    try:
+        while True:
+            item, error = await items.get()
+            if error is not None:
+                raise error
+            if item is _END:
+                return
+            room.release()
+            yield cast(_T, item)
+    finally:
+        stopped.set()
+
+
+def _settle(future: asyncio.Future[_T], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
+    """Call back from the loop; False if it has ended."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        return False
+    return True

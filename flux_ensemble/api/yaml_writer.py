@@ -1,0 +1,46 @@
+"""Writes plain data as a document in YAML, such that the reader of documents gets the same data."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from flux_ensemble.document.yaml_reader import plain_scalar
+
+#: What also ends a line in YAML, and would be read as a line feed.
+_OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+
+
+class _Writer(yaml.SafeDumper):
+    """PyYAML knows the words of YAML 1.1; in documents some mean less, and some more."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = None
+        if type(plain_scalar(text)) is not str or _OTHER_BREAKS.search(text):
+            style = '"'
+        elif "\n" in text:
+            style = "|"
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Writer.add_representer(str, _Writer.represent_text)
+
+
+def to_yaml(document: Any) -> str:
+    r"""The text of a document.
+
+    >>> print(to_yaml({"jobs": [{"name": "a", "command": ["echo", "1e-3", "no"]}]}), end="")
+    jobs:
+    - name: a
+      command:
+      - echo
+      - "1e-3"
+      - "no"
+    """
+    text: str = yaml.dump(document, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=100)
+    return text

@@ -1,0 +1,74 @@
+"""`top`: a live view of ensembles."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from flux_ensemble.cli.common import OK, naming
+from flux_ensemble.cli.session.target import member_options
+
+
+@click.command
+@click.argument("name", required=False)
+@click.option("--once", is_flag=True, help="Print it once as plain text, and leave.")
+@member_options
+def top(name: str | None, once: bool, member: str | None, state_dir: Path | None) -> int:
+    """Show ensembles live, or ensemble NAME: groups, rules, failures and the log.
+
+    Keys pause, resume, cancel and submit, and open the output of jobs; "?" lists them. Without
+    Textual (pip install 'flux-ensemble[tui]') there are no keys. With --once, in a pipe, or on a
+    terminal that cannot move its cursor, it prints plain text once.
+    """
+    from flux_ensemble.cli.display.progress import is_ascii
+    from flux_ensemble.cli.top.poller import Poller
+    from flux_ensemble.cli.top.source import FluxSource, Source, open_source
+
+    opened: list[Source] = []
+
+    def opening() -> Source:
+        opened.append(open_source(name, member, state_dir))
+        return opened[0]
+
+    poller = Poller(opening)
+    plain = once or not (sys.stdout.isatty() and sys.stdin.isatty()) or _is_dumb()
+    # Textual draws on standard error.
+    textual = not plain and sys.stderr.isatty() and find_spec("textual") is not None
+    if textual:
+        # While the thread asks.
+        from flux_ensemble.cli.top.app import TopApp
+    try:
+        picture = poller.first()
+    except OSError:
+        if name is not None and opened and isinstance(opened[0], FluxSource):
+            with naming(opened[0].client, name):
+                poller.first()
+        raise
+    source = opened[0]
+    if plain:
+        from flux_ensemble.cli.display.messages import plain as text_of
+        from flux_ensemble.cli.top.lines import plain_view
+
+        poller.stop()
+        for line in plain_view(picture, source.label):
+            click.echo(text_of(line))
+        return OK
+    if not textual:
+        from flux_ensemble.cli.top.live import follow
+
+        with contextlib.suppress(KeyboardInterrupt):
+            follow(poller, source.label, ascii_only=is_ascii())
+        return OK
+    return TopApp(poller, source.label, ascii_only=is_ascii()).follow()
+
+
+def _is_dumb() -> bool:
+    return os.environ.get("TERM", "dumb") in ("dumb", "unknown", "")
+
+
+COMMANDS = (top,)

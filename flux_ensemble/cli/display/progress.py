@@ -1,0 +1,298 @@
+"""How far ensembles and their groups are: counts, rates, time left, and bars of them.
+
+    status ──► Paces.take ──► Progress, of all jobs and of each group ──► lines with bars
+
+`run`, `status` and `top` show the same lines. A bar is text, so that it is there without colours
+and in a file; each has its numbers beside it.
+"""
+
+from __future__ import annotations
+
+import locale
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.cli.display.messages import Line, Span
+from flux_ensemble.cli.display.outlook import in_words
+
+#: The rate at which jobs end is that of the last so many seconds; while fewer than `SOON` are
+#: known of, that since the start.
+WINDOW_SECONDS = 60.0
+SOON = 5.0
+
+#: Longest name in a line with a bar, and the widths between which a bar is.
+MOST_NAME = 24
+LEAST_BAR, MOST_BAR = 6, 40
+
+#: Columns that a bar leaves to what is said of the jobs.
+LEAST_DETAIL = 20
+
+#: What is said of the jobs of a group, and its style.
+_DETAILS = (
+    ("running", "action"),
+    ("pending", "detail"),
+    ("waiting", "detail"),
+    ("failed", "bad"),
+    ("timeout", "bad"),
+    ("canceled", "warn"),
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far something is.
+
+    Args:
+        name: of a group or of an ensemble.
+        counts: as in the status of a group.
+        finished, total: jobs.
+        rate: jobs that finish in a second; None where nothing is known yet.
+    """
+
+    name: str
+    counts: Mapping[str, int]
+    finished: int
+    total: int
+    rate: float | None = None
+
+    @property
+    def active(self) -> bool:
+        """There is something left to do."""
+        return self.finished < self.total
+
+    @property
+    def share(self) -> float:
+        """The share that is finished, 0 to 1."""
+        return self.finished / self.total if self.total else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until all known jobs are finished, at this rate; None where that is unknown."""
+        if not self.active or not self.rate:
+            return None
+        return (self.total - self.finished) / self.rate
+
+
+def known_jobs(counts: Mapping[str, Any]) -> int:
+    """The jobs of a group that are known so far."""
+    return counts["waiting"] + counts["pending"] + counts["running"] + counts["finished"]
+
+
+class Paces:
+    """The rates at which the jobs of one ensemble finish, from one status to the next."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def take(self, status: Mapping[str, Any], now: float) -> tuple[Progress, list[Progress]]:
+        """Take in a status.
+
+        Args:
+            status: of the ensemble, as in `ensemble.status`.
+            now: epoch seconds.
+
+        Returns:
+            The progress of the ensemble, and of each of its groups that has jobs.
+        """
+        t_start = status.get("t_start")
+        ended = status.get("t_end") is not None
+        groups = []
+        sums: dict[str, int] = {}
+        for name, counts in status.get("groups", {}).items():
+            for key, number in counts.items():
+                sums[key] = sums.get(key, 0) + number
+            if known_jobs(counts):
+                groups.append(self._progress(f"g{name}", name, counts, t_start, now, ended))
+        if not sums:
+            sums = dict.fromkeys(("waiting", "pending", "running", "finished"), 0)
+        return self._progress("", status["name"], sums, t_start, now, ended), groups
+
+    def _progress(
+        self,
+        key: str,
+        name: str,
+        counts: Mapping[str, int],
+        t_start: float | None,
+        now: float,
+        ended: bool,
+    ) -> Progress:
+        finished = counts["finished"]
+        seen = self._seen.setdefault(key, deque())
+        if seen and finished < seen[-1][1]:
+            seen.clear()  # another ensemble of the name
+        seen.append((now, finished))
+        while now - seen[0][0] > WINDOW_SECONDS:
+            seen.popleft()
+        t, before = seen[0]
+        rate = None
+        if now - t >= SOON:
+            rate = (finished - before) / (now - t)
+        elif t_start is not None and now > t_start and finished:
+            rate = finished / (now - t_start)
+        return Progress(name, counts, finished, known_jobs(counts), None if ended else rate)
+
+
+def active_first(groups: Iterable[Progress], room: int) -> list[Progress]:
+    """The groups in their order if there is room for all, else those with active jobs first.
+
+    >>> done, busy = Progress("a", {"running": 0}, 1, 1), Progress("b", {"running": 1}, 0, 1)
+    >>> [group.name for group in active_first([done, busy], 1)]
+    ['b', 'a']
+    """
+    listed = list(groups)
+    if len(listed) > room:
+        listed.sort(key=lambda one: (not one.active, not one.counts.get("running")))
+    return listed
+
+
+def progress_lines(
+    whole: Progress,
+    groups: Sequence[Progress],
+    elapsed: float | None,
+    width: int,
+    room: int,
+    *,
+    ascii_only: bool = False,
+) -> list[Line]:
+    """How far an ensemble is: a line about all of it, and bars of its groups, at most `room` lines.
+
+    Args:
+        whole, groups: from `Paces.take`.
+        elapsed: seconds since it started; None where it has not.
+        width: columns.
+        room: lines, at least two.
+        ascii_only: draw bars in ASCII.
+    """
+    if not groups:
+        return []
+    words = [f"{whole.finished:,} of {whole.total:,} jobs ({percent(whole.share)})"]
+    if elapsed is not None:
+        words.append(f"{in_words(elapsed)} elapsed")
+    if whole.left is not None:
+        words.append(f"{in_words(whole.left)} left at {per_time(whole.rate or 0.0)}")
+    lines: list[Line] = [(Span(", ".join(words)),)]
+    shown = active_first(groups, room - 1)
+    if len(shown) > room - 1:
+        shown = shown[: max(room - 2, 0)]
+    lines += bar_lines(shown, width, ascii_only=ascii_only)
+    if len(shown) < len(groups):
+        lines.append((Span(f"... and {len(groups) - len(shown)} more groups", "detail"),))
+    return lines
+
+
+def is_ascii() -> bool:
+    """The user's locale has no characters beyond ASCII (`LC_ALL=C`)."""
+    try:
+        locale.setlocale(locale.LC_CTYPE, "")
+    except locale.Error:
+        return True
+    return locale.getencoding().lower().replace("-", "") != "utf8"
+
+
+def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
+    """A bar: what is finished of it, and the rest.
+
+    >>> bar(0.5, 6), bar(0.5, 6, ascii_only=True)
+    (('━━━', '╌╌╌'), ('###', '...'))
+    """
+    filled = min(int(share * width), width)
+    done, rest = ("#", ".") if ascii_only else ("━", "╌")
+    return done * filled, rest * (width - filled)
+
+
+def bar_lines(
+    groups: Sequence[Progress], width: int, *, ascii_only: bool = False, name_width: int = 0
+) -> list[Line]:
+    """A line for each progress: name, bar, counts, time left, rate, and where the jobs are.
+
+    Args:
+        groups: those.
+        width: columns of the terminal.
+        ascii_only: draw bars in ASCII.
+        name_width: least width of the names.
+    """
+    if not groups:
+        return []
+    names = min(max(name_width, *(len(one.name) for one in groups)), MOST_NAME, max(width // 4, 8))
+    counts = max(len(_fraction(one)) for one in groups)
+    lefts = max(len(_left(one)) for one in groups)
+    fixed = names + counts + lefts + 10
+    room = max(0, min(MOST_BAR, width - fixed - LEAST_DETAIL))
+    bars = room if room >= LEAST_BAR else LEAST_BAR if width - fixed > LEAST_BAR + 1 else 0
+    return [_bar_line(one, names, bars, counts, lefts, ascii_only) for one in groups]
+
+
+def _bar_line(
+    one: Progress, names: int, bars: int, counts: int, lefts: int, ascii_only: bool
+) -> Line:
+    spans = [Span(f"{middle(one.name, names, ascii_only):<{names}} ", "name")]
+    if bars:
+        done, rest = bar(one.share, bars, ascii_only=ascii_only)
+        troubled = one.counts.get("failed", 0) + one.counts.get("timeout", 0)
+        style = "bad" if troubled else "action" if one.active else "good"
+        spans += [Span(done, style), Span(rest + " ", "detail")]
+    spans.append(Span(f"{_fraction(one):>{counts}} {percent(one.share):>4}"))
+    if lefts:
+        spans.append(Span(f"  {_left(one):<{lefts}}", "detail"))
+    details = details_of(one.counts)
+    return (*spans, Span("  "), *details) if details else tuple(spans)
+
+
+def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:
+    """Where the jobs are and what went wrong, leaving out what is zero.
+
+    >>> [span.text for span in details_of({"running": 1200, "waiting": 0, "failed": 1})]
+    ['1,200 running', ', ', '1 failed']
+    """
+    spans: list[Span] = []
+    for key, style in _DETAILS:
+        if counts.get(key):
+            number = format(counts[key], thousands)
+            spans += [Span(", ")] * bool(spans) + [Span(f"{number} {key}", style)]
+    return tuple(spans)
+
+
+def percent(share: float) -> str:
+    """A share in percent; 100 only if all is finished.
+
+    >>> percent(0.999), percent(1.0)
+    ('99%', '100%')
+    """
+    return f"{int(share * 100)}%"
+
+
+def _fraction(one: Progress) -> str:
+    return f"{one.finished:,}/{one.total:,}"
+
+
+def _left(one: Progress) -> str:
+    if one.left is None:
+        return ""
+    return f"{in_words(one.left)} left, {per_time(one.rate or 0.0)}"
+
+
+def per_time(rate: float) -> str:
+    """A rate for people: per second, minute or hour, whichever is more than one.
+
+    >>> per_time(2.13), per_time(0.5), per_time(0.001)
+    ('2.1/s', '30/min', '3.6/h')
+    """
+    units = ((1, "s"), (60, "min"), (3600, "h"))
+    factor, unit = next((one for one in units if rate * one[0] >= 1), units[-1])
+    number = rate * factor
+    return f"{number:.0f}/{unit}" if number >= 10 else f"{number:.2g}/{unit}"
+
+
+def middle(text: str, width: int, ascii_only: bool = False) -> str:
+    """Text without its middle if it is longer than `width`.
+
+    >>> middle("a-very-long-name", 9), middle("short", 9)
+    ('a-ve…name', 'short')
+    """
+    if len(text) <= width:
+        return text
+    gap = ".." if ascii_only else "…"
+    tail = (width - len(gap)) // 2
+    return text[: width - len(gap) - tail] + gap + text[len(text) - tail :]

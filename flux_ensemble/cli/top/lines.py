@@ -1,0 +1,176 @@
+"""The lines of the live view: what each thing says of itself in so many columns.
+
+They are spans of text with styles, so that plain text, rich and Textual show the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from flux_ensemble.cli.display.failures import Kind
+from flux_ensemble.cli.display.messages import STATE_STYLES, Line, Span, explain
+from flux_ensemble.cli.display.outlook import in_words
+from flux_ensemble.cli.display.progress import (
+    Progress,
+    bar_lines,
+    details_of,
+    middle,
+    per_time,
+    percent,
+)
+from flux_ensemble.cli.top.picture import Picture
+from flux_ensemble.client.responses import Entry, RuleReason, Summary
+
+#: Longest label of an action in the line of a rule, and longest id that others are aligned with.
+MOST_LABEL = 20
+
+
+def title(picture: Picture) -> Line:
+    """The ensemble that is looked at: its state, its time, and how far it is."""
+    status, whole = picture.status, picture.whole
+    if status is None or whole is None:
+        return (Span("no ensemble is loaded yet", "detail"),)
+    state = status["state"]
+    spans = [Span(status["name"], "name"), Span(": "), Span(state, STATE_STYLES.get(state, ""))]
+    if status["t_start"] is not None:
+        until, word = (picture.t, "for") if status["t_end"] is None else (status["t_end"], "after")
+        spans.append(Span(f" {word} {in_words(until - status['t_start'])}"))
+    spans.append(Span(f", {whole.finished:,} of {whole.total:,} jobs ({percent(whole.share)})"))
+    if whole.left is not None:
+        spans.append(Span(f", {in_words(whole.left)} left at {per_time(whole.rate or 0.0)}"))
+    if status.get("reason"):
+        spans.append(Span(f": {status['reason']}", "detail"))
+    return tuple(spans)
+
+
+def ensemble_lines(
+    summaries: Sequence[Summary], now: float, chosen: str | None, ascii_only: bool
+) -> list[Line]:
+    """A line for each ensemble; the one that is looked at is marked."""
+    width = max((len(one["name"]) for one in summaries), default=0)
+    mark = ">" if ascii_only else "▸"
+    lines = []
+    for one in summaries:
+        t_start, t_end = one["t_start"], one["t_end"]
+        took = "" if t_start is None else in_words((now if t_end is None else t_end) - t_start)
+        spans = [
+            Span(f"{mark if one['name'] == chosen else ' '} {one['name']:<{width}} ", "name"),
+            Span(f"{one['state']:<9}", STATE_STYLES.get(one["state"], "")),
+            Span(f" {took:>8}  {one['finished']:,} finished"),
+        ]
+        for key in ("active", "waiting"):
+            if one[key]:
+                spans.append(Span(f", {one[key]:,} {key}", "detail"))
+        if one.get("reason"):
+            spans.append(Span(f"  {one['reason']}", "detail"))
+        lines.append(tuple(spans))
+    return lines
+
+
+def group_lines(groups: Sequence[Progress], width: int, ascii_only: bool) -> list[Line]:
+    """A line with a bar for each group."""
+    return bar_lines(groups, width, ascii_only=ascii_only)
+
+
+def rule_lines(rules: Sequence[RuleReason], now: float, ascii_only: bool) -> list[Line]:
+    """What rules do, how often they did, and when they can do so next."""
+    width = min(max((len(rule["id"]) for rule in rules), default=0), MOST_LABEL)
+    return [_rule_line(rule, now, width, ascii_only) for rule in rules]
+
+
+def _rule_line(rule: RuleReason, now: float, width: int, ascii_only: bool) -> Line:
+    label = middle(rule["label"] or "", MOST_LABEL, ascii_only)
+    left = "" if rule["left"] is None else f" of {rule['fired'] + rule['left']}"
+    text, style = chance(rule, now)
+    return (
+        Span(f"{rule['id']:<{width}}  ", "name"),
+        Span(f"{rule['action']} {label}".rstrip(), "trigger"),
+        Span(f"  fired {rule['fired']:,}{left}  "),
+        Span(text, style),
+    )
+
+
+def chance(rule: RuleReason, now: float) -> tuple[str, str]:
+    """When a rule can fire next, in words, and their style."""
+    if rule["error"]:
+        return rule["error"].splitlines()[0], "bad"
+    if not rule["enabled"]:
+        return "disabled", "warn"
+    if rule["never"]:
+        return f"never again: {rule['never']}", "detail"
+    if rule["t_cooldown"] is not None and rule["t_cooldown"] > now:
+        return f"not before {in_words(rule['t_cooldown'] - now)} from now", "detail"
+    if rule["t_next"] is not None:
+        return f"due in {in_words(rule['t_next'] - now)}", "action"
+    for term in rule["terms"]:
+        if term["holds"] is False:
+            values = ", ".join(
+                f"{name} is {'empty' if value is None else f'{value:.4g}'}"
+                for name, value in term["values"].items()
+            )
+            return f"when {term['text']}" + f" ({values})" * bool(values), "action"
+    return rule["waits"] or f"at the next {rule['trigger']}", "action"
+
+
+def failure_line(kind: Kind) -> Line:
+    """A kind of failures: how many jobs, of which group, why, and where."""
+    spans = [
+        Span(f"{kind.jobs:,} ", "bad"),
+        Span(f"{kind.group} ", "name"),
+        Span(kind.reason, "bad"),
+    ]
+    if kind.ranks:
+        most = ", ".join(ranks for ranks, _ in kind.ranks.most_common(3))
+        spans.append(Span(f"  ranks {most}" + ", ..." * (len(kind.ranks) > 3), "detail"))
+    if note := kind.example["exception"]["note"]:
+        spans.append(Span(f"  {note}", "detail"))
+    return tuple(spans)
+
+
+def log_line(entry: Entry, t_start: float | None, label: Callable[[int], str]) -> Line:
+    """An entry of the log, on one line."""
+    line = explain(entry, entry["timestamp"] if t_start is None else t_start, label)
+    return tuple(span._replace(text=span.text.replace("\n", " ")) for span in line)
+
+
+def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
+    """All of a picture, for `--once`: a paragraph each, with a heading."""
+    status = picture.status
+    lines: list[Line] = [title(picture)]
+    if picture.trouble:
+        lines.append((Span(picture.trouble, "warn"),))
+    if len(picture.ensembles) > 1:
+        lines += [(), _heading("Ensembles")]
+        lines += ensemble_lines(picture.ensembles, picture.t, picture.name, True)
+    if status is None:
+        return lines
+    if picture.groups:
+        lines += [(), _heading("Groups")]
+        for one in picture.groups:
+            words = [
+                f"{one.name}: {one.finished:,} of {one.total:,} finished ({percent(one.share)})"
+            ]
+            if one.left is not None:
+                words.append(f"{in_words(one.left)} left at {per_time(one.rate or 0.0)}")
+            details = details_of(one.counts)
+            more = (Span(", "), *details) if details else ()
+            lines.append((Span(f"  {', '.join(words)}"), *more))
+    for name, found in (
+        ("Rules", rule_lines(picture.rules, picture.t, True)),
+        ("Failures", [failure_line(kind) for kind in picture.failures]),
+        ("Log", [log_line(entry, status["t_start"], label) for entry in list(picture.log)[-10:]]),
+    ):
+        if found:
+            lines += [(), _heading(name)]
+            lines += [(Span("  "), *line) for line in found]
+    return lines
+
+
+def _heading(text: str) -> Line:
+    return (Span(text, "name"),)
+
+
+def clock(t: float) -> str:
+    """The time of day."""
+    return time.strftime("%H:%M:%S", time.localtime(t))

@@ -1,0 +1,98 @@
+"""The live view without Textual: a table that rich draws again once a second, and no keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from flux_ensemble.cli.display.messages import Line, Span
+from flux_ensemble.cli.display.progress import active_first
+from flux_ensemble.cli.display.views import as_text
+from flux_ensemble.cli.top import lines
+from flux_ensemble.cli.top.picture import Picture
+from flux_ensemble.cli.top.poller import Poller
+
+#: What is said of what is missing.
+HINT = "Ctrl-C leaves; for keys and paging: pip install 'flux-ensemble[tui]'"
+
+
+def follow(poller: Poller, label: Callable[[int], str], *, ascii_only: bool) -> None:
+    """Show pictures until the user interrupts.
+
+    Raises:
+        Exception: whatever ended the pictures.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(highlight=False)
+    ended: Future[None] = Future()
+    picture = poller.first()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+
+        def show(picture: Picture) -> None:
+            live.update(
+                render(picture, console.width, console.height, label, ascii_only), refresh=True
+            )
+
+        show(picture)
+        poller.show(show, ended.set_exception)
+        ended.result()
+
+
+def render(
+    picture: Picture, width: int, height: int, label: Callable[[int], str], ascii_only: bool
+) -> Any:
+    """A picture that fits into a terminal."""
+    from rich.text import Text
+
+    rows = fit(picture, width, height - 1, label, ascii_only)
+    texts = [as_text(row) for row in rows[: height - 1]]
+    for text in texts:
+        text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
+    texts += [Text("")] * (height - 1 - len(texts))
+    hint = Text(f"{lines.clock(time.time())}  {HINT}", style="bright_black")
+    hint.truncate(width)
+    return Text("\n", no_wrap=True).join([*texts, hint])
+
+
+def fit(
+    picture: Picture, width: int, height: int, label: Callable[[int], str], ascii_only: bool
+) -> list[Line]:
+    """The lines of a picture, at most `height`: of each part as much as there is room for."""
+    status = picture.status
+    head: list[Line] = [lines.title(picture)]
+    if picture.trouble:
+        head.append((Span(picture.trouble, "warn"),))
+    if status is None:
+        return head[:height]
+    parts: list[list[Line]] = []
+    if len(picture.ensembles) > 1:
+        parts.append(lines.ensemble_lines(picture.ensembles, picture.t, picture.name, ascii_only))
+    groups = active_first(picture.groups, max(height // 4, 3))
+    parts += [
+        lines.group_lines(groups, width, ascii_only),
+        lines.rule_lines(picture.rules, picture.t, ascii_only),
+        [lines.failure_line(kind) for kind in picture.failures],
+    ]
+    log = [lines.log_line(entry, status["t_start"], label) for entry in picture.log]
+    return head + _share(parts, log, height - len(head))
+
+
+def _share(parts: Iterable[list[Line]], log: list[Line], room: int) -> list[Line]:
+    """Some of each part, and the last lines of the log in what room is left."""
+    shown: list[Line] = []
+    filled = [part for part in parts if part]
+    for index, part in enumerate(filled):
+        # Each leaves a fair share to those behind it, the log among them.
+        most = max((room - len(shown)) // (len(filled) - index + 1) - 1, 1)
+        if len(part) > most:
+            more = len(part) - most + 1
+            part = [*part[: most - 1], (Span(f"... and {more} more", "detail"),)]
+        shown += [(), *part]
+    left = room - len(shown) - 1
+    if left > 0 and log:
+        shown += [(), *log[-left:]]
+    return shown[:room]

@@ -1,0 +1,43 @@
+"""What the live view shows of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flux_ensemble.cli.display.failures import Kind
+from flux_ensemble.cli.display.progress import Progress
+from flux_ensemble.client.responses import Entry, RuleReason, Summary
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What was known at one moment.
+
+    Args:
+        t: when, in epoch seconds.
+        ensembles: all of them, or the one that was named.
+        status: of the ensemble that is looked at; None if there is none.
+        whole: its progress.
+        groups: that of its groups which have jobs.
+        rules: why they fire or do not.
+        failures: the kinds of failures, the most frequent first.
+        log: the last entries of its log.
+        trouble: why this is not of now: a sentence, or "".
+    """
+
+    t: float
+    ensembles: Sequence[Summary] = ()
+    status: Mapping[str, Any] | None = None
+    whole: Progress | None = None
+    groups: Sequence[Progress] = ()
+    rules: Sequence[RuleReason] = ()
+    failures: Sequence[Kind] = ()
+    log: Sequence[Entry] = field(default_factory=list)
+    trouble: str = ""
+
+    @property
+    def name(self) -> str | None:
+        """The ensemble that is looked at."""
+        return None if self.status is None else self.status["name"]

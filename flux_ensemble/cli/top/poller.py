@@ -1,0 +1,131 @@
+"""The thread that asks: one picture a second, and between them what the keys want.
+
+A Flux handle is used by one thread. So the source is opened here, and nothing that the terminal
+does waits for a service that is slow or away.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+from flux_ensemble.cli.top.picture import Picture
+from flux_ensemble.cli.top.source import Source
+
+_T = TypeVar("_T")
+
+#: Least seconds between two pictures.
+INTERVAL = 1.0
+
+
+class Poller:
+    """Takes pictures until it is stopped.
+
+    Args:
+        open_source: opens the source, in the thread.
+        interval: seconds between two pictures.
+
+    Attributes:
+        pictures: how many were taken.
+    """
+
+    def __init__(self, open_source: Callable[[], Source], interval: float = INTERVAL) -> None:
+        self._open = open_source
+        self._interval = interval
+        self._tasks: queue.SimpleQueue[Callable[[Source], None] | None] = queue.SimpleQueue()
+        self._visible = Event()
+        self._visible.set()
+        self._stopped = False
+        self._show: Callable[[Picture], None] = lambda picture: None
+        self._fail: Callable[[Exception], None] = lambda error: None
+        self._first: Future[Picture] = Future()
+        self.pictures = 0
+        self._thread = Thread(target=self._main, name="poller", daemon=True)
+        self._thread.start()
+
+    def first(self, timeout: float | None = None) -> Picture:
+        """The first picture.
+
+        Raises:
+            TimeoutError: it is not there in so many seconds.
+            Exception: whatever kept it from being taken.
+        """
+        return self._first.result(timeout)
+
+    def show(self, show: Callable[[Picture], None], fail: Callable[[Exception], None]) -> None:
+        """Call back, in the thread, with each picture, and with the error that ended them."""
+        self._show, self._fail = show, fail
+        if self._first.done():
+            error = self._first.exception()
+            if isinstance(error, Exception):
+                fail(error)
+            else:
+                show(self._first.result())
+
+    def do(self, function: Callable[[Source], _T], then: Callable[[_T | Exception], None]) -> None:
+        """Have a function called with the source, and `then` with its result or its error."""
+
+        def call(source: Source) -> None:
+            result: Any
+            try:
+                result = function(source)
+            except Exception as error:
+                result = error
+            then(result)
+
+        self._tasks.put(call)
+
+    def look_now(self) -> None:
+        """Take a picture as soon as it may be."""
+        self._tasks.put(None)
+
+    def hide(self) -> None:
+        """Take no more pictures until `unhide`: nobody sees them."""
+        self._visible.clear()
+
+    def unhide(self) -> None:
+        """Take pictures again."""
+        self._visible.set()
+        self.look_now()
+
+    def stop(self) -> None:
+        """Take no more pictures; what has been asked for is not waited for."""
+        self._stopped = True
+        self.look_now()
+
+    def _main(self) -> None:
+        try:
+            source = self._open()
+            while not self._stopped:
+                begin = time.monotonic()
+                if self._visible.is_set():
+                    self._look(source)
+                self._work(source, begin + self._interval)
+        except Exception as error:
+            if not self._first.done():
+                self._first.set_exception(error)
+            self._fail(error)
+
+    def _look(self, source: Source) -> None:
+        picture = source.look()
+        self.pictures += 1
+        if not self._first.done():
+            self._first.set_result(picture)
+        self._show(picture)
+
+    def _work(self, source: Source, until: float) -> None:
+        """Do what is asked for until it is time for the next picture, or longer if hidden."""
+        while not self._stopped:
+            left = until - time.monotonic()
+            if self._visible.is_set() and left <= 0:
+                return
+            try:
+                task = self._tasks.get(timeout=left if self._visible.is_set() else None)
+            except queue.Empty:
+                return
+            if task is not None:
+                task(source)

@@ -1,0 +1,334 @@
+"""Where the live view gets its pictures: the service, or the files of local runs.
+
+Both send little: a list and a status of one ensemble for a picture, of the log what is new, and of
+the jobs those that failed since. What takes long is asked for less often.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from flux_ensemble.cli.common import Failure, job_id
+from flux_ensemble.cli.display.failures import Failures
+from flux_ensemble.cli.display.progress import Paces
+from flux_ensemble.cli.session.local_states import LocalStates, summary_of
+from flux_ensemble.cli.session.target import reach
+from flux_ensemble.cli.top.picture import Picture
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.errors import failure
+from flux_ensemble.client.reconnect import AWAY
+from flux_ensemble.client.responses import EnsembleStatus, Entry, RuleReason, Summary
+from flux_ensemble.engine.lifecycle import FINAL_STATES
+
+#: Entries of a log that are kept, and jobs that are listed at once.
+MOST_ENTRIES = 500
+PAGE = 1000
+
+#: What takes so long is not done again before so many times as long have passed.
+PATIENCE = 20.0
+
+#: Bytes at the end of a local log or file of jobs that are read at once.
+MOST_BYTES = 4 << 20
+
+_T = TypeVar("_T")
+
+
+class Spaced:
+    """Does something not much of the time, however long it takes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = 0.0
+
+    def do(self, function: Callable[[], _T], before: _T) -> _T:
+        """Call a function, or return what there was before if that was not long ago."""
+        begin = self._clock()
+        if begin < self._next:
+            return before
+        result = function()
+        end = self._clock()
+        self._next = end + PATIENCE * (end - begin)
+        return result
+
+
+class Source(ABC):
+    """Makes pictures; used by one thread.
+
+    Args:
+        name: the ensemble to look at; None for all, and the one that began last first.
+
+    Attributes:
+        label: makes text of a job id.
+        command: what `flux ensemble` is called there.
+    """
+
+    label: Callable[[int], str]
+    command: str
+
+    def __init__(self, name: str | None) -> None:
+        self._only = name
+        self._chosen = name
+        self._forget()
+        self._last = Picture(0.0)
+
+    def _forget(self) -> None:
+        self._paces = Paces()
+        self._failures = Failures()
+        self._rules: Sequence[RuleReason] = ()
+        self._log: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self._spaced_rules, self._spaced_failures = Spaced(), Spaced()
+        self._begin_again()
+
+    def choose(self, name: str) -> None:
+        """Look at this ensemble from now on."""
+        if name != self._chosen:
+            self._chosen = name
+            self._forget()
+
+    def look(self) -> Picture:
+        """A picture of now; of what was known before, with its trouble, while nobody answers.
+
+        Raises:
+            EnsembleError, Failure: there is no such ensemble, or no more Flux.
+        """
+        try:
+            self._last = self._look()
+        except EnsembleError as error:
+            if error.errno not in AWAY:
+                raise
+            self._begin_again()
+            self._log.clear()
+            trouble = f"{error}; waiting for it to come back"
+            self._last = Picture(**{**vars(self._last), "trouble": trouble})
+        return self._last
+
+    def _look(self) -> Picture:
+        now = time.time()
+        ensembles = self._ensembles()
+        known = {summary["name"]: summary for summary in ensembles}
+        if self._only is None and self._chosen not in known:
+            chosen = _latest(ensembles)
+            if chosen is None:
+                return Picture(now)
+            self.choose(chosen)
+        assert self._chosen is not None
+        status = self._status(self._chosen)
+        if not ensembles:
+            ensembles = [summary_of(cast(EnsembleStatus, status))] if "groups" in status else []
+        whole, groups = self._paces.take(status, now)
+        if "rules" in status:  # guests see neither these nor a log
+            self._rules = self._spaced_rules.do(self._why, self._rules)
+            self._log.extend(self._new_entries())
+            failed = sum(one["failed"] + one["timeout"] for one in status["groups"].values())
+            if failed < self._failures.failed:
+                self._forget()  # another ensemble of the name
+            if failed > self._failures.failed:
+                self._spaced_failures.do(self._count_failures, None)
+        return Picture(
+            now, ensembles, status, whole, groups, self._rules, self._failures.kinds(),
+            list(self._log),
+        )  # fmt: skip
+
+    def _count_failures(self) -> None:
+        for job in self._newly_failed():
+            self._failures.add(job)
+
+    def _why(self) -> Sequence[RuleReason]:
+        assert self._chosen is not None
+        return self._reasons(self._chosen)
+
+    # -- what a source has to know -------------------------------------------------------
+
+    @abstractmethod
+    def _ensembles(self) -> Sequence[Summary]:
+        """All ensembles; none where one was named."""
+
+    @abstractmethod
+    def _status(self, name: str) -> Mapping[str, Any]:
+        """The status of an ensemble."""
+
+    @abstractmethod
+    def _reasons(self, name: str) -> Sequence[RuleReason]:
+        """Why its rules fire or do not."""
+
+    @abstractmethod
+    def _new_entries(self) -> Iterable[Entry]:
+        """The entries of its log since the last call."""
+
+    @abstractmethod
+    def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
+        """Its jobs that failed since the last call."""
+
+    @abstractmethod
+    def _begin_again(self) -> None:
+        """Log and jobs are to be read from the beginning."""
+
+    @abstractmethod
+    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
+        """The first jobs of the ensemble that a filter chooses, and whether there are more."""
+
+    @abstractmethod
+    def output(self, job: Mapping[str, Any]) -> str:
+        """What a job wrote, from its end; or a sentence about why there is none."""
+
+    @abstractmethod
+    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
+        """A request about the ensemble: the method of the client that is called so.
+
+        Raises:
+            EnsembleError, Failure: it is refused.
+        """
+
+
+class FluxSource(Source):
+    """The service of a Flux instance."""
+
+    command = "flux ensemble"
+
+    def __init__(self, client: Client, name: str | None) -> None:
+        self.client = self._client = client
+        self.label = job_id
+        super().__init__(name)
+
+    def _begin_again(self) -> None:
+        self._read = 0
+        self._after = {"failed": 0, "timeout": 0}
+
+    def _ensembles(self) -> Sequence[Summary]:
+        return [] if self._only is not None else self._client.list()
+
+    def _status(self, name: str) -> Mapping[str, Any]:
+        return self._client.status(name)["ensembles"][0]
+
+    def _reasons(self, name: str) -> Sequence[RuleReason]:
+        return self._client.why(name)["rules"]
+
+    def _new_entries(self) -> Iterable[Entry]:
+        for entry in self._stream("log", {"name": self._chosen, "skip": self._read or None}):
+            self._read += 1
+            yield entry
+
+    def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
+        # A page: of very many they come one after the other.
+        for outcome, after in self._after.items():
+            request = {"name": self._chosen, "outcome": outcome, "after": after, "count": PAGE}
+            for answer in self._stream("jobs", request):
+                yield from answer["jobs"]
+                if "next" in answer:
+                    following = answer["next"]
+                    self._after[outcome] = answer["recorded"] if following is None else following
+
+    def _stream(self, op: str, request: Mapping[str, Any]) -> Iterator[Any]:
+        """The responses to a streaming request."""
+        future = self._client.send(op, request, stream=True)
+        try:
+            while True:
+                yield future.get()
+                future.reset()
+        except EnsembleError:
+            raise
+        except OSError as error:
+            if error.errno != errno.ENODATA:
+                raise failure(error, op) from error
+
+    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
+        found = iter(self._client.jobs(self._chosen or "", group=group, filter=text))
+        jobs = list(islice(found, PAGE))
+        return list(jobs), next(found, None) is not None
+
+    def output(self, job: Mapping[str, Any]) -> str:
+        return _output(job, self._client.handle)
+
+    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
+        return getattr(self._client, op)(self._chosen, *arguments, **more)
+
+
+class LocalSource(Source):
+    """The files of local runs."""
+
+    command = "flux-ensemble"
+
+    def __init__(self, states: LocalStates, name: str | None) -> None:
+        self._states = states
+        self.label = str
+        super().__init__(name)
+
+    def _begin_again(self) -> None:
+        self._marks: dict[str, Any] = {}
+
+    def _ensembles(self) -> Sequence[Summary]:
+        return [] if self._only is not None else self._states.list()
+
+    def _status(self, name: str) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = self._states.status(name)["ensembles"][0]
+        return status
+
+    def _reasons(self, name: str) -> Sequence[RuleReason]:
+        try:
+            rules: Sequence[RuleReason] = self._states.why(name)["rules"]
+        except Failure:
+            return self._rules  # a run that has only begun has said nothing yet
+        return rules
+
+    def _read_on(self, file: str) -> Iterable[Any]:
+        found, self._marks[file], fresh = self._states.read_on(
+            self._chosen or "", file, self._marks.get(file), MOST_BYTES
+        )
+        if fresh and file == "eventlog":
+            self._log.clear()
+        return found
+
+    def _new_entries(self) -> Iterable[Entry]:
+        return self._read_on("eventlog")
+
+    def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
+        return [job for job in self._read_on("jobs") if job["outcome"] in ("failed", "timeout")]
+
+    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
+        found = self._states.jobs(self._chosen or "", group=group, filter=text)
+        jobs = list(islice(found, PAGE))
+        return jobs, next(found, None) is not None
+
+    def output(self, job: Mapping[str, Any]) -> str:
+        return _output(job, None)
+
+    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
+        method = getattr(self._states, op, None)
+        if method is None:
+            raise Failure(
+                f"a local run cannot be asked to {op}: Ctrl-C in its own terminal ends it"
+            )
+        return method(self._chosen, *arguments, **more)
+
+
+def open_source(name: str | None, member: str | None, state_dir: Path | None) -> Source:
+    """The source for what `--member` and `--state-dir` say.
+
+    Raises:
+        BindingsError, EnsembleError, Failure: as `reach`.
+    """
+    client = reach(Client, member, state_dir)
+    if isinstance(client, LocalStates):
+        return LocalSource(client, name)
+    return FluxSource(client, name)
+
+
+def _latest(ensembles: Sequence[Summary]) -> str | None:
+    """The ensemble that began last, of those that go on if some do."""
+    by_start = sorted(ensembles, key=lambda one: one["t_start"] or 0.0)
+    going = [one for one in by_start if one["state"] not in FINAL_STATES]
+    return next((one["name"] for one in reversed(going or by_start)), None)
+
+
+def _output(job: Mapping[str, Any], handle: Any | None) -> str:
+    from flux_ensemble.cli.session.job_output import written
+
+    parts = [f"{title}:\n{text}" for title, text in written(job, handle) if text.strip()]
+    return "\n\n".join(parts) or "it has written nothing that can be read from here"

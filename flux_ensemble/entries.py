@@ -1,0 +1,143 @@
+"""The mappings of a document, as a Python program writes and reads them: `Job`, `Rule`, `Action`.
+
+Each is a dictionary with the keys of docs/document.md, which can be read as attributes, and given
+as keywords with an underscore for a hyphen:
+
+>>> rule = Rule(trigger="job-fail", on_error="fail", action=Action(name="terminate"))
+>>> rule
+Rule({'trigger': 'job-fail', 'on-error': 'fail', 'action': Action({'name': 'terminate'})})
+>>> rule.on_error, rule.action.name
+('fail', 'terminate')
+
+Nothing is checked here. Documents are checked as a whole, as their YAML would be, and what custom
+functions return is checked by the service. The types of the keywords are for type checkers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from flux_ensemble.entry_keys import ActionKeys, JobKeys, RuleKeys
+
+#: A file and a line in it.
+Place = tuple[str, int]
+
+
+def caller() -> Place | None:
+    """Where a program calls this package: the file and the line.
+
+    >>> caller()[0].endswith("entries.py")
+    False
+    """
+    frame = sys._getframe(1)
+    while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_ours(module: str) -> bool:
+    return module == __name__ or module.startswith("flux_ensemble.api.")
+
+
+def key_of(keyword: str) -> str:
+    """The key of a document that a keyword stands for.
+
+    >>> key_of("max_active"), key_of("with_")
+    ('max-active', 'with')
+    """
+    return keyword.rstrip("_").replace("_", "-")
+
+
+class Entry(dict[str, Any]):
+    """A mapping of the document, with its keys readable as attributes.
+
+    Args:
+        mapping: keys as in a document.
+        keys: more of them, as keywords; None leaves one out.
+
+    Attributes:
+        place: where the program made it.
+    """
+
+    def __init__(
+        self, mapping: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **keys: Any
+    ) -> None:
+        super().__init__(mapping)
+        self.update({key_of(key): value for key, value in keys.items() if value is not None})
+        object.__setattr__(self, "place", caller())
+
+    place: Place | None
+
+    def __getattr__(self, name: str) -> Any:
+        for key in (name, name.replace("_", "-")):
+            if key in self:
+                return self[key]
+        known = ", ".join(map(str, self)) or "none"
+        raise AttributeError(f"the {type(self).__name__} has no key {name!r} (keys: {known})")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({super().__repr__()})"
+
+
+class Action(Entry):
+    """What to do.
+
+    >>> Action(name="submit", label="echo", count=2).count
+    2
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            mapping: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+            /,
+            **keys: Unpack[ActionKeys],
+        ) -> None: ...
+
+
+class Rule(Entry):
+    """When to do what; a plain mapping under `action` becomes an `Action`.
+
+    >>> Rule(trigger="start", action={"name": "submit", "label": "echo"}).action.label
+    'echo'
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            mapping: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+            /,
+            **keys: Unpack[RuleKeys],
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, mapping=(), /, **keys):
+            super().__init__(mapping, **keys)
+            action = self.get("action")
+            if isinstance(action, dict) and not isinstance(action, Action):
+                self["action"] = Action(action)
+
+
+class Job(Entry):
+    """Jobs of one kind: an entry of `jobs`. Those of one name form a group.
+
+    >>> Job(name="md", command="md -t {t}", params={"t": [280, 300]}, max_active=4)["max-active"]
+    4
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            mapping: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+            /,
+            **keys: Unpack[JobKeys],
+        ) -> None: ...

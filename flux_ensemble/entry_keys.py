@@ -1,0 +1,119 @@
+"""The keywords of `Job`, `Rule`, `Action` and `Ensemble`, for type checkers; nothing runs here.
+
+A key of a document has its hyphens as underscores here, and an underscore behind it where it is a
+word of Python's. A test compares them with the schema (`document.schema`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from os import PathLike
+from typing import Any, Literal, TypedDict
+
+#: Seconds, or text such as "30s"; and what can also be computed by an expression.
+Duration = float | str | timedelta
+Number = int | str
+
+
+class Overrides(TypedDict, total=False):
+    """What a submission has in place of what its group says."""
+
+    nodes: Number
+    tasks: Number
+    cores: Number
+    gpus: Number
+    duration: Duration
+    urgency: Number
+    queue: str
+    bank: str
+    environment: Mapping[str, Any]
+    workdir: str | PathLike[str]
+    attributes: Mapping[str, Any]
+
+
+class ActionKeys(Overrides, total=False):
+    """The keys of an action."""
+
+    name: str
+    label: str
+    value: Number
+    count: Number
+    params: Mapping[str, Any] | Literal["trigger"]
+    jobs: Literal["trigger"]
+    state: Literal["completed", "failed"]
+    reason: str
+    repetitions: int | Literal["unlimited"]
+    backoff: int
+    cooldown: Duration
+    cancel: bool
+    timeout: Duration
+
+
+class RuleKeys(TypedDict, total=False):
+    """The keys of a rule."""
+
+    id: str
+    trigger: str | Sequence[str]
+    name: str
+    group: str | Sequence[str]
+    when: float | str
+    scope: Literal["ensemble", "queue"]
+    on_error: Literal["disable", "fail", "retry"]
+    after: Duration
+    every: Duration
+    below: Duration
+    by: Sequence[str]
+    enabled: bool
+    action: Mapping[str, Any]
+    actions: Sequence[Mapping[str, Any]]
+
+
+class JobKeys(TypedDict, total=False):
+    """The keys of a job group."""
+
+    name: str
+    command: str | Sequence[Any]
+    jobspec: str | Mapping[str, Any] | PathLike[str]
+    count: int
+    nodes: Number
+    tasks: Number
+    cores: Number
+    gpus: Number
+    duration: Duration
+    workdir: str | PathLike[str]
+    environment: Mapping[str, Any]
+    output: str | PathLike[str]
+    error: str | PathLike[str]
+    queue: str
+    bank: str
+    urgency: Number
+    exclusive: bool
+    attributes: Mapping[str, Any]
+    params: Mapping[str, Any]
+    sweep: str
+    samples: int
+    retries: int | Mapping[str, Any]
+    max_active: int
+    start: str
+
+
+Limits = TypedDict("Limits", {"active-jobs": int, "jobs": int, "records": int}, total=False)
+
+
+class EnsembleKeys(TypedDict, total=False):
+    """The keys of a document, but for its name, its jobs and its rules."""
+
+    logging: Mapping[str, Any]
+    custom: str
+    plugins: Sequence[str]
+    metrics: Sequence[str | Mapping[str, Any]]
+    rate_window: Duration
+    limits: Limits
+    scaling: Mapping[str, Any]
+    finish: Literal["idle", "never"]
+    job_names: Literal["group", "full"]
+    durability: Literal["fast", "strict"]
+    records: bool
+    seed: int
+    simulate: Mapping[str, Mapping[str, Any]]

@@ -1,0 +1,196 @@
+"""Documents made in Python: the same as those from YAML, checked by the same code."""
+
+from __future__ import annotations
+
+import enum
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flux_ensemble import Action, Ensemble, Job, Rule, entry_keys
+from flux_ensemble.api.yaml_writer import to_yaml
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.schema import SCHEMAS
+from flux_ensemble.document.yaml_reader import read_yaml
+from flux_ensemble.entries import key_of
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+
+
+def keywords(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.replace("-", "_"): value for key, value in mapping.items()}
+
+
+def ensemble_of(document: dict[str, Any], name: str) -> Ensemble:
+    """A document as a program would write it: with objects and keywords."""
+    rest = {key: value for key, value in document.items() if key not in ("name", "jobs", "rules")}
+    rules = []
+    for rule in document.get("rules", []):
+        words = keywords(rule)
+        if "action" in words:
+            words["action"] = Action(**keywords(words["action"]))
+        if "actions" in words:
+            words["actions"] = [Action(**keywords(one)) for one in words["actions"]]
+        rules.append(Rule(**words))
+    return Ensemble(
+        name=document.get("name", name),
+        jobs=[Job(**keywords(job)) for job in document.get("jobs", [])],
+        rules=rules,
+        **keywords(rest),
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_gives_the_same_model_from_python_as_from_yaml(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    text = path.read_text()
+    ensemble = ensemble_of(read_yaml(text)[0].value, path.stem)
+    expected = load_text(text, name=path.stem)
+    assert repr(load_mapping(ensemble.document)) == repr(expected)
+    assert repr(load_text(ensemble.to_yaml())) == repr(expected)
+    ensemble.validate()
+
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text(st.characters(codec="ascii", min_codepoint=32)), inner)
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["on", "no", "1", "a b", "x"]), PLAIN, min_size=1))
+def test_what_is_written_as_yaml_is_read_as_it_was(document: dict[str, Any]) -> None:
+    assert read_yaml(to_yaml(document))[0].value == document
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yes", "010", "1e-3", "12:30:00", "2024-01-01", "0x10", "", "~", "null", " a ", "a: b",
+        "- a", "#", "a\nb\n", "\n a", "é\t", "a\r\nb", "!x", "&a", "*a", "{t}", "%TAG", "\x07",
+    ],
+)  # fmt: skip
+def test_text_stays_text_in_yaml(text: str) -> None:
+    assert read_yaml(to_yaml({"command": [text]}))[0].value == {"command": [text]}
+
+
+def test_an_error_names_the_line_of_the_program() -> None:
+    jobs = [
+        Job(name="a", command="true"),
+        Job(name="b", comand="true"),  # type: ignore[call-arg]
+    ]
+    line = sys._getframe().f_lineno - 2
+    with pytest.raises(DocumentError) as raised:
+        Ensemble(name="demo", jobs=jobs).validate()
+    assert str(raised.value).startswith(f"{__file__}:{line}: jobs[1]")
+    assert "did you mean 'command'" in str(raised.value)
+
+
+def test_an_error_of_the_whole_names_the_line_of_the_ensemble() -> None:
+    ensemble = Ensemble(name="demo", job=[])  # type: ignore[call-arg]
+    with pytest.raises(DocumentError, match=r"test_api_documents.py:\d+: .*did you mean 'jobs'"):
+        ensemble.validate()
+
+
+def test_the_errors_are_those_of_yaml() -> None:
+    text = "name: demo\njobs: [{name: a, command: x, nodes: 0}]\nrules: [{trigger: stat}]\n"
+    with pytest.raises(DocumentError) as from_yaml:
+        load_text(text)
+    value = read_yaml(text)[0].value
+    with pytest.raises(DocumentError) as from_python:
+        ensemble_of(value, "demo").validate()
+    told = [
+        sorted((problem.path, problem.message) for problem in error.value.problems)
+        for error in (from_yaml, from_python)
+    ]
+    assert told[0] == told[1]
+
+
+def test_a_warning_names_the_line_of_the_program() -> None:
+    (warning,) = Ensemble(name="demo", jobs=[Job(name="a", command="true")]).validate()
+    assert warning.startswith(f"{__file__}:")
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+def test_values_of_python_become_plain_data() -> None:
+    job = Job(
+        name="a",
+        command=("echo", Path("/x"), "{t}", Colour.RED),
+        duration=timedelta(minutes=1),
+        params={"t": range(3), "c": [Colour.RED]},
+        nodes=None,  # type: ignore[arg-type]
+    )
+    start = Rule(trigger="start", action=Action(name="submit", label="a"))
+    ensemble = Ensemble(name="demo", jobs=[job], rules=(start,), rate_window=timedelta(seconds=5))
+    assert ensemble.document["jobs"] == [
+        {
+            "name": "a",
+            "command": ["echo", "/x", "{t}", "red"],
+            "duration": 60.0,
+            "params": {"t": {"range": [0, 3, 1]}, "c": ["red"]},
+        }
+    ]
+    assert ensemble.document["rate-window"] == 5.0
+    assert ensemble.validate() == []
+    # The types are the plain ones.
+    assert type(ensemble.document["jobs"][0]["params"]["c"][0]) is str
+
+
+def test_numbers_of_numpy_become_plain_data() -> None:
+    numpy = pytest.importorskip("numpy")
+    job = Job(
+        name="a", command="x {t}", params={"t": numpy.linspace(0, 1, 3)}, count=numpy.int64(2)
+    )
+    assert Ensemble(name="d", jobs=[job]).document["jobs"][0] == {
+        "name": "a", "command": "x {t}", "params": {"t": [0.0, 0.5, 1.0]}, "count": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}, b"x", 2**70])
+def test_what_no_document_can_hold_is_refused(value: Any) -> None:
+    ensemble = Ensemble(name="demo", jobs=[Job(name="a", command="x", params={"t": value})])
+    for use in (ensemble.validate, ensemble.to_yaml, ensemble.simulate):
+        with pytest.raises(DocumentError, match=r"jobs\[0\].params.t"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("keys", "schema"),
+    [
+        (entry_keys.ActionKeys, SCHEMAS["action"]),
+        (entry_keys.RuleKeys, SCHEMAS["rule"]),
+        (entry_keys.JobKeys, SCHEMAS["document"]["properties"]["jobs"]["items"]),
+        (entry_keys.EnsembleKeys, SCHEMAS["document"]),
+    ],
+)
+def test_the_types_know_the_keys_of_the_schema(keys: type, schema: dict[str, Any]) -> None:
+    outside = {"name", "jobs", "rules"} if keys is entry_keys.EnsembleKeys else set()
+    assert {key_of(key) for key in get_type_hints(keys)} == set(schema["properties"]) - outside
+
+
+def test_to_import_the_package_imports_nothing_heavy() -> None:
+    script = "import sys, flux_ensemble; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    ours = {name for name in done.stdout.split() if name.startswith("flux_ensemble")}
+    assert ours == {"flux_ensemble", "flux_ensemble.entries"}
+    assert not {"yaml", "asyncio", "jsonschema", "rich"} & set(done.stdout.split())

@@ -1,0 +1,198 @@
+"""Runs from Python, on the local queue: started, looked at, steered, waited for, shown."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flux_ensemble import Action, Ensemble, Job, Rule
+from flux_ensemble.api.ensemble import NotStartedError
+from flux_ensemble.api.html import MOST_ROWS, document_html, status_html
+from flux_ensemble.client import EnsembleError
+
+START = Rule(trigger="start", action=Action(name="submit", label="a"))
+EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m"
+
+
+def make(command: str = "true", name: str = "demo", **more: Any) -> Ensemble:
+    return Ensemble(name=name, jobs=[Job(name="a", command=command)], rules=[START], **more)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Ensemble]:
+    """One whose job runs until it is cancelled."""
+    ensemble = make("sleep 100").start("local", state_dir=tmp_path, cores=2)
+    yield ensemble
+    if ensemble.status()["state"] == "running":
+        ensemble.cancel()
+        asyncio.run(ensemble.wait())
+
+
+def test_run_returns_how_it_ended(tmp_path: Path) -> None:
+    ensemble = make("sh -c 'exit 3'")
+    ended = ensemble.run("local", state_dir=tmp_path)
+    assert (ended["name"], ended["state"]) == ("demo", "completed")
+    (job,) = ensemble.jobs(outcome="failed")
+    assert (job["group"], job["returncode"]) == ("a", 3)
+    assert ensemble.metrics()["count"]["a"]["failed"] == 1
+    assert [rule["fired"] for rule in ensemble.why()["rules"]] == [1]
+    assert list(ensemble.jobs(filter="job.returncode == 0")) == []
+    with pytest.raises(EnsembleError, match="filter"):
+        list(ensemble.jobs(filter="job."))
+
+
+def test_a_run_is_seen_by_the_commands_and_by_attach(tmp_path: Path) -> None:
+    make().run("local", state_dir=tmp_path)
+    other = Ensemble.attach("demo", state_dir=tmp_path)
+    assert other.status()["groups"]["a"]["success"] == 1
+    assert asyncio.run(other.wait())["state"] == "completed"
+    with pytest.raises(EnsembleError, match="only that can cancel it"):
+        other.cancel()
+    with pytest.raises(EnsembleError, match="no ensemble named 'dmeo'"):
+        Ensemble.attach("dmeo", "local", state_dir=tmp_path)
+
+
+def test_wait_and_log_are_awaited_side_by_side(tmp_path: Path) -> None:
+    async def follow() -> tuple[str, list[str]]:
+        ensemble = make(name="both").start("local", state_dir=tmp_path)
+        names: list[str] = []
+
+        async def read() -> None:
+            async for entry in ensemble.log():
+                names.append(entry["name"])
+
+        ended, _ = await asyncio.gather(ensemble.wait(timeout=60), read())
+        return ended["state"], names
+
+    state, names = asyncio.run(follow())
+    assert state == "completed"
+    assert names[:2] == ["load", "start"]
+    assert names[-1] == "finish"
+
+
+def test_a_run_is_steered(waiting: Ensemble) -> None:
+    assert waiting.pause() == "paused"
+    with pytest.raises(EnsembleError, match="is paused"):
+        waiting.submit("a")
+    assert waiting.resume() == "running"
+    assert len(waiting.submit("a", count=2)) == 2
+    with pytest.raises(EnsembleError, match="no job group named 'b'"):
+        waiting.submit("b")
+    assert waiting.cancel() in ("ending", "canceled")
+    assert asyncio.run(waiting.wait())["state"] == "canceled"
+    with pytest.raises(EnsembleError, match="ended"):
+        waiting.pause()
+
+
+def test_wait_gives_up_and_the_ensemble_goes_on(waiting: Ensemble) -> None:
+    with pytest.raises(TimeoutError):
+        asyncio.run(waiting.wait(timeout=0.0))
+    assert waiting.status()["state"] == "running"
+    with pytest.raises(EnsembleError, match="is running already"):
+        make().start("local", state_dir=waiting_root(waiting))
+
+
+def waiting_root(ensemble: Ensemble) -> Path:
+    host: Any = ensemble._host
+    root: Path = host._states._root
+    return root
+
+
+def test_a_wait_that_is_cancelled_leaves_the_ensemble_alone(waiting: Ensemble) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(waiting.wait())
+        reader = asyncio.create_task(anext(aiter(waiting.log())))
+        await reader
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert waiting.status()["state"] == "running"
+
+
+def test_run_cancels_after_its_timeout(tmp_path: Path) -> None:
+    ensemble = make("sleep 100")
+    with pytest.raises(TimeoutError):
+        ensemble.run("local", timeout=0.0, state_dir=tmp_path)
+    assert ensemble.status()["state"] == "canceled"
+
+
+def test_an_interrupt_cancels_the_run(tmp_path: Path) -> None:
+    script = f"""
+from flux_ensemble import *
+Ensemble(name="long", jobs=[Job(name="a", command="sleep 100")],
+         rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+).run("local", state_dir={str(tmp_path)!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE) as process:
+        states = tmp_path / "long" / "eventlog"
+        while not (states.exists() and "submit" in states.read_text()):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in process.communicate()[1]
+    assert Ensemble.attach("long", state_dir=tmp_path).status()["state"] == "canceled"
+
+
+def test_what_cannot_run_says_so_at_once(tmp_path: Path) -> None:
+    call = Rule(trigger="start", action=Action(name="custom", label="nothing"))
+    with pytest.raises(EnsembleError, match="no_such_module"):
+        Ensemble(name="demo", rules=[call], plugins=["no_such_module"]).start(
+            "local", state_dir=tmp_path
+        )
+    with pytest.raises(ValueError, match="expected 'flux' or 'local', not 'lokal'"):
+        make().start("lokal")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="member='local'"):
+        make().start("flux", nodes=3)
+    with pytest.raises(NotStartedError, match="call start"):
+        make().status()
+
+
+def test_a_simulation_takes_what_the_document_says() -> None:
+    prediction = make(simulate={"a": {"duration": "1h"}}).simulate(nodes=1)
+    assert prediction.makespan == 3600.0
+    assert make("x", simulate={"a": {"duration": "60d"}}).simulate().timed_out
+
+
+def test_a_notebook_shows_the_state_and_the_groups(tmp_path: Path) -> None:
+    ensemble = make()
+    assert "not started" in ensemble._repr_html_()
+    assert repr(ensemble) == "<Ensemble 'demo': not started>"
+    ensemble.run("local", state_dir=tmp_path)
+    html = ensemble._repr_html_()
+    assert "completed" in html
+    assert "1/1" in html
+    assert repr(ensemble) == "<Ensemble 'demo': completed>"
+
+
+def test_nothing_that_a_notebook_shows_is_markup() -> None:
+    counts = dict.fromkeys(
+        ("waiting", "pending", "running", "success", "failed", "canceled", "timeout", "finished"), 1
+    )
+    status = {
+        "name": EVIL, "state": EVIL, "reason": EVIL, "groups": {EVIL: counts}, "errors": [EVIL],
+    }  # fmt: skip
+    rule = {"id": EVIL, "trigger": EVIL, "action": {"name": EVIL, "label": EVIL}}
+    document = {"name": EVIL, "jobs": [{"name": EVIL, "command": [EVIL]}, EVIL], "rules": [rule]}
+    for html in (status_html(status), document_html(document)):
+        assert "<script" not in html
+        assert "<img" not in html
+        assert "\x1b" not in html
+        assert "&lt;script&gt;" in html
+
+
+def test_what_a_notebook_shows_is_short_and_says_so() -> None:
+    counts = dict.fromkeys(
+        ("waiting", "pending", "running", "success", "failed", "canceled", "timeout", "finished"), 0
+    )
+    groups = {f"g{number}": counts for number in range(1000)}
+    html = status_html({"name": "big", "state": "running", "groups": groups})
+    assert html.count("<tr>") == MOST_ROWS + 1
+    assert f"and {1000 - MOST_ROWS} more" in html

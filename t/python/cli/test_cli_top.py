@@ -1,0 +1,455 @@
+"""The live view: what it shows of a real run, and what its keys do, in terminals of two sizes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pyte
+import pytest
+from textual.pilot import Pilot
+
+from flux_ensemble import Action, Ensemble, Job, Rule
+from flux_ensemble.cli.display.messages import Span, plain
+from flux_ensemble.cli.display.progress import Paces, Progress, active_first, bar_lines
+from flux_ensemble.cli.top import lines
+from flux_ensemble.cli.top.app import TopApp
+from flux_ensemble.cli.top.live import fit
+from flux_ensemble.cli.top.poller import Poller
+from flux_ensemble.cli.top.rows import Rows
+from flux_ensemble.cli.top.screens import JobsScreen, TextScreen
+from flux_ensemble.cli.top.source import Spaced, open_source
+
+SIZES = [(80, 24), (200, 50)]
+SEEN = 30.0
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of two runs: "study", two of whose four jobs failed, and "other"."""
+    root = tmp_path_factory.mktemp("top") / "states"
+    start = Rule(id="begin", trigger="start", action=Action(name="submit", label="md"))
+    submit = Action(name="submit", label="report")
+    later = Rule(id="more", trigger="metric", name="count.md.failed", when="> 9", action=submit)
+    script = "echo energy {t}; test {t} -lt 3 || { echo broken at {t} >&2; exit 3; }"
+    jobs = [
+        Job(name="md", command=["sh", "-c", script], params={"t": [1, 2, 3, 4]}),
+        Job(name="report", command="true"),
+    ]
+    other = Ensemble(name="other", jobs=jobs[1:], rules=[Rule(trigger="start", action=submit)])
+    for ensemble in (other, Ensemble(name="study", jobs=jobs, rules=[start, later])):
+        ensemble.run("local", state_dir=root, cores=4)
+    return root
+
+
+def poller_of(root: Path, name: str | None = None, interval: float = 0.02) -> Poller:
+    return Poller(partial(open_source, name, "local", root), interval)
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SEEN
+    while not condition():
+        assert time.monotonic() < deadline, screen_of(pilot)
+        await pilot.pause(0.01)
+
+
+def screen_of(pilot: Pilot[Any]) -> str:
+    rows = pilot.app.screen.query(Rows)
+    return "\n".join(row.render().plain for row in rows if row.display)
+
+
+def with_app(
+    root: Path, size: tuple[int, int], check: Callable[[Pilot[Any], Poller], Any], **more: Any
+) -> None:
+    poller = poller_of(root, **more)
+    app = TopApp(poller, str, ascii_only=False)
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: "md" in screen_of(pilot))
+            await check(pilot, poller)
+
+    try:
+        asyncio.run(run())
+    finally:
+        poller.stop()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_everything_is_seen_at_once(root: Path, size: tuple[int, int]) -> None:
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        await until(pilot, lambda: "exit 3" in screen_of(pilot))
+        text = screen_of(pilot)
+        assert "4/4 100%" in text
+        assert "2 failed" in text
+        assert "begin  submit md  fired 1 of 1" in text
+        assert "Failures (1)" in text
+        assert "2 md exit 3" in text
+        assert "Ensembles (2)" in text
+        assert "study" in text
+        assert "completed" in text
+        assert max(map(len, text.splitlines())) <= size[0]
+
+    with_app(root, size, check)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_group_opens_its_jobs_and_a_job_its_output(root: Path, size: tuple[int, int]) -> None:
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, JobsScreen))
+        await until(pilot, lambda: "t=4" in screen_of(pilot))
+        assert screen_of(pilot).count("success") == 2
+        await pilot.press("end", "home", "down", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextScreen))
+        await until(pilot, lambda: "energy" in screen_of(pilot))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        await pilot.press("o")
+        await until(pilot, lambda: "broken at" in screen_of(pilot))
+
+    with_app(root, size, check)
+
+
+def test_nothing_is_asked_while_the_lists_are_not_seen(root: Path) -> None:
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Escape" in screen_of(pilot))
+        # Whatever was under way is over when the thread has done this.
+        done: list[Any] = []
+        poller.do(lambda source: poller.pictures, done.append)
+        await until(pilot, lambda: bool(done))
+        await pilot.pause(0.2)
+        assert poller.pictures == done[0]
+        await pilot.press("escape")
+        await until(pilot, lambda: poller.pictures > done[0])
+
+    with_app(root, (80, 24), check)
+
+
+def test_a_rule_opens_why_it_fires_or_not_and_an_entry_all_of_it(root: Path) -> None:
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        pilot.app.query_one("#rules", Rows).focus()
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "count.md.failed is 2" in screen_of(pilot))
+        await pilot.press("escape")
+        pilot.app.query_one("#log", Rows).focus()
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: "state: completed" in screen_of(pilot))
+
+    with_app(root, (80, 24), check, name="study")
+
+
+def test_another_ensemble_is_looked_at(root: Path) -> None:
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        pilot.app.query_one("#ensembles", Rows).focus()
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: pilot.app.picture.name == "other")
+        await until(
+            pilot, lambda: "report" in screen_of(pilot) and "exit 3" not in screen_of(pilot)
+        )
+
+    with_app(root, (80, 24), check)
+
+
+@pytest.mark.parametrize("key", ["p", "r", "c", "s"])
+def test_what_a_local_run_cannot_do_is_said(root: Path, key: str) -> None:
+    said: list[str] = []
+
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        pilot.app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign]
+        await pilot.press(key)
+        if key == "c":
+            await pilot.press("y")
+        if key == "s":
+            await pilot.press("space", "5", "enter")
+        await until(pilot, lambda: bool(said))
+
+    with_app(root, (80, 24), check, name="study")
+    assert said[0].startswith(("a local run cannot be asked to", "the run of", "ensemble 'study'"))
+
+
+def test_a_wrong_submission_is_refused_before_it_is_asked_for(root: Path) -> None:
+    said: list[str] = []
+
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        pilot.app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign]
+        await pilot.press("s", "space", "x", "enter")
+        await until(pilot, lambda: bool(said))
+
+    with_app(root, (80, 24), check)
+    assert said == ["expected GROUP or GROUP COUNT, not 'md x'"]
+
+
+def test_only_what_is_seen_is_drawn(root: Path) -> None:
+    drawn: list[int] = []
+
+    def draw(seen: Sequence[Any], width: int) -> list[lines.Line]:
+        drawn.append(len(seen))
+        return [(Span(f"row {number}"),) for number in seen]
+
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        poller.hide()
+        rows = Rows("Many", draw, key=lambda number: number)
+        await pilot.app.screen.mount(rows)
+        rows.show(range(100_000))
+        rows.focus()
+        await pilot.press("end")
+        await until(pilot, lambda: "row 99999" in rows.render().plain)
+        await pilot.press("pageup", "up")
+        assert rows.cursor < 99_999
+        rows.show(range(50_000, 100_000))
+        assert rows.item is not None
+        assert rows.item >= 50_000
+        assert max(drawn) <= 24
+
+    with_app(root, (80, 24), check)
+
+
+# -- in a real terminal --------------------------------------------------------------
+
+
+class Terminal:
+    """The command in a terminal, and what is seen there."""
+
+    def __init__(self, size: tuple[int, int], *words: str, **environment: str) -> None:
+        columns, rows = size
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        script = "import sys; from flux_ensemble.cli.main import main; main(sys.argv[1:])"
+        if "NO_TEXTUAL" in environment:
+            script = "import sys; sys.modules['textual'] = None\n" + script
+        base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CI")}
+        self.child = pexpect.spawn(
+            sys.executable,
+            ["-c", script, "top", *words],
+            dimensions=(rows, columns),
+            env={**base, "TERM": "xterm-256color", **environment},  # type: ignore[arg-type]
+            timeout=SEEN,
+        )
+
+    def until(self, *words: str) -> None:
+        deadline = time.monotonic() + SEEN
+        while not all(word in self.text for word in words):
+            assert time.monotonic() < deadline, self.text
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            data = self.child.read_nonblocking(65536, timeout=0.1)
+        except pexpect.TIMEOUT:
+            return
+        self.raw += data
+        # pyte takes Textual's question for a keyboard protocol for the end of a text.
+        self.stream.feed(data.replace(b"\x1b[>", b"\x1b["))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.screen.display)
+
+    def end(self) -> int:
+        """Reads to the end; the exit code."""
+        while True:
+            try:
+                self._read()
+            except pexpect.EOF:
+                break
+        self.child.close()
+        code: int = -self.child.signalstatus if self.child.signalstatus else self.child.exitstatus
+        return code
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_keys_work_in_a_terminal_and_ctrl_c_gives_it_back(
+    root: Path, size: tuple[int, int]
+) -> None:
+    terminal = Terminal(size, "study", "--state-dir", str(root))
+    terminal.until("study: completed", "md", "4/4", "Log", "Leave")
+    terminal.child.send("\r")
+    terminal.until("Jobs of md", "t=4")
+    terminal.child.send("q")
+    terminal.until("study: completed")
+    terminal.child.send("\x03")
+    assert terminal.end() == 0
+    assert b"\x1b[?1049h" in terminal.raw
+    assert terminal.raw.rindex(b"\x1b[?1049l") > terminal.raw.rindex(b"\x1b[?1049h")
+    assert terminal.raw.rindex(b"\x1b[?25h") > terminal.raw.rindex(b"\x1b[?25l")
+
+
+def test_a_signal_gives_the_terminal_back(root: Path) -> None:
+    terminal = Terminal((80, 24), "study", "--state-dir", str(root))
+    terminal.until("study: completed", "Log")
+    terminal.child.kill(signal.SIGTERM)
+    assert terminal.end() == 0
+    assert terminal.raw.rindex(b"\x1b[?1049l") > terminal.raw.rindex(b"\x1b[?1049h")
+
+
+def test_without_textual_there_is_a_live_table(root: Path) -> None:
+    terminal = Terminal((80, 24), "study", "--state-dir", str(root), NO_TEXTUAL="1")
+    terminal.until("study: completed", "4/4", "flux-ensemble[tui]")
+    terminal.child.sendintr()
+    assert terminal.end() == 0
+    assert terminal.raw.rindex(b"\x1b[?1049l") > terminal.raw.rindex(b"\x1b[?1049h")
+
+
+def test_colours_are_left_out_and_bars_stay(root: Path) -> None:
+    terminal = Terminal((80, 24), "study", "--state-dir", str(root), NO_COLOR="1")
+    terminal.until("study: completed", "━━━", "2 failed")
+    terminal.child.send("q")
+    assert terminal.end() == 0
+    colours = {char.fg for row in terminal.screen.buffer.values() for char in row.values()}
+    # Textual draws in shades of grey then.
+    assert all(
+        colour == "default" or len({colour[i : i + 2] for i in (0, 2, 4)}) == 1
+        for colour in colours
+    )
+
+
+def test_a_locale_without_characters_gets_ascii(root: Path) -> None:
+    terminal = Terminal((80, 24), "study", "--state-dir", str(root), LC_ALL="C", LANG="C")
+    terminal.until("study: completed", "###", "2 failed", "Leave")
+    assert terminal.text.isascii(), terminal.text
+    terminal.child.send("q")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"), [(["--once"], {}), ([], {"TERM": "dumb"})], ids=["once", "dumb"]
+)
+def test_plain_text_is_printed_once(
+    words: list[str], environment: dict[str, str], root: Path
+) -> None:
+    terminal = Terminal((80, 24), "study", "--state-dir", str(root), *words, **environment)
+    assert terminal.end() == 0
+    assert b"\x1b" not in terminal.raw
+    text = terminal.raw.decode()
+    assert "md: 4 of 4 finished (100%), 2 failed" in text
+    assert "  2 md exit 3" in text
+    assert "finish        completed" in text
+
+
+def test_a_pipe_gets_plain_text_and_may_be_closed(root: Path) -> None:
+    command = [sys.executable, "-m", "flux_ensemble.cli.main", "top", "--state-dir", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.isascii()
+    assert "\nEnsembles\n" in done.stdout
+    shell = f"{' '.join(command)} | head -n 1"
+    first = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True)
+    assert first.stdout.startswith("study: completed")
+    assert first.stderr == ""
+
+
+def test_an_unknown_name_and_no_state_are_errors(root: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flux_ensemble.cli.main", "top"]
+    done = subprocess.run(
+        [*command, "stduy", "--state-dir", str(root)], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "no ensemble named 'stduy'" in done.stderr
+    done = subprocess.run([*command, "--state-dir", str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "no ensemble is loaded yet\n")
+
+
+# -- what the lines say ----------------------------------------------------------------
+
+COUNTS = dict.fromkeys(("waiting", "pending", "running", "finished", "failed", "timeout"), 0)
+
+
+def test_a_rate_is_that_of_the_last_minute_and_at_first_that_since_the_start() -> None:
+    def status(finished: int) -> dict[str, Any]:
+        counts = {**COUNTS, "finished": finished, "waiting": 1000 - finished}
+        return {"name": "a", "t_start": 0.0, "t_end": None, "groups": {"md": counts}}
+
+    paces = Paces()
+    whole, (group,) = paces.take(status(100), 50.0)
+    assert (group.rate, group.left) == (2.0, 450.0)
+    assert (whole.finished, whole.total) == (100, 1000)
+    for second in range(51, 200):
+        whole, (group,) = paces.take(status(100 + second), float(second))
+    assert group.rate == pytest.approx(1.0)
+    whole, (group,) = paces.take({**status(500), "t_end": 200.0}, 200.0)
+    assert group.left is None
+
+
+def test_lines_fit_whatever_the_width() -> None:
+    groups = [
+        Progress(f"group-{'x' * number}", {**COUNTS, "running": 1, "failed": 2}, 5, 10**number, 2.0)
+        for number in range(1, 7)
+    ]
+    for width in (20, 40, 80, 200):
+        for ascii_only in (True, False):
+            found = bar_lines(groups, width, ascii_only=ascii_only)
+            assert len(found) == len(groups)
+            assert plain(found[0]).isascii() or not ascii_only
+            # Numbers are there in any width from 40 on; what follows may be cut.
+            if width >= 40:
+                assert all("5/" in plain(line)[:width] for line in found)
+
+
+def test_busy_groups_come_first_where_the_screen_is_short() -> None:
+    done = [Progress(f"done{number}", COUNTS, 1, 1) for number in range(30)]
+    busy = Progress("busy", {**COUNTS, "running": 1}, 0, 1)
+    picture = lines.Picture(
+        0.0,
+        (),
+        {"name": "a", "state": "running", "t_start": 0.0, "t_end": None},
+        busy,
+        [*done, busy],
+    )
+    for height in (8, 12, 24):
+        found = [plain(line) for line in fit(picture, 80, height, str, True)]
+        assert len(found) <= height
+        assert any(line.startswith("busy") for line in found)
+        assert any("more" in line for line in found)
+    assert active_first([*done, busy], 100)[-1] is busy
+
+
+RULE: Any = {
+    "id": "r", "trigger": "metric", "action": "submit", "label": "md", "enabled": True, "fired": 1,
+    "left": None, "error": None, "terms": [], "skips": 0, "t_cooldown": None, "t_next": None,
+    "waits": None, "never": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "at the next metric"),
+        ({"waits": "waits for a job"}, "waits for a job"),
+        ({"enabled": False}, "disabled"),
+        ({"error": "it raised\nTraceback"}, "it raised"),
+        ({"never": "md has ended"}, "never again: md has ended"),
+        ({"t_next": 163.0}, "due in 1m 3s"),
+        ({"t_cooldown": 105.0}, "not before 5s from now"),
+        (
+            {"terms": [{"text": "x > 5", "holds": False, "values": {"x": 3.0}, "missing": None}]},
+            "when x > 5 (x is 3)",
+        ),
+    ],
+)
+def test_a_rule_says_when_it_can_fire_next(change: dict[str, Any], words: str) -> None:
+    assert lines.chance({**RULE, **change}, 100.0)[0] == words
+
+
+def test_what_takes_long_is_done_rarely() -> None:
+    now = [0.0]
+
+    def work() -> int:
+        now[0] += 1.0
+        return 1
+
+    spaced = Spaced(lambda: now[0])
+    assert spaced.do(work, 0) == 1
+    assert spaced.do(work, 7) == 7
+    now[0] += 30.0
+    assert spaced.do(work, 7) == 1
