@@ -123,6 +123,21 @@ test_expect_success 'pipeline: each analysis has the parameter of its own simula
 	test_cmp expected actual
 '
 
+test_expect_success 'tune' '
+	run_example tune trial=24/0/0/0 final=1/0/0/0
+'
+
+test_expect_success 'tune: search shows the best trials, and the last job has its parameters' '
+	flux ensemble search tune >searches &&
+	grep "^best *done *trials *tpe *24/24 *0 *24 *0 min loss" searches &&
+	flux ensemble search --json tune >json &&
+	x=$("$SHARNESS_BUILD_DIRECTORY/python" -c "import json
+print(json.load(open('json'))['searches'][0]['best'][0]['params']['x'])") &&
+	id=$(flux jobs -a --no-header --format={id} --name=final) &&
+	flux job attach $id >printed &&
+	grep "^x=$x " printed
+'
+
 test_expect_success 'map-reduce' '
 	run_example map-reduce map=12/0/0/0 reduce=3/0/0/0
 '

@@ -30,7 +30,7 @@ parity() {
 }
 
 for example in hello-world repetitions-and-backoff terminate heartbeat parameter-sweep \
-	cancel-on-condition pipeline map-reduce more-time more-nodes; do
+	cancel-on-condition pipeline tune map-reduce more-time more-nodes; do
 	test_expect_success "$example: the same firings and counts" "parity $example"
 done
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class State(TypedDict):
@@ -120,6 +120,38 @@ class Why(TypedDict):
     rules: list[RuleReason]
 
 
+class BestTrial(TypedDict):
+    """One of the best trials of a search."""
+
+    trial: int
+    value: float
+    params: dict[str, Any]
+
+
+class SearchStatus(TypedDict):
+    """One search (docs/rpc.md, `ensemble.status`); `best` has the best trial first."""
+
+    id: str
+    group: str
+    state: str
+    reason: str
+    sampler: str
+    objective: str
+    direction: str
+    trials: int
+    parallel: int
+    active: int
+    stock: int
+    complete: int
+    failed: int
+    canceled: int
+    asks: int
+    ask_seconds: float | None
+    trial_seconds: float | None
+    idle_seconds: float
+    best: list[BestTrial]
+
+
 class EnsembleStatus(TypedDict):
     """One ensemble of `status`; `errors` are the service's errors about it."""
 
@@ -137,6 +169,7 @@ class EnsembleStatus(TypedDict):
     retries: int
     directory: str
     errors: list[str]
+    searches: NotRequired[list[SearchStatus]]
 
 
 class Status(TypedDict):

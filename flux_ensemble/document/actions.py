@@ -18,17 +18,18 @@ from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.conditions import Bested, Names
+from flux_ensemble.metrics.conditions import Bested, Names, Searches
 from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.texts import listed
 
-#: Actions whose label is a job group, and actions that need a label.
+#: Actions whose label is a job group or a search, and actions that need a label.
 _ON_GROUPS = ("submit", "cancel", "update")
-_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset")
+_ON_SEARCHES = ("search", "close")
+_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *_ON_SEARCHES)
 
 #: Keys of an action that only some actions have.
 _ACTION_KEYS = {
-    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset"),
+    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset", *_ON_SEARCHES),
     "value": ("grow", "shrink"),
     "count": ("submit",),
     "params": ("submit",),
@@ -67,6 +68,7 @@ class Context:
         elastic: whether the member can change its size.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
         by: the metrics that are kept by value.
+        searched: the searches, by name.
     """
 
     groups: Mapping[str, Group]
@@ -78,6 +80,7 @@ class Context:
     elastic: bool = True
     bests: Bested = field(default_factory=dict)
     by: Collection[ByValue] = ()
+    searched: Searches = field(default_factory=dict)
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
@@ -126,6 +129,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         functions=Functions(spec.custom, spec.plugins),
         bests=spec.bested,
         by=spec.by,
+        searched=spec.searched,
     )
 
 
@@ -253,6 +257,7 @@ class ActionReader:
                     "enable": "a rule",
                     "disable": "a rule",
                     "reset": "a job group or GROUP-VARIABLE",
+                    **dict.fromkeys(_ON_SEARCHES, "a search"),
                 }
                 self._problems.add(
                     at, f"the action {name!r} needs a 'label', {what.get(name, 'a job group')}"
@@ -264,6 +269,8 @@ class ActionReader:
                 self._context.functions.check(label)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
+        elif name in _ON_SEARCHES:
+            self._search(label, (*at, "label"))
         elif name in ("enable", "disable"):
             self._rule_id(label, (*at, "label"))
         elif name == "reset":
@@ -271,6 +278,16 @@ class ActionReader:
                 parse_label(label, self._context.names, self._context.by)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
+
+    def _search(self, id: str, at: Path) -> None:
+        searches = sorted(self._context.searched)
+        if id not in searches:
+            known = (
+                f"{hint(id, searches)}searches: {listed(searches)}"
+                if searches
+                else ("the document has no 'search'")
+            )
+            self._problems.add(at, f"no search named {id!r} ({known})")
 
     def _rule_id(self, id: str | None, at: Path) -> None:
         # A rule that is to be added can name itself.

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble.document.computed import Computed, unknown
 from flux_ensemble.document.distributions import (
     Constant,
     Drawable,
@@ -96,7 +97,9 @@ class _Reader:
         startup = self._drawable(entry.get("startup"), ("startup",), _seconds)
         assert not isinstance(startup, FromLog)
         memo = {
-            key: self._drawable(value, ("memo", key), float)
+            key: self._computed(value, ("memo", key))
+            if isinstance(value, dict) and "expression" in value
+            else self._drawable(value, ("memo", key), float)
             for key, value in entry.get("memo", {}).items()
         }
         return Simulated(
@@ -134,6 +137,26 @@ class _Reader:
             low, high = arguments["min"], arguments["max"]
             self._problem(at, f"expected 'min' not above 'max', not {low!r} and {high!r}")
         return _KINDS[kind](**numbers)
+
+    def _computed(self, value: Mapping[str, Any], path: Path) -> Computed | None:
+        """What a memo's value is computed from; None where there is a problem."""
+        if self._problems.blames((*self._at, *path)):
+            return None
+        if ("step" in value) != ("steps" in value):
+            self._problem(path, "give both of 'step' and 'steps', or none")
+            return None
+        path = (*path, "expression")
+        try:
+            computed = Computed(value["expression"], value.get("step"), value.get("steps", 1))
+        except ValueError as error:
+            self._problem(path, str(error))
+            return None
+        for name in unknown(computed, self._group.params):
+            known = listed(sorted(self._group.params))
+            self._problem(
+                path, f"group {self._group.name!r} has no parameter {name!r} (parameters: {known})"
+            )
+        return computed
 
     def _param(self, name: str, path: Path) -> Param:
         """The parameter `name`: each job of the group has it, and it is a number."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from flux_ensemble.document.computed import Computed
+
 
 @cache
 def _standard_normal() -> Callable[[float], float]:
@@ -153,10 +155,11 @@ class Simulated:
         duration: seconds from start to finish; None is one second.
         failure_rate: the probability of a non-zero exit status.
         startup: seconds from the allocation of resources to the start.
-        memo: what each job publishes right before it finishes.
+        memo: what each job publishes right before it finishes; what is computed for steps, while
+            it runs.
     """
 
     duration: Distribution | None = None
     failure_rate: float = 0.0
     startup: Drawable | None = None
-    memo: Mapping[str, Drawable] = field(default_factory=dict)
+    memo: Mapping[str, Drawable | Computed] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.problems import MAX_PROBLEMS, DocumentError, Path, Problem, dotted
+from flux_ensemble.document.samplers import missing
 from flux_ensemble.document.texts import placeholders, split_command
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit
@@ -70,11 +71,13 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     >>> found.warnings
     ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
     """
-    for finding in (
+    findings = (
         *_placeholders(document.value),
         *_unshelled(document.value),
+        *_uninstalled(spec),
         *_rules(spec, document.value.get("rules") or ()),
-    ):
+    )
+    for finding in findings:
         line, place = document.line(finding.path), document.file(finding.path)
         problem = Problem(line, dotted(finding.path), finding.message, place)
         kept = found.notes if finding.note else found.warnings
@@ -87,7 +90,7 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
 
 def _placeholders(value: Mapping[str, Any]) -> Iterator[_Finding]:
     for index, entry in enumerate(value.get("jobs", ())):
-        declared = entry.get("params", {})
+        declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
         params = list(declared)[:MAX_NAMES]
         for path, text, of_file in _texts(entry):
             for name in sorted(placeholders(text)):
@@ -97,6 +100,15 @@ def _placeholders(value: Mapping[str, Any]) -> Iterator[_Finding]:
                         ("jobs", index, *path),
                         f"'{{{name}}}' is left as it is (did you mean {meant}?)",
                     )
+
+
+def _varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
+    """The variables of the search whose trials are jobs of a group."""
+    for search in value.get("search", ()):
+        if search["group"] == group:
+            variables: Mapping[str, Any] = search["variables"]
+            return variables
+    return {}
 
 
 def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
@@ -153,6 +165,14 @@ def _unshelled(value: Mapping[str, Any]) -> Iterator[_Finding]:
             break
 
 
+# -- searches -----------------------------------------------------------------------
+
+
+def _uninstalled(spec: Spec) -> Iterator[_Finding]:
+    for search, message in missing(spec.searches):
+        yield _Finding(("search", spec.searches.index(search), "sampler"), message)
+
+
 # -- rules --------------------------------------------------------------------------
 
 
@@ -171,6 +191,7 @@ def _rules(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Findin
             "no rule submits anything, so the ensemble ends as soon as it has started",
         )
         return
+    yield from _unstarted(spec)
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
         if (
@@ -213,6 +234,19 @@ def _takes_job(action: Action) -> bool:
     return action.name == "submit" and (
         expressions.get("params") == "trigger" or "{job." in str(expressions)
     )
+
+
+def _unstarted(spec: Spec) -> Iterator[_Finding]:
+    """Searches that no rule starts."""
+    started = {
+        action.label for rule in spec.rules for action in rule.actions if action.name == "search"
+    }
+    for index, search in enumerate(spec.searches):
+        if search.id not in started:
+            yield _Finding(
+                ("search", index),
+                f"no rule starts the search: 'action: {{name: search, label: {search.id}}}' does",
+            )
 
 
 def _unsubmitted(group: str) -> str:
@@ -258,7 +292,9 @@ def _asked(spec: Spec) -> dict[str, float]:
     asked: dict[str, float] = dict.fromkeys(spec.groups, 0.0)
     for rule in spec.rules:
         for action in rule.actions:
-            if action.name == "submit" and action.label is not None:
+            if action.name == "search":
+                asked[spec.searched[action.label or ""].group] = math.inf
+            elif action.name == "submit" and action.label is not None:
                 asked[action.label] += _most(spec, action, rule.action.repetitions)
     return asked
 

@@ -33,8 +33,15 @@ from flux_ensemble.document.problems import DocumentError, Path, Problem, Proble
 from flux_ensemble.document.rules import read_rules, rule_id
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
+from flux_ensemble.document.search_reader import (
+    check_groups,
+    declared,
+    read_searches,
+    with_variables,
+)
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.metrics.names import NUMBER, Statistic
+from flux_ensemble.metrics.paths import SEARCH
 from flux_ensemble.texts import shown
 
 __all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_text"]
@@ -203,7 +210,14 @@ def _read(
         statistics=kept,
         by=by,
     )
-    groups = reader.read(entries)
+    limits = Limits(
+        **{key.replace("-", "_"): most for key, most in value.get("limits", {}).items()}
+    )
+    searches = read_searches(value.get("search", []), names, limits.jobs, problems)
+    groups = reader.read(with_variables(entries, searches))
+    check_groups(searches, groups, problems)
+    if searches and SEARCH in kept:
+        problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")
     check_by_value(by, groups, problems)
     _check_kept(
         statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
@@ -221,15 +235,15 @@ def _read(
             best.name: (best, groups[best.group].params) for best in bests if best.group in groups
         },
         by=by,
+        searched=declared(document.value.get("search")),
     )
-    limits = value.get("limits", {})
     own_name = _name(value, problems, name, file)
     return Spec(
         name=own_name,
         groups=groups,
         rules=read_rules(rules, context, problems),
         statistics=statistics,
-        limits=Limits(**{key.replace("-", "_"): most for key, most in limits.items()}),
+        limits=limits,
         scaling=read_scaling(value.get("scaling", {}), problems),
         finish=value.get("finish", "idle"),
         durability=value.get("durability", "fast"),
@@ -244,6 +258,7 @@ def _read(
         directory=directory,
         bests=bests,
         by=tuple(by),
+        searches=tuple(searches),
         simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
     )
 

@@ -14,9 +14,11 @@ from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.search import Search
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.metrics.searched import Searched
 
 #: Rule ids that are reserved for the engine.
 REQUEST_RULE = "request"
@@ -70,6 +72,9 @@ TRIGGER_ALIASES = {
 #: Triggers on the outcome of a scaling request.
 SCALE_TRIGGERS = ("scale-done", "scale-denied")
 
+#: The trigger on the end of a search.
+SEARCH_TRIGGER = "search-done"
+
 #: The trigger on a job that was to run again, and has been tried as often as it may be.
 GAVE_UP_TRIGGER = "job-gave-up"
 
@@ -81,6 +86,7 @@ TRIGGERS = (
     "idle",
     *SCALE_TRIGGERS,
     "time-left",
+    SEARCH_TRIGGER,
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
     GAVE_UP_TRIGGER,
@@ -98,6 +104,8 @@ ACTIONS = (
     "disable",
     "update",
     "reset",
+    "search",
+    "close",
 )
 
 
@@ -139,7 +147,8 @@ class Rule:
 
     `trigger` is never an alias. For a metric rule `name` is the metric's path (None
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
-    the id of the rule that asked, or None for every request; for `job-*` and `idle`
+    the id of the rule that asked, or None for every request; for `search-done` that of the search,
+    or None for every one; for `job-*` and `idle`
     triggers `group` is the group selected, or None for every job. `when` is the
     document's own number or text; the engine compiles it. `by` are the parameters of an `idle`
     rule that fires for each combination of their values. `more_*` are the other items where the
@@ -246,9 +255,15 @@ class Spec:
     directory: str = "."
     bests: tuple[Best, ...] = ()
     by: tuple[ByValue, ...] = ()
+    searches: tuple[Search, ...] = ()
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
 
     @property
     def bested(self) -> dict[str, tuple[Best, Collection[str]]]:
         """The best jobs that are kept, by name, with the parameters that they can have."""
         return {best.name: (best, self.groups[best.group].params) for best in self.bests}
+
+    @property
+    def searched(self) -> dict[str, Searched]:
+        """What expressions can say of the searches, by name."""
+        return {search.id: search.searched for search in self.searches}

@@ -11,6 +11,7 @@ from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.model import (
     RESERVED_RULES,
     SCALE_TRIGGERS,
+    SEARCH_TRIGGER,
     TRIGGER_ALIASES,
     Action,
     Rule,
@@ -28,7 +29,7 @@ from flux_ensemble.texts import listed, shown
 
 #: Keys of a rule that only some triggers have; "job-" is a prefix.
 _RULE_KEYS = {
-    "name": ("metric", "job-", "idle", "scale-"),
+    "name": ("metric", "job-", "idle", "scale-", "search-"),
     "group": ("job-", "idle"),
     "scope": ("job-",),
     "after": ("timer",),
@@ -162,6 +163,7 @@ class _RuleReader(ActionReader):
             scope,
             context.bests,
             context.by,
+            context.searched,
         )
         actions = self._actions(entry, at)
         if not triggers:
@@ -178,6 +180,9 @@ class _RuleReader(ActionReader):
         name = entry.get("name")
         if trigger in SCALE_TRIGGERS:
             self._rule_id(name, (*at, "name"))
+        elif trigger == SEARCH_TRIGGER:
+            if name is not None:
+                self._search(name, (*at, "name"))
         elif trigger != "metric":
             name = None
         if "by" in entry and trigger == "idle":
@@ -245,7 +250,7 @@ class _RuleReader(ActionReader):
 
     def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> list[str]:
         """The groups that `group` or its alias `name` selects; none for all jobs."""
-        if trigger == "metric" or trigger in SCALE_TRIGGERS:
+        if trigger in ("metric", *SCALE_TRIGGERS, SEARCH_TRIGGER):
             return []
         if "name" in entry and "group" in entry:
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")
@@ -335,6 +340,7 @@ class _RuleReader(ActionReader):
                 job=scope,
                 bests=self._context.bests,
                 by=self._context.by,
+                searches=self._context.searched,
             )
         return self._conditions[key]
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from flux_ensemble.document.job_sets import STARTS
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
+from flux_ensemble.document.schema_search import COMPUTED, SEARCH
 from flux_ensemble.document.schema_terms import (
     BOOLEAN,
     DURATION,
@@ -220,7 +221,11 @@ SIMULATED = mapping(
         "memo": {
             "type": "object",
             "description": "a mapping such as {KEY: 5}",
-            "additionalProperties": _distribution("a number", {**_NUMBER, "type": ["number"]}),
+            "additionalProperties": {
+                "if": {"type": "object", "required": ["expression"]},
+                "then": COMPUTED,
+                "else": _distribution("a number", {**_NUMBER, "type": ["number"]}),
+            },
         },
     },
 )
@@ -275,6 +280,7 @@ DOCUMENT = {
             ),
             "jobs": list_of("a list of job groups", JOB),
             "rules": list_of("a list of rules", RULE),
+            "search": list_of("a list of searches", SEARCH),
             "custom": {"type": "string", "description": "Python source text"},
             "plugins": list_of(
                 "a list of Python modules",

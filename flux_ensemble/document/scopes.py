@@ -60,4 +60,5 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         job_scope(rule.triggers, rule.groups, spec.groups, rule.by),
         spec.bested,
         spec.by,
+        spec.searched,
     )

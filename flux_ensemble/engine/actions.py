@@ -14,6 +14,7 @@ from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import Action
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
+    Ask,
     CallCustom,
     Reply,
     Scale,
@@ -27,6 +28,7 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending, because
 from flux_ensemble.engine.triggered import Triggered
 from flux_ensemble.metrics.paths import parse_label
@@ -40,8 +42,11 @@ RETRY_DELAY = 1.0
 class Actions:
     """Performs actions for one engine."""
 
-    def __init__(self, core: Core, scaling: Scaling, sending: Sending) -> None:
+    def __init__(
+        self, core: Core, scaling: Scaling, sending: Sending, searching: Searching
+    ) -> None:
         self._core = core
+        self._searching = searching
         self._sending = sending
         self._scaling = scaling
         self._table = core.pending_table
@@ -135,6 +140,10 @@ class Actions:
             case "reset":
                 group, variable = parse_label(groups[0], core.spec.groups, core.spec.by)
                 self._outcome(origin, streams=core.stats.reset(group, variable))
+            case "search":
+                self._outcome(origin, changed=self._searching.start(groups[0], origin))
+            case "close":
+                self._outcome(origin, changed=self._searching.close(groups[0], origin.chain))
             case "grow" | "shrink":
                 self._scaling.ask(action, origin)
         return ()
@@ -229,7 +238,7 @@ class Actions:
             if origin.request is not None:
                 ids = list(event.result.get("ids", ()))
                 core.emit(Reply(origin.request, {"ids": ids, "firing": origin.number}))
-            if not firing.waiting and not firing.outstanding:
+            if not firing.waiting and not firing.outstanding and firing.trial is None:
                 self._outcome(origin, jobs=firing.stop - firing.first)
         elif pending.call is not None:
             if "state" in event.result:
@@ -240,6 +249,8 @@ class Actions:
                 return self._perform_or_hold(Held(origin, returned))
         elif isinstance(pending.command, Scale):
             return self._scaling.on_done(pending, event)
+        elif isinstance(pending.command, Ask):
+            self._searching.answered(pending.command, event)
         else:
             self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
         return ()
@@ -263,6 +274,10 @@ class Actions:
                 core.fail(f"the queue refused jobs of group {firing.group!r}: {event.reason}")
         elif isinstance(pending.command, Scale):
             self._scaling.on_failed(pending, event)
+        elif isinstance(pending.command, Ask):
+            starter = self._searching.not_answered(pending.command, event.reason)
+            if starter is not None:
+                self.failed(starter, event.reason, event.detail)
         else:
             self.failed(origin, event.reason, event.detail, pending.call)
         return ()

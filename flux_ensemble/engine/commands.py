@@ -76,6 +76,21 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask for `count` points of a search, as its trials `first`, `first + 1`, ...
+
+    Whoever suggests them sees the points before `first`, and of the trials that have ended the
+    first `ended`. So after a crash the same command comes again with the same meaning.
+    """
+
+    id: int
+    search: str
+    first: int
+    count: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartTimer:
     """Send `TimerFired(key)` after `after` seconds, then each `every` seconds if not 0."""
 
@@ -119,6 +134,6 @@ class Finish:
 
 
 #: The commands that have an outcome.
-Effect = SubmitJobs | CancelJobs | UpdateJobs | CallCustom | Scale
+Effect = SubmitJobs | CancelJobs | UpdateJobs | CallCustom | Scale | Ask
 
 Command = Effect | StartTimer | StopTimer | Record | Reply | Finish

@@ -75,6 +75,8 @@ class Core:
         function_states: what custom functions keep from call to call, by name.
         not_started: groups of which jobs wait because their time limit is longer than the
             allocation lasts, and of which that has been said.
+        search_due: the searches that are to be looked at when the event has been handled.
+        withdrawn: jobs that were not sent have been dropped, maybe of trials.
         deferred: rules on `idle` whose jobs are over, and that wait for commands, with what is
             idle: the name of a group or of a combination, or None.
     """
@@ -99,6 +101,8 @@ class Core:
         self.function_states: dict[str, Any] = {}
         self.not_started: list[str] = []
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
+        self.search_due: dict[str, None] = {}
+        self.withdrawn = False
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
         #: The commands of the current event.
@@ -239,6 +243,10 @@ class Core:
         groups = frozenset(groups)
         self._give_up_waiting(groups)
         jobs, _ = self.workload.withdraw(groups)
+        for search in self.spec.searches:
+            if search.group in groups:
+                self.withdrawn = True
+                self.search_due[search.id] = None
         if jobs:
             number = self.pending_table.next_number
             origin = origin or Origin(REQUEST_RULE, number(REQUEST_RULE))

@@ -46,6 +46,7 @@ from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
+from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.paths import LEFT
@@ -60,14 +61,16 @@ class Engine(Core):
     Attributes:
         scaling: what is known of the member, and requests to change its size.
         observer: handles job events.
+        searching: the searches.
     """
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
         self.scaling = Scaling(self)
         self._sending = Sending(self)
-        self._actions = Actions(self, self.scaling, self._sending)
-        self.observer = Observer(self, self._sending)
+        self.searching = Searching(self, self._sending)
+        self._actions = Actions(self, self.scaling, self._sending, self.searching)
+        self.observer = Observer(self, self._sending, self.searching)
         self._evaluation = Evaluation(self, RuleActions(self, self._actions), self.scaling)
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
@@ -99,8 +102,12 @@ class Engine(Core):
         if triggered:
             self._evaluation.run(triggered)
         workload = self.workload
+        if self.search_due:
+            self._search()
         if workload.drained or self.scale_outcomes or self.deferred:
             self._evaluation.follow_up()
+            if self.search_due:
+                self._search()
         if workload.room > 0 and workload.backlog.queues:
             self._sending.send_jobs()
         if not workload.busy and not self.pending_table.busy:
@@ -161,6 +168,7 @@ class Engine(Core):
         limits = self.spec.limits
         assert self.workload.total <= limits.jobs
         self.scaling.check(self.pending)
+        self.searching.check()
         jobs = self.workload.jobs.values()
         assert self.stats.pending_nodes == sum(job.nodes for job in jobs)
         assert all((job.nodes > 0) == (job.phase < Phase.RUNNING) for job in jobs)
@@ -169,7 +177,9 @@ class Engine(Core):
             assert counts["attempts"] == outcomes
             # The others run again, or an ensemble has failed meanwhile.
             assert counts["gave-up"] <= counts["finished"] <= counts["attempts"]
-            retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets)
+            retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets) or any(
+                search.group == group for search in self.spec.searches
+            )
             assert retries or self.interrupted or counts["finished"] == counts["attempts"]
             running = [
                 job
@@ -205,7 +215,9 @@ class Engine(Core):
         triggered = self._actions.call_again(key)
         if triggered is not None:
             return triggered
-        if self._sending.delay_over(key) or self.scaling.on_timer(key) or self.state != "running":
+        if self._sending.delay_over(key) or self.scaling.on_timer(key):
+            return ()
+        if self.searching.on_timer(key) or self.state != "running":
             return ()
         if key == HEARTBEAT:
             return self._evaluation.heartbeat(event.t)
@@ -239,6 +251,13 @@ class Engine(Core):
         return ()
 
     # -- the end of an event ------------------------------------------------------
+
+    def _search(self) -> None:
+        """Send trials and ask for points; evaluate the rules on searches that are done."""
+        while self.search_due and self.state == "running" and self.t_start is not None:
+            self._evaluation.run(self.searching.settle())
+            # What these do can make a group idle, and what comes of that can start a search.
+            self._evaluation.follow_up()
 
     def _rest(self) -> None:
         """Nothing is active: end the ensemble if no rule can fire any more."""

@@ -142,6 +142,8 @@ class Evaluation:
     def can_fire(self) -> bool:
         """Whether some rule can still fire although nothing is active."""
         core = self._core
+        if core.search_due:
+            return True
         plain = core.rules.plain
         if core.wants_foreign and any(
             state.armed and state.rule.scope == "queue" for state in plain("foreign")

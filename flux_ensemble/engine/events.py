@@ -69,7 +69,8 @@ class CommandDone:
         result: `{"ids": [int]}` for SubmitJobs; `{"returned": [{"kind": "action" |
             "rule", "value": {...}}], "state": {...}}` for CallCustom, where `state` is what the
             function keeps, if that has changed; `{"nodes": size after, "by": granted}` for
-            Scale; {} otherwise.
+            Scale; `{"points": [{"params": {...}, "attributes": {...}?}], "seconds": x}` for Ask,
+            where `attributes` is what the sampler needs to go on; {} otherwise.
     """
 
     t: float

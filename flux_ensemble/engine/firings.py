@@ -28,6 +28,7 @@ _UNUSUAL = {
     "lost": 0,
     "cancel_unseen": False,
     "delayed": False,
+    "trial": None,
 }
 
 
@@ -51,6 +52,8 @@ class Firing:
     #: The request that is answered with the job ids, or None.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None
+    #: The trial of a search that its job is, or None.
+    trial: str | None = None
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.

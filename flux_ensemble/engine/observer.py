@@ -11,12 +11,13 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.retrying import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
+from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, RATE, STREAMS
 from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES
+from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, SEARCH
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VALUES, MAX_VARIABLES
 from flux_ensemble.texts import shortened
 
@@ -61,8 +62,9 @@ class Observer:
             it was that values of parameters were.
     """
 
-    def __init__(self, core: Core, sending: Sending) -> None:
+    def __init__(self, core: Core, sending: Sending, searching: Searching) -> None:
         self._core = core
+        self._searching = searching
         self._sending = sending
         self._retrying = Retrying(core, sending)
         self.crowded: set[str] = set()
@@ -300,6 +302,9 @@ class Observer:
         changed += _CONCLUDED[outcome]
         if outcome == "success":
             counts["finished"] += 1
+            if firing.trial is not None:
+                self._searching.ended(job, event.t)
+                changed += _of_trial(firing.trial)
             return outcome, changed + _FINISHED
         interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
@@ -313,6 +318,12 @@ class Observer:
                 index=job.index,
             )
         further = self._retrying.ended(job, event.t, event.name, interrupted=interrupted)
+        if firing.trial is not None:
+            again = further is Further.AGAIN
+            if self._searching.ended(job, event.t, again=again):
+                further = Further.AGAIN
+            else:
+                changed += _of_trial(firing.trial)
         if further is not Further.AGAIN:
             counts["finished"] += 1
             changed += _FINISHED
@@ -343,3 +354,8 @@ class Observer:
             cause.combinations = self._core.workload.combinations(job)
         memo = event.context if event.name == "memo" else None
         return [Triggered(state, cause, None, memo) for state in states]
+
+
+def _of_trial(trial: str) -> tuple[Change, ...]:
+    """What changes when a trial has ended: what is known of its search."""
+    return ((SEARCH, trial.partition(":")[0]),)

@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
 from flux_ensemble.engine.codec import command_from_json, to_json
-from flux_ensemble.engine.commands import Effect
+from flux_ensemble.engine.commands import Ask, Effect
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
@@ -128,6 +128,8 @@ class PendingTable:
         self._held: deque[Held] = deque()
         #: Custom functions to call again, by the key of the timer that says when.
         self._retries: dict[str, tuple[Origin, Call]] = {}
+        #: Searches to be asked again, by the key of the timer that says when.
+        self._asks: dict[str, Origin] = {}
         #: group -> how many calls and held actions it has brought about.
         self._of_group: defaultdict[str, int] = defaultdict(int)
         self.scales: dict[str, tuple[float, Pending]] = {}
@@ -139,7 +141,7 @@ class PendingTable:
     @property
     def busy(self) -> bool:
         """Whether anything is pending, held, or to be repeated."""
-        return bool(self.commands or self._held or self._retries)
+        return bool(self.commands or self._held or self._retries or self._asks)
 
     @property
     def calling(self) -> bool:
@@ -172,13 +174,13 @@ class PendingTable:
     def add(self, pending: Pending) -> None:
         """Add a command that was sent."""
         self.commands[pending.command.id] = pending
-        if pending.call is not None:
+        if pending.call is not None or type(pending.command) is Ask:
             self._open(pending.origin)
 
     def take(self, id: int) -> Pending | None:
         """Remove a command that has its outcome; None if it is not pending."""
         pending = self.commands.pop(id, None)
-        if pending is not None and pending.call is not None:
+        if pending is not None and (pending.call is not None or type(pending.command) is Ask):
             self._close(pending.origin)
         return pending
 
@@ -207,6 +209,15 @@ class PendingTable:
             self._close(retry[0])
         return retry
 
+    def ask_again(self, key: str, origin: Origin) -> None:
+        """Points of a search are asked for again when the timer `key` fires."""
+        self._asks[key] = origin
+        self._open(origin)
+
+    def asked_again(self, key: str) -> None:
+        """The timer has fired, or is stopped."""
+        self._close(self._asks.pop(key))
+
     def _open(self, origin: Origin) -> None:
         for group in origin.groups:
             self._of_group[group] += 1
@@ -218,17 +229,23 @@ class PendingTable:
                 del self._of_group[group]
 
     def abandon(self) -> list[str]:
-        """Drop held actions, calls of custom functions, and requests to change a size.
+        """Drop held actions, calls of custom functions, asks, and requests to change a size.
 
         Returns:
             Keys of the timers to stop.
         """
         self._held.clear()
-        timers = [*self._retries, *(scale_timer(pending) for _, pending in self.scales.values())]
+        timers = [
+            *self._retries,
+            *self._asks,
+            *(scale_timer(pending) for _, pending in self.scales.values()),
+        ]
         self._retries.clear()
+        self._asks.clear()
         self._of_group.clear()
-        for id in [id for id, pending in self.commands.items() if pending.call is not None]:
-            del self.commands[id]
+        for id, pending in list(self.commands.items()):
+            if pending.call is not None or type(pending.command) is Ask:
+                del self.commands[id]
         for member in list(self.scales):
             self.give_up_scale(member)
         return timers

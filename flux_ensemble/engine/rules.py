@@ -28,7 +28,15 @@ from flux_ensemble.engine.turns import dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS, RATE
-from flux_ensemble.metrics.paths import BEST, COUNT, LEFT, PENDING_NODES, MetricPath, parse_path
+from flux_ensemble.metrics.paths import (
+    BEST,
+    COUNT,
+    LEFT,
+    PENDING_NODES,
+    SEARCH,
+    MetricPath,
+    parse_path,
+)
 
 #: Events that every ensemble needs from the journal.
 BASE_EVENTS = frozenset(
@@ -42,7 +50,7 @@ _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
 #: A metric that changed. Of a group: a counter ("count", counter), a stream ("", variable) or a
-#: best job ("best", name); of the member: ("queue", "pending-nodes").
+#: best job ("best", name) or search ("search", id); of the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
 
 #: The change by which a job is known that was to run again and has been tried often enough.
@@ -151,6 +159,7 @@ class RuleIndex:
                 job=scope,
                 bests=self._spec.bested,
                 by=self._spec.by,
+                searches=self._spec.searched,
             )
         return self._conditions[key]
 
@@ -185,8 +194,8 @@ class RuleIndex:
     def _metric_key(self, path: MetricPath) -> MetricPath:
         """The key of a metric in the index: a counter, or a stream without the statistic."""
         statistic, group, variable = path
-        if statistic == BEST:
-            return MetricPath(BEST, group, variable.partition(".")[0])
+        if statistic in (BEST, SEARCH):
+            return MetricPath(statistic, group, variable.partition(".")[0])
         if statistic in (COUNT, RATE) or statistic in MEMBER_METRICS:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))

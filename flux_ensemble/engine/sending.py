@@ -13,6 +13,9 @@ from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin, Pending
 
+#: What the rule ids of searches begin with; no id in a document has a colon.
+_SEARCH = "search:"
+
 
 class Sending:
     """Submits the jobs of one engine."""
@@ -32,6 +35,7 @@ class Sending:
         only: int | None = None,
         attempt: int = 0,
         delay: float = 0.0,
+        trial: str | None = None,
     ) -> None:
         """Ask for the jobs of one submission of a group, or for one of them again.
 
@@ -44,6 +48,7 @@ class Sending:
             only: the index of the one job to ask for, or None for all.
             attempt: how often that job has been tried before.
             delay: seconds until they are sent.
+            trial: of a search that the one job is, if it is one.
         """
         core = self._core
         size = len(core.spec.groups[group].submission(each, params, overrides))
@@ -63,6 +68,7 @@ class Sending:
             attempt,
             origin.request,
             overrides,
+            trial,
         )
         firing.delayed = delay > 0
         if not core.workload.add(firing):
@@ -118,6 +124,7 @@ class Sending:
             only=index,
             attempt=attempt,
             delay=delay,
+            trial=firing.trial,
         )
 
     def run_again(self, firing: Firing, index: int) -> None:
@@ -169,4 +176,11 @@ def because(origin: Origin) -> str:
     """Who asks, for a sentence."""
     if origin.rule == REQUEST_RULE:
         return "a request"
+    if origin.rule.startswith(_SEARCH):
+        return f"search {origin.rule.removeprefix(_SEARCH)!r}"
     return "a retry" if origin.rule == RETRY_RULE else f"rule {origin.rule!r}"
+
+
+def search_rule(id: str) -> str:
+    """The rule id that the jobs of a search have in their tags."""
+    return f"{_SEARCH}{id}"

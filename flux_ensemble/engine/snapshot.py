@@ -71,6 +71,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["rates"] = {group: rate.dump() for group, rate in engine.stats.rates.items()}
     if engine.stats.ignored:
         state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
+    if engine.searching.states:
+        state["searches"] = engine.searching.dump()
     if engine.deferred:
         state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
@@ -156,6 +158,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.function_states.update(state.get("function_states", {}))
     for id, idle in state.get("deferred", ()):
         engine.deferred[engine.rules.states[id], idle] = None
+    engine.searching.load(state.get("searches", {}))
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])

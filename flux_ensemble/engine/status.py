@@ -12,6 +12,7 @@ from flux_ensemble.engine.rule_state import RuleState
 def status(engine: Engine) -> dict[str, Any]:
     """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
+    searches = engine.searching.report()
     return {
         "name": engine.spec.name,
         "state": engine.state,
@@ -30,6 +31,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "firings": engine.firings,
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
+        **({"searches": searches} if searches else {}),
     }
 
 

@@ -115,6 +115,7 @@ class _Reader:
                     statistics=self._statistics,
                     subject=SUBJECTS.get(state.rule.trigger),
                     by=self._engine.spec.by,
+                    searches=self._engine.spec.searched,
                 )
         if condition is None:
             return None
@@ -204,6 +205,13 @@ class _Reader:
             )
         )
         asked = dict.fromkeys(spec.groups, math.inf if open_ended else 0.0)
+        for id, search in self._engine.searching.states.items():
+            if search.open or any(
+                action.name == "search" and action.label == id
+                for state in self._live()
+                for action in state.rule.actions
+            ):
+                asked[search.search.group] = math.inf
         for state in self._live():
             for action in state.rule.actions:
                 if action.name == "submit" and action.label is not None:

@@ -18,7 +18,8 @@ from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
-from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
+from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
+from flux_ensemble.metrics.searched import Searched
 from flux_ensemble.texts import shortened, shown
 
 Lookup = Callable[[MetricPath], float | None]
@@ -27,6 +28,10 @@ Subject = Literal["metric", "memo"] | None
 #: The best jobs that are kept, by name, with the parameters that they can have.
 Bested = Mapping[str, tuple[Best, Collection[str]]]
 NO_BESTS: Bested = {}
+
+#: The searches, by name.
+Searches = Mapping[str, Searched]
+NO_SEARCHES: Searches = {}
 
 #: Returns the value of a field of the triggering job, of any type; None where it has none.
 JobLookup = Callable[[JobField], Any]
@@ -142,6 +147,7 @@ def compile_condition(
     job: JobScope | None = None,
     bests: Bested = NO_BESTS,
     by: Collection[ByValue] = (),
+    searches: Searches = NO_SEARCHES,
 ) -> Condition:
     """Compile a `when`.
 
@@ -154,6 +160,7 @@ def compile_condition(
         job: what it can say of the triggering job; None where there is none.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
         by: the metrics that are kept by value.
+        searches: the searches, by name.
 
     Raises:
         ValueError: the text does not parse, or names something that does not exist.
@@ -183,7 +190,7 @@ def compile_condition(
             raise ValueError(f"expected a finite number, not {shown(when)}")
         compare = _COMPARISONS[match["operator"] or "=="]
         return Condition(str(when), compare=compare, number=number)
-    names = Names(groups, statistics, subject, job, bests, by)
+    names = Names(groups, statistics, subject, job, bests, by, searches)
     try:
         expression = compile_expression(text, names.resolve)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -218,6 +225,7 @@ class Names:
         job: JobScope | None,
         bests: Bested = NO_BESTS,
         by: Collection[ByValue] = (),
+        searches: Searches = NO_SEARCHES,
     ) -> None:
         self._groups = groups
         self._statistics = statistics
@@ -225,6 +233,7 @@ class Names:
         self.job = job
         self._bests = bests
         self._by = by
+        self._searches = searches
 
     def resolve(self, keys: list[str]) -> Variable:
         """The metric, the field of the triggering job or the key of a memo with this name.
@@ -246,6 +255,11 @@ class Names:
         if head == BEST and len(keys) > 1 and keys[1] in self._bests:
             best, params = self._bests[keys[1]]
             return best.path(keys, params)
+        if head == SEARCH and len(keys) > 1 and self._searches:
+            if keys[1] not in self._searches:
+                ids = ", ".join(sorted(self._searches))
+                raise ValueError(f"no search named {keys[1]!r} (searches: {ids})")
+            return self._searches[keys[1]].path(keys)
         # A memo may well have a key `nodes`, or `n`.
         bare = len(keys) == 1 and self._subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare

@@ -19,7 +19,16 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.metrics.operations import FUNCTIONS, OPERATORS, Unfit, Value, taken, truth
+from flux_ensemble.metrics.operations import (
+    CALCULUS,
+    FUNCTIONS,
+    OPERATORS,
+    POWER,
+    Unfit,
+    Value,
+    taken,
+    truth,
+)
 from flux_ensemble.texts import shortened
 
 #: Longest expression, in characters, and deepest nesting. Each term of a sum counts as a level.
@@ -129,12 +138,15 @@ class Expression(Generic[Variable]):
 # -- compiling --------------------------------------------------------------------------
 
 
-def compile_expression(text: str, resolve: Callable[[list[str]], Variable]) -> Expression[Variable]:
+def compile_expression(
+    text: str, resolve: Callable[[list[str]], Variable], calculus: bool = False
+) -> Expression[Variable]:
     """Compile an expression.
 
     Args:
         text: of at most MAX_LENGTH characters.
         resolve: returns the variable for the keys of a name: `a.b["c"]` has the keys a, b, c.
+        calculus: it may have powers, and functions such as `exp`.
 
     Raises:
         SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
@@ -148,7 +160,7 @@ def compile_expression(text: str, resolve: Callable[[list[str]], Variable]) -> E
     """
     tree = parse_expression(text)
     _check_depth(tree)
-    compiler = _Compiler(resolve)
+    compiler = _Compiler(resolve, calculus)
     compiler.add(tree)
     return Expression(tuple(compiler.steps), frozenset(compiler.variables))
 
@@ -193,8 +205,10 @@ def _check_depth(tree: ast.expr) -> None:
 class _Compiler(Generic[Variable]):
     """Turns a tree into steps, and refuses syntax that conditions do not have."""
 
-    def __init__(self, resolve: Callable[[list[str]], Variable]) -> None:
+    def __init__(self, resolve: Callable[[list[str]], Variable], calculus: bool) -> None:
         self._resolve = resolve
+        self._calculus = calculus
+        self._functions = CALCULUS if calculus else FUNCTIONS
         self.steps: list[Step] = []
         self.variables: list[Variable] = []
 
@@ -216,7 +230,8 @@ class _Compiler(Generic[Variable]):
                 self.add(node.operand)
                 self.steps.append(step)
             case ast.BinOp():
-                step = Step("call", _operation(node.op), 2)
+                power = self._calculus and isinstance(node.op, ast.Pow)
+                step = Step("call", POWER if power else _operation(node.op), 2)
                 self.add(node.left)
                 self.add(node.right)
                 self.steps.append(step)
@@ -263,16 +278,16 @@ class _Compiler(Generic[Variable]):
 
     def _call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in FUNCTIONS:
+        if name not in self._functions:
             raise ValueError(
                 f"{shortened(repr(ast.unparse(node.func)))} is not a function of conditions "
-                f"(functions: {', '.join(FUNCTIONS)})"
+                f"(functions: {', '.join(self._functions)})"
             )
         if node.keywords or not node.args:
             raise ValueError(f"{name}() takes one or more plain arguments")
         for argument in node.args:
             self.add(argument)
-        self.steps.append(Step("call", FUNCTIONS[name], len(node.args)))
+        self.steps.append(Step("call", self._functions[name], len(node.args)))
 
 
 def _operation(node: ast.AST) -> Callable[..., Value]:

@@ -8,6 +8,7 @@ None.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -115,6 +116,18 @@ def _round(number: Number, *digits: int) -> Number:
     return round(number, *digits)
 
 
+def _floating(compute: Callable[..., float]) -> Callable[..., float]:
+    """A function of `math` without a value where it has none, as for a logarithm of 0."""
+
+    def guarded(*operands: float) -> float:
+        try:
+            return compute(*operands)
+        except ValueError:
+            return math.nan
+
+    return guarded
+
+
 #: node of a syntax tree -> what computes it.
 OPERATORS: Mapping[type[ast.AST], Callable[..., Value]] = {
     ast.Not: _not,
@@ -142,3 +155,14 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "min": _arithmetic(min),
     "round": _arithmetic(_round),
 }
+
+#: Further functions, and powers, for values of simulated jobs. Powers are of floats, since those of
+#: integers can have any number of digits.
+CALCULUS: Mapping[str, Callable[..., Value]] = {
+    **FUNCTIONS,
+    **{
+        name: _arithmetic(_floating(getattr(math, name)))
+        for name in ("exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "tanh", "pow")
+    },
+}
+POWER: Callable[..., Value] = CALCULUS["pow"]

@@ -26,6 +26,9 @@ COUNT = "count"
 #: What the names of the best jobs begin with; `variable` is then NAME.FIELD.
 BEST = "best"
 
+#: What the names of what searches have found begin with; `variable` is then ID.FIELD.
+SEARCH = "search"
+
 
 class MetricPath(NamedTuple):
     """One metric. For `statistic` "count", `variable` is a counter of the group.
@@ -41,7 +44,7 @@ class MetricPath(NamedTuple):
     variable: str
 
     def __str__(self) -> str:
-        if self.statistic in MEMBER_METRICS or self.statistic == BEST:
+        if self.statistic in MEMBER_METRICS or self.statistic in (BEST, SEARCH):
             return f"{self.statistic}.{self.variable}"
         if self.statistic == RATE:
             return f"{RATE}.{self.group}"

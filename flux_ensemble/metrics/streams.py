@@ -20,8 +20,17 @@ from flux_ensemble.metrics.names import (
     of_finished,
 )
 from flux_ensemble.metrics.numbers import Number
-from flux_ensemble.metrics.paths import BEST, COUNT, ELAPSED, LEFT, PENDING_NODES, MetricPath
+from flux_ensemble.metrics.paths import (
+    BEST,
+    COUNT,
+    ELAPSED,
+    LEFT,
+    PENDING_NODES,
+    SEARCH,
+    MetricPath,
+)
 from flux_ensemble.metrics.rates import Rate
+from flux_ensemble.metrics.searched import field_of
 from flux_ensemble.metrics.stream import Stream
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...]. None among them is a reset: what
@@ -59,6 +68,7 @@ class Metrics:
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
         bests: the best jobs so far.
+        searches: of each search that has begun, its counts and its best trial.
         ignored: by group and key, how many values of memos have no statistics.
         rates: how fast jobs finish, of the groups for which that is watched.
         t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
@@ -79,6 +89,7 @@ class Metrics:
         by: Iterable[ByValue] = (),
     ) -> None:
         self.bests = Bests(bests)
+        self.searches: dict[str, dict[str, Any]] = {}
         self._rate_window = rate_window
         self.rates: dict[str, Rate] = {}
         self.t = 0.0
@@ -224,6 +235,9 @@ class Metrics:
         if statistic == BEST:
             best: float | None = self.bests.lookup(variable)
             return best
+        if statistic == SEARCH:
+            field: float | None = field_of(self.searches, variable)
+            return field
         if variable.startswith("duration"):
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
@@ -261,7 +275,8 @@ class Metrics:
 
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
         member has reported, `{"rate": {"GROUP": x}}` for those that rules read,
-        `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so far, and
+        `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so far,
+        `{"search": {ID: {"complete": n, ..., "best": {...}}}}` for searches that have begun, and
         `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos have no statistics.
         """
         empty = Stream(self._statistics)
@@ -290,6 +305,8 @@ class Metrics:
         bests = self.bests.dump()
         if bests:
             nested[BEST] = bests
+        if self.searches:
+            nested[SEARCH] = {id: dict(figures) for id, figures in self.searches.items()}
         if self.ignored:
             nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested

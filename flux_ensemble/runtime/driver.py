@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from flux_ensemble.engine.commands import (
+    Ask,
     CallCustom,
     CancelJobs,
     Command,
@@ -33,6 +34,8 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, TimerFired
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.ports import (
+    Advice,
+    Adviser,
     Caller,
     CallResult,
     Handle,
@@ -61,6 +64,7 @@ class Driver:
         ahead: puts down each event, if given.
         marker: notes each event while it is handled, if given.
         worker: what runs custom functions, if that has been started.
+        adviser: starts what gives the points of searches; called when the first are asked for.
 
     Attributes:
         commands: how many commands have been performed.
@@ -77,6 +81,7 @@ class Driver:
         ahead: WriteAhead | None = None,
         marker: Marker | None = None,
         worker: Caller | None = None,
+        adviser: Callable[[], Adviser] | None = None,
     ) -> None:
         self._engine = engine
         self._member = member
@@ -94,12 +99,16 @@ class Driver:
         self._timers: dict[str, Handle] = {}
         self._worker = worker
         self._calls: set[int] = set()
+        self._start_adviser = adviser
+        self._adviser: Adviser | None = None
+        self._asks: set[int] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
             SubmitJobs: lambda command: member.submit(command, self.post),
             CancelJobs: lambda command: member.cancel(command, self.post),
             UpdateJobs: lambda command: member.update(command, self.post),
             CallCustom: self._call,
             Scale: lambda command: member.scale(command, self.post),
+            Ask: self._ask,
             StartTimer: self._start_timer,
             StopTimer: lambda command: self._stop_timer(command.key),
             Record: host.record,
@@ -212,6 +221,28 @@ class Driver:
         else:
             self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
 
+    def _ask(self, command: Ask) -> None:
+        state = self._engine.searching.states[command.search]
+        if state.ask is None or state.ask[0] != command.id:
+            # Given up since.
+            return
+        if self._adviser is None:
+            assert self._start_adviser is not None
+            self._adviser = self._start_adviser()
+        self._asks.add(command.id)
+        self._adviser.ask(command, state.trials, partial(self._asked, command.id))
+
+    def _asked(self, command: int, advice: Advice) -> None:
+        if command not in self._asks:
+            return
+        self._asks.remove(command)
+        now = self._loop.now()
+        if advice.ok:
+            result = {"points": advice.points, "seconds": advice.seconds}
+            self.post(CommandDone(now, command, result))
+        else:
+            self.post(CommandFailed(now, command, "EIO", advice.reason, advice.detail))
+
     def _start_timer(self, command: StartTimer) -> None:
         self._stop_timer(command.key)
         self._timers[command.key] = self._loop.timer(
@@ -233,13 +264,17 @@ class Driver:
         self._host.finish(command)
 
     def _stop(self) -> None:
-        """Cancel the timers and end the custom functions that run; their calls fail."""
+        """Cancel the timers, and end the custom functions that run and the asks; these fail."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
+        adviser, self._adviser = self._adviser, None
+        if adviser is not None:
+            adviser.close()
+        self._asks.clear()
         calls, self._calls = sorted(self._calls), set()
         for command in calls:
             self.post(

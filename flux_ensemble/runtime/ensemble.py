@@ -27,7 +27,7 @@ from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
-from flux_ensemble.runtime.ports import Caller, Loop, Marker, Member
+from flux_ensemble.runtime.ports import Adviser, Caller, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.unfinished import lost, shown, submitted
 from flux_ensemble.texts import bounded
@@ -50,6 +50,7 @@ class Ensemble:
         replayed: what its log came to, if it goes on after a crash.
         marker: notes each event while its engine handles it, if given.
         worker: its worker process, if that has been started.
+        adviser: starts what gives the points of its searches.
 
     Attributes:
         facts: what happened to it outside of its engine.
@@ -72,6 +73,7 @@ class Ensemble:
         replayed: Replayed | None = None,
         marker: Marker | None = None,
         worker: Caller | None = None,
+        adviser: Callable[[], Adviser] | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
@@ -101,6 +103,7 @@ class Ensemble:
             self._ahead,
             marker,
             worker,
+            adviser,
         )
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:

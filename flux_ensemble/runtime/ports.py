@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import (
+    Ask,
     CancelJobs,
     Command,
     Finish,
@@ -22,6 +23,7 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, Tag
+from flux_ensemble.engine.trials import Trials
 
 Outcome = CommandDone | CommandFailed
 
@@ -163,6 +165,33 @@ class Caller(Protocol):
         timeout: float,
         done: Callable[[Any], None],
     ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Advice(Protocol):
+    """What asking for points came to: see `runtime.asking.asker.Advice`."""
+
+    ok: bool
+    points: list[dict[str, Any]]
+    seconds: float
+    reason: str
+    detail: str
+
+
+class Adviser(Protocol):
+    """Gives the points of searches: see `runtime.asking.advisers.Advisers`."""
+
+    def ask(self, command: Ask, trials: Trials, done: Callable[[Any], None]) -> None:
+        """Ask for points.
+
+        Args:
+            command: which, and what is to be known of the trials before.
+            trials: of the search; they are read before this returns.
+            done: called once with an `Advice`, not from within this call if it can go on for
+                ever; not any more once this is closed.
+        """
+        ...
 
     def close(self) -> None: ...
 

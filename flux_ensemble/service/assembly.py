@@ -15,6 +15,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.member import FluxMember
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.runtime.asking.advisers import processes
 from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
@@ -119,6 +120,7 @@ class Assembly:
             replayed=replayed,
             marker=self._marks.of(spec.name, load["run"]),
             worker=None if prepared is None else prepared.worker,
+            adviser=lambda: processes(spec, loop, log=self._log_of(spec), **where),
         )
         if prepared is not None:
             prepared.ensemble = ensemble
@@ -154,9 +156,13 @@ class Assembly:
             states=states,
             printed=Printed(note).take,
             info={"name": spec.name, "directory": spec.directory},
-            log=lambda level, text: self._log(
-                getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO), f"{spec.name}: {text}"
-            ),
+            log=self._log_of(spec),
+        )
+
+    def _log_of(self, spec: Spec) -> Callable[[str, str], None]:
+        """Takes a level and a line of what a process of an ensemble prints."""
+        return lambda level, text: self._log(
+            getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO), f"{spec.name}: {text}"
         )
 
     def pace(self) -> None:

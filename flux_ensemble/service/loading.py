@@ -18,6 +18,7 @@ from flux.job import JobID
 from flux.message import Message
 
 from flux_ensemble.document.model import Spec
+from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -88,6 +89,9 @@ class Loading:
         elastic = self._members.elastic or "scaler" in payload
         spec = read_document(payload, files, elastic=elastic)
         check_context(payload)
+        uninstalled = objection(spec, payload.get("file"))
+        if uninstalled is not None:
+            raise RequestError(errno.EINVAL, uninstalled)
         self._check_free(spec.name)
         self._checks.run(message, spec, payload, partial(self._make, message, payload, spec, files))
 

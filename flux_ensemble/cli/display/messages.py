@@ -79,6 +79,12 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case "best":
+            yield (Span(f"   {_best(context)}", "good"),)
+        case "trial-failed" | "ask-failed":
+            yield (Span(f"   {_of_search(entry)}", "warn"),)
+        case "search-done":
+            yield (Span(f"   {_of_search(entry)}", "action"),)
         case "custom-output":
             for text in context["text"].splitlines():
                 yield (Span(f"   {context['function']}: "), Span(text, "detail"))
@@ -87,6 +93,38 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "violation":
             what = f"job {context['index']} of {_firing(context)} was in the queue twice"
             yield (Span(f"   {what}; one is cancelled", "bad"),)
+
+
+def _best(context: Mapping[str, Any]) -> str:
+    """A trial that is the best so far."""
+    params = " ".join(_each_pair({key: _short(value) for key, value in context["params"].items()}))
+    return f"{context['search']}: best {context['value']:.6g} (trial {context['trial']}: {params})"
+
+
+def _short(value: Any) -> Any:
+    """A number in six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _of_search(entry: Entry) -> str:
+    """What happened in a search."""
+    context = entry["context"]
+    search = context["search"]
+    match entry["name"]:
+        case "ask":
+            first, points = context["first"], context["points"]
+            which = f"trial {first}" if points == 1 else f"trials {first} to {first + points - 1}"
+            what = f"points of {which}" if points else "no points"
+            return f"{search}: {what}, {context['ended']} ended before"
+        case "ask-failed":
+            return f"{context['reason']} (try {context['tries']})"
+        case "trial-failed":
+            return f"{search}: trial {context['trial']} failed: {context['reason']}"
+        case _:
+            counts = f"{context['complete']} complete, {context['failed']} failed"
+            best = context.get("best")
+            found = "" if best is None else f", best {best['value']:.6g} (trial {best['trial']})"
+            return f"{search}: done ({context['reason']}): {counts}{found}"
 
 
 def _allocation(entry: Entry) -> str:
@@ -180,6 +218,10 @@ def _entry_style(entry: Entry) -> str:
             return "warn"
         case "memo-left-out" | "values-left-out" | "not-started":
             return "warn"
+        case "trial-failed" | "ask-failed":
+            return "warn"
+        case "best":
+            return "good"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
         case "custom-output":
@@ -226,6 +268,10 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             )
         case "request":
             return _request(context)
+        case "best":
+            return _best(context)
+        case "ask" | "ask-failed" | "trial-failed" | "search-done":
+            return _of_search(entry)
         case "epoch":
             return f"service number {context['epoch']} goes on with it"
         case "shutdown":

@@ -69,10 +69,19 @@ def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     """The statistics in an ensemble's metrics, which has counts and the member's besides."""
     # Here, because the form of documents is nothing to the tables that have no metrics.
     from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS, RATE
-    from flux_ensemble.metrics.paths import BEST
+    from flux_ensemble.metrics.paths import BEST, SEARCH
 
     others = ("count", RATE, BEST, IGNORED, *MEMBER_METRICS)
-    return [name for name in metrics if name not in others]
+    return [
+        name
+        for name, values in metrics.items()
+        # A statistic may be called that, where there is no search.
+        if name not in others and not (name == SEARCH and _nested(values))
+    ]
+
+
+def _nested(values: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, Mapping) for value in values.values())
 
 
 def _ignored(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:

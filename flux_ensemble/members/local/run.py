@@ -30,6 +30,7 @@ from typing import Any
 
 from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
+from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import JobEvent
@@ -44,6 +45,7 @@ from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.runtime.answers import Answer
+from flux_ensemble.runtime.asking.advisers import processes
 from flux_ensemble.runtime.custom.printed import Printed
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
@@ -137,6 +139,13 @@ class LocalRun:
             changed=lambda _: None,
             ahead=lambda _: self._events,
             recorder=recorder,
+            adviser=lambda: processes(
+                spec,
+                loop,
+                environment=environment,
+                cwd=cwd,
+                log=lambda _, text: listener.note(text),
+            ),
         )
 
     @property
@@ -153,9 +162,12 @@ class LocalRun:
             text: its document.
 
         Raises:
-            FunctionsError: its custom functions cannot be called.
+            FunctionsError: its custom functions cannot be called, or a sampler is not installed.
             RunError, StateError: its files cannot be written.
         """
+        uninstalled = objection(self._spec, None)
+        if uninstalled is not None:
+            raise FunctionsError(uninstalled)
         self._check_functions()
         self._ensemble.log.read(self, follow=True)
         self._ensemble.note("load", {"document": text})

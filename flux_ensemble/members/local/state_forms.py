@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flux_ensemble.metrics.names import IGNORED
-from flux_ensemble.metrics.paths import BEST, COUNT
+from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH
 
 #: A check of a value; an object with a form for each key that it has to have, or for every
 #: value, under `...`; a list of values of one form.
@@ -133,6 +133,21 @@ _STATUS: Form = {
     "errors": [_text],
 }
 
+_SEARCH: Form = {
+    **dict.fromkeys(("id", "group", "state", "reason", "sampler", "objective", "direction"), _text),
+    **dict.fromkeys(
+        ("trials", "parallel", "active", "stock", "complete", "failed", "canceled", "asks"), _count
+    ),
+    **dict.fromkeys(("ask_seconds", "trial_seconds"), _or_none(_number)),
+    "idle_seconds": _number,
+    "best": [{"trial": _count, "value": _number, "params": _object}],
+}
+
+
+def _status(value: Any) -> bool:
+    # Those that have no search do not say so.
+    return fits(value, _STATUS) and fits(value.get("searches", []), [_SEARCH])
+
 
 _COUNTS: Form = {...: {...: _count}}
 
@@ -141,7 +156,14 @@ _OF_METRICS: dict[str, Form] = {
     COUNT: _COUNTS,
     IGNORED: _COUNTS,
     BEST: {...: {"value": _number, "job": _count, "params": _object}},
+    SEARCH: lambda value: _searches(value),
 }
+
+
+def _searches(value: Any) -> bool:
+    """What searches have found; or a statistic of that name, where there is no search."""
+    found: Form = {**dict.fromkeys(("trials", "complete", "failed", "canceled"), _count)}
+    return fits(value, {...: found}) or fits(value, {...: _or_none(_number)})
 
 
 def _metrics(value: Any) -> bool:
@@ -155,7 +177,7 @@ def _metrics(value: Any) -> bool:
 
 
 #: `status.json`.
-SNAPSHOT: Form = {"status": _STATUS, "metrics": _metrics, "events": _count}
+SNAPSHOT: Form = {"status": _status, "metrics": _metrics, "events": _count}
 
 #: A line of the eventlog (RFC 18).
 ENTRY: Form = {"timestamp": _time, "name": _text, "context": _object}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
 
+from flux_ensemble.document.computed import Computed
 from flux_ensemble.document.distributions import Drawable, FromLog, Param, Simulated
 from flux_ensemble.members.simulation.uniforms import Uniforms
 from flux_ensemble.members.virtual.queue import VirtualJob, VirtualQueue
@@ -128,13 +129,22 @@ class VirtualLoop:
         heappush(self._heap, (time, self._sequence, happening))
 
 
+#: What a job publishes at a share of its duration.
+Step = tuple[float, dict[str, float]]
+
+
 class _Run:
     """A job that runs: what was drawn for it, and what happens to it next."""
 
-    __slots__ = ("duration", "job", "memo", "next", "started", "status")
+    __slots__ = ("duration", "job", "memo", "next", "started", "status", "step", "steps")
 
     def __init__(
-        self, job: VirtualJob, duration: float, status: int, memo: Mapping[str, float]
+        self,
+        job: VirtualJob,
+        duration: float,
+        status: int,
+        memo: Mapping[str, float],
+        steps: list[Step],
     ) -> None:
         self.job = job
         self.duration = duration
@@ -142,6 +152,9 @@ class _Run:
         self.memo = memo
         self.started: float | None = None
         self.next: Happening | None = None
+        #: What it publishes while it runs, the last first, and what happens then.
+        self.steps = steps
+        self.step: Happening | None = None
 
 
 class SimulatedRunner:
@@ -176,9 +189,17 @@ class SimulatedRunner:
             startup = max(0.0, self._draw(job, behaviour.startup, uniforms))
         fails = behaviour.failure_rate and next(uniforms) < behaviour.failure_rate
         memo: dict[str, float] = {}
+        steps: list[Step] = []
         for key, given in behaviour.memo.items():
-            memo[key] = self._draw(job, given, uniforms)
-        run = self._runs[job.id] = _Run(job, duration, _FAILED if fails else 0, memo)
+            if isinstance(given, Computed):
+                memo[key] = self._compute(job, given, given.steps)
+                if given.step is not None:
+                    memo[given.step] = given.steps
+                    steps += self._steps(job, key, given)
+            else:
+                memo[key] = self._draw(job, given, uniforms)
+        run = _Run(job, duration, _FAILED if fails else 0, memo, _merged(steps))
+        self._runs[job.id] = run
         if startup:
             run.next = self._loop.timer(startup, partial(self._begin, run))
         else:
@@ -189,6 +210,8 @@ class SimulatedRunner:
         run = self._runs[job.id]
         if run.next is not None:
             run.next.cancel()
+        if run.step is not None:
+            run.step.cancel()
         self._end(run, _TERMINATED)
 
     def limit_changed(self, job: VirtualJob) -> None:
@@ -203,6 +226,8 @@ class SimulatedRunner:
         run.started = self._loop.now()
         self.queue.started(run.job)
         self._plan(run, 0.0)
+        if run.steps and run.duration > 0:
+            self._plan_step(run)
 
     def _plan(self, run: _Run, gone: float) -> None:
         """Have the run, which `gone` seconds of are over, end with its time, or its limit."""
@@ -213,6 +238,36 @@ class SimulatedRunner:
             after, end = run.duration - gone, partial(self._finish, run)
         run.next = self._loop.timer(max(0.0, after), end)
 
+    def _plan_step(self, run: _Run) -> None:
+        """Have the run publish what is next."""
+        assert run.started is not None
+        after = run.started + run.steps[-1][0] * run.duration - self._loop.now()
+        run.step = self._loop.timer(max(0.0, after), partial(self._publish, run))
+
+    def _publish(self, run: _Run) -> None:
+        run.step = None
+        _, memo = run.steps.pop()
+        self.queue.memo(run.job, memo)
+        if run.steps and run.job.id in self._runs:
+            self._plan_step(run)
+
+    def _steps(self, job: VirtualJob, key: str, given: Computed) -> list[Step]:
+        """What a job publishes of a key before its end."""
+        assert given.step is not None
+        return [
+            (step / given.steps, {key: self._compute(job, given, step), given.step: step})
+            for step in range(1, given.steps)
+        ]
+
+    def _compute(self, job: VirtualJob, given: Computed, step: int) -> float:
+        value = given.value(job.params, step)
+        if not math.isfinite(value):
+            raise SimulationError(
+                f"group {job.tag.group!r}: expected a finite number from {given.text!r} "
+                f"in a job with the parameters {dict(job.params)!r}"
+            )
+        return value
+
     def _finish(self, run: _Run) -> None:
         if run.memo:
             self.queue.memo(run.job, run.memo)
@@ -220,6 +275,9 @@ class SimulatedRunner:
 
     def _end(self, run: _Run, status: int) -> None:
         del self._runs[run.job.id]
+        if run.step is not None:
+            run.step.cancel()
+            run.step = None
         run.next = None  # it leads back to the run, and would keep both until a collection
         self.queue.ended(run.job, status)
 
@@ -235,3 +293,13 @@ class SimulatedRunner:
                 f"in a job with the parameters {dict(job.params)!r}"
             )
         return value
+
+
+def _merged(steps: list[Step]) -> list[Step]:
+    """The steps in the order from the last to the first, those of one time as one."""
+    if not steps:
+        return []
+    memos: dict[float, dict[str, float]] = {}
+    for share, memo in steps:
+        memos.setdefault(share, {}).update(memo)
+    return sorted(memos.items(), key=lambda step: step[0], reverse=True)

@@ -36,6 +36,7 @@ from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.members.virtual.scheduler import Scheduler
 from flux_ensemble.members.virtual.shapes import Shapes
+from flux_ensemble.runtime.asking.consultant import Consultant
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.ports import Tap
 
@@ -44,7 +45,16 @@ KEPT = 1000
 
 #: Entries of the log that are on the time line.
 _SHOWN = frozenset(
-    {"fire", "custom-error", "rule-disabled", "rule-enabled", "rule-added", "finish"}
+    {
+        "fire",
+        "custom-error",
+        "rule-disabled",
+        "rule-enabled",
+        "rule-added",
+        "best",
+        "search-done",
+        "finish",
+    }
 )
 
 #: Triggers that need no job.
@@ -158,7 +168,13 @@ class Simulation:
         )
         self._calls: Counter[str] = Counter()
         self._driver = Driver(
-            self._engine, member, self._loop, lambda: _Caller(self._calls), self, tap
+            self._engine,
+            member,
+            self._loop,
+            lambda: _Caller(self._calls),
+            self,
+            tap,
+            adviser=lambda: Consultant(spec.searches, seed),
         )
         self._waking = False
         self._ended = False

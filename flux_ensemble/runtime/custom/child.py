@@ -1,4 +1,4 @@
-"""The process that runs the custom functions of one ensemble.
+"""The process that runs the custom functions of one ensemble, or the sampler of one search.
 
 `runtime.custom.process` starts it as `python -E -P worker_main.py CHANNEL LIFELINE NAME`.
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
@@ -6,8 +6,11 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
                        {"call": n, "function", "kwargs", "state"}          one at a time
                        {"call": n, "check": [function, ...]}               the same
+                       {"path", "search", "ensemble"}                      of a search, once
+                       {"call": n, "count", "points", ...}                 of a search
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
+                       {"call": n, "ok": true, "points": [{"params"}], "seconds"}
                        {"call": n, "ok": false, "reason", "detail"}
 
 LIFELINE is the read end of a pipe that the service holds open: when the service is gone,
@@ -53,6 +56,9 @@ MAX_DETAIL = 16 << 10
 #: Descriptors below this are the user's: a function that closes all the low ones, as
 #: daemons do, does not lose its connection.
 FIRST_FD = 100
+
+#: What a request is answered with; raises where it cannot be.
+Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 class Problem(Exception):
@@ -260,23 +266,34 @@ class Worker:
     def run(self) -> None:
         """Load the functions, then answer calls."""
         hello = self._receive()
-        handle = None
         try:
             sys.path[:] = self._search_path(hello)
-            functions = Functions(hello["source"], hello["plugins"])
-            if hello["uri"] is not None:
-                with reported("opening a Flux handle"):
-                    import flux
-
-                    handle = flux.Flux(hello["uri"])
+            answer = self._sampler(hello) if "search" in hello else self._functions(hello)
         except Problem as problem:
             self._send({"ready": False, "reason": problem.reason, "detail": problem.detail})
             return
         self._send({"ready": True})
-        given = {"handle": handle, "ensemble": hello["ensemble"]}
         while True:
             request = self._receive()
-            self._send({"call": request["call"], **self._answer(functions, request, given)})
+            self._send({"call": request["call"], **self._answer(answer, request)})
+
+    def _functions(self, hello: Mapping[str, Any]) -> Answer:
+        handle = None
+        functions = Functions(hello["source"], hello["plugins"])
+        if hello["uri"] is not None:
+            with reported("opening a Flux handle"):
+                import flux
+
+                handle = flux.Flux(hello["uri"])
+        given = {"handle": handle, "ensemble": hello["ensemble"]}
+        return lambda request: self._call(functions, request, given)
+
+    @staticmethod
+    def _sampler(hello: Mapping[str, Any]) -> Answer:
+        with reported("the sampler"):
+            from flux_ensemble.runtime.sampling import Sampling
+
+            return Sampling(hello["search"]).answer
 
     @staticmethod
     def _search_path(hello: Mapping[str, Any]) -> list[str]:
@@ -286,15 +303,14 @@ class Worker:
         path = [*hello["path"], package, *users, hello["ensemble"]["directory"]]
         return list(dict.fromkeys(entry for entry in path if entry))
 
-    def _answer(
-        self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    @staticmethod
+    def _answer(answer: Answer, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            answer = self._call(functions, request, given)
+            answered = answer(request)
         except BaseException as error:
             problem = error if isinstance(error, Problem) else Problem.of(error)
             return {"ok": False, "reason": problem.reason, "detail": problem.detail}
-        return {"ok": True, **answer}
+        return {"ok": True, **answered}
 
     def _call(
         self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]

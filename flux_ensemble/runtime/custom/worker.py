@@ -59,13 +59,15 @@ class WorkerResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class Call:
+    """A call that waits, or is open."""
+
     number: int
     #: None for a check.
     function: str | None
     request: Mapping[str, Any]
     timeout: float
-    done: Callable[[WorkerResult], None]
+    done: Callable[[Any], None]
 
 
 class Worker:
@@ -82,6 +84,9 @@ class Worker:
         uri: of the Flux instance to which functions get a handle; None for no handle.
         states: what functions have kept so far, by name.
     """
+
+    #: What its output is called in the log where no function is called.
+    TITLE = "custom"
 
     def __init__(
         self,
@@ -112,9 +117,9 @@ class Worker:
             self._environment["FLUX_URI"] = uri
         self._cwd = cwd
         self._log = log
-        self._queue: deque[_Call] = deque()
+        self._queue: deque[Call] = deque()
         self._calls = 0
-        self._current: _Call | None = None
+        self._current: Call | None = None
         self._process: WorkerProcess | None = None
         self._ready = False
         self._deadline: Handle | None = None
@@ -152,10 +157,10 @@ class Worker:
         function: str | None,
         request: Mapping[str, Any],
         timeout: float,
-        done: Callable[[WorkerResult], None],
+        done: Callable[[Any], None],
     ) -> None:
         self._calls += 1
-        self._queue.append(_Call(self._calls, function, request, timeout, done))
+        self._queue.append(Call(self._calls, function, request, timeout, done))
         self._wake()
 
     def close(self) -> None:
@@ -181,12 +186,16 @@ class Worker:
             self._start()
         elif self._ready:
             self._current = call = self._queue.popleft()
-            message = {"call": call.number, **call.request}
-            if call.function is not None:
-                message["state"] = self._states.get(call.function, {})
-            self._process.send(message)
+            self._process.send(self._message(call))
             if call.timeout > 0:
                 self._deadline = self._loop.timer(call.timeout, self._timed_out)
+
+    def _message(self, call: Call) -> dict[str, Any]:
+        """What the process is sent."""
+        message = {"call": call.number, **call.request}
+        if call.function is not None:
+            message["state"] = self._states.get(call.function, {})
+        return message
 
     def _start(self) -> None:
         try:
@@ -211,13 +220,13 @@ class Worker:
         if not self._ready and message.get("ready") is True:
             self._ready = True
             self._stop_waiting()
-            self._log_output("custom")
+            self._log_output(self.TITLE)
             self._wake()
         elif not self._ready and message.get("ready") is False:
             self._give_up(_said(message, "reason"), _said(message, "detail"))
         elif call is not None and _answers(message, call):
-            self._log_output(call.function or "custom")
-            result = _result(call, message)
+            self._log_output(call.function or self.TITLE)
+            result = self._read(call, message)
             if call.function is not None and result.state is not None:
                 self._states[call.function] = result.state
             self._conclude(call, result)
@@ -243,14 +252,14 @@ class Worker:
         if call is None and not self._ready:
             call = self._queue.popleft()
             what = f"could not be loaded: {what}"
-        output = self._log_output((call and call.function) or "custom")
+        output = self._log_output((call and call.function) or self.TITLE)
         self._drop_process()
         if call is None:
-            self._log("warning", f"custom: the worker process {what} between two calls")
+            self._log("warning", f"{self.TITLE}: the worker process {what} between two calls")
         else:
-            self._conclude(call, _failure(call, what, output if detail is None else detail))
+            self._conclude(call, self._failure(call, what, output if detail is None else detail))
 
-    def _conclude(self, call: _Call, result: WorkerResult) -> None:
+    def _conclude(self, call: Call, result: WorkerResult) -> None:
         self._current = None
         self._stop_waiting()
         self._wake()
@@ -282,26 +291,40 @@ class Worker:
         if process is not None:
             process.end()
 
+    def _read(self, call: Call, message: Mapping[str, Any]) -> Any:
+        """The result in an answer to `call`, which the user's code may have forged."""
+        if message.get("ok") is not True:
+            return self._refused(call, message)
+        returned, state = message.get("returned"), message.get("state")
+        problems = Problems()
+        with suppress(TooMany):
+            if not check_plain(returned, problems):
+                _check_items(returned, problems)
+            if not check_plain(state, problems, ("state",)):
+                _check_state(state, problems)
+        if problems:
+            reason = f"returned what cannot be used: {problems.sentences()}"
+            return self._failure(call, reason, "")
+        return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
 
-def _answers(message: Mapping[str, Any], call: _Call) -> bool:
+    def _refused(self, call: Call, message: Mapping[str, Any]) -> Any:
+        """The result of a call that failed in the process."""
+        return self._failure(call, _said(message, "reason"), _said(message, "detail"))
+
+    def _failure(self, call: Call, what: str, detail: str) -> Any:
+        """The result of a call that failed, with a sentence that says what it was."""
+        return WorkerResult(False, [], bounded(f"{self._subject(call)} {what}"), bounded(detail))
+
+    def _subject(self, call: Call) -> str:
+        # The user's code can write to the channel, too.
+        if call.function is None:
+            return "custom functions"
+        return f"custom function {shown(call.function)}"
+
+
+def _answers(message: Mapping[str, Any], call: Call) -> bool:
     number = message.get("call")
     return type(number) is int and number == call.number
-
-
-def _result(call: _Call, message: Mapping[str, Any]) -> WorkerResult:
-    """The result in a worker's answer to `call`, which the user's code may have forged."""
-    if message.get("ok") is not True:
-        return _failure(call, _said(message, "reason"), _said(message, "detail"))
-    returned, state = message.get("returned"), message.get("state")
-    problems = Problems()
-    with suppress(TooMany):
-        if not check_plain(returned, problems):
-            _check_items(returned, problems)
-        if not check_plain(state, problems, ("state",)):
-            _check_state(state, problems)
-    if problems:
-        return _failure(call, f"returned what cannot be used: {problems.sentences()}", "")
-    return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
 
 
 def _check_items(returned: Any, problems: Problems) -> None:
@@ -330,10 +353,3 @@ def _said(message: Mapping[str, Any], key: str) -> str:
     """The text of a failure. What is no text may be too deep to be made one."""
     text = message.get(key)
     return text if isinstance(text, str) else f"({key}: expected text, not {shown(text)})"
-
-
-def _failure(call: _Call, what: str, detail: str) -> WorkerResult:
-    # The user's code can write to the channel, too.
-    subject = "functions" if call.function is None else f"function {shown(call.function)}"
-    reason = f"custom {subject} {what}"
-    return WorkerResult(False, [], bounded(reason), bounded(detail))

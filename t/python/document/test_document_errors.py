@@ -79,7 +79,7 @@ limit: {}
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, custom, plugins, metrics, rate-window, limits, scaling, finish, job-names, "
+        "rules, search, custom, plugins, metrics, rate-window, limits, scaling, finish, job-names, "
         "durability, records, seed, simulate)",
     ]
 
@@ -317,7 +317,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: start, action: {}}", ".action: the key 'name' is missing"),
         ("{trigger: start, action: {name: submti, label: echo}}", ".action.name: expected an "
          "action, not 'submti' (did you mean 'submit'? one of: submit, cancel, terminate, custom, "
-         "grow, shrink, enable, disable, update, reset)"),
+         "grow, shrink, enable, disable, update, reset, search, close)"),
         ("{trigger: start, scope: all, action: {name: terminate}}",
          ".scope: expected a scope, not 'all' (one of: ensemble, queue)"),
         ("{trigger: start, on-error: retyr, action: {name: terminate}}", ".on-error: expected a "
@@ -340,7 +340,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".action.label: no function named 'f' (functions: none)"),
         ("{trigger: start, action: {name: terminate, label: echo}}", ".action.label: 'label' "
          "means nothing to the action 'terminate' (only to: submit, cancel, update, custom, "
-         "enable, disable, reset)"),
+         "enable, disable, reset, search, close)"),
         ("{trigger: start, action: {name: terminate, value: 2}}",
          ".action.value: 'value' means nothing to the action 'terminate' (only to: grow, shrink)"),
         ("{trigger: start, action: {name: cancel, params: {}}}",
@@ -423,7 +423,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".group: 'group' means nothing to the trigger 'metric' (only to: job-*, idle)"),
         ("{trigger: start, name: echo, action: {name: terminate}}",
          ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle, "
-         "scale-*)"),
+         "scale-*, search-*)"),
         ("{trigger: time-left, action: {name: terminate}}",
          ": the trigger 'time-left' needs 'below', such as 'below: 20m'"),
         ("{trigger: idle, below: 5m, action: {name: terminate}}",

@@ -12,13 +12,17 @@ from play import CallCustom, Play
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
+from flux_ensemble.document.schema_search import SEARCH
+from flux_ensemble.document.search import SAMPLERS
 from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
+from flux_ensemble.metrics.searched import COUNTS
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "document.md").read_text()
 CUSTOM = (DOCS / "custom.md").read_text()
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = YAML.findall(GUIDE)
+SEARCHES = YAML.findall((DOCS / "search.md").read_text())
 FUNCTIONS = [text for text in YAML.findall(CUSTOM) if "jobs:" in text]
 WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE))))
 
@@ -30,6 +34,17 @@ def test_the_guide_has_examples() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_every_example_of_the_guide_loads(example: str) -> None:
     load_text(example, name="guide", files={"points.csv": "length,angle\n1,2\n"})
+
+
+@pytest.mark.parametrize("example", SEARCHES, ids=range(len(SEARCHES)))
+def test_every_example_with_a_search_loads(example: str) -> None:
+    load_text(example, name="search")
+
+
+def test_the_page_on_searches_has_every_key_of_one() -> None:
+    page = (DOCS / "search.md").read_text()
+    assert all(f"`{key}`" in page for key in (*SEARCH["properties"], *SAMPLERS))
+    assert all(f"search.ID.{count}" in page for count in COUNTS)
 
 
 @pytest.mark.parametrize("example", FUNCTIONS, ids=range(len(FUNCTIONS)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,7 +46,11 @@ def test_an_example_gives_the_same_counts_as_on_flux(name: str, tmp_path: Path) 
         "run", "--member", "local", "--state-dir", tmp_path, "--timeout", "60",
         "--nodes", "4", "--cores", "2", ROOT / "examples" / f"{name}.yaml",
     )  # fmt: skip
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    # Jobs find the command that publishes a memo.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
     assert (done.returncode, done.stderr) == (int(name in FAIL), "")
     groups = States(tmp_path).status(name)["groups"]
     outcomes = ("success", "failed", "canceled", "timeout")

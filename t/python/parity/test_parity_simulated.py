@@ -43,6 +43,7 @@ FIRINGS = {
     "pipeline": [1, 3, 1],
     "repetitions-and-backoff": [1, 3, 3],
     "terminate": [1, 1, 4],
+    "tune": [1, 1],
 }
 
 #: Recordings of examples on Flux.

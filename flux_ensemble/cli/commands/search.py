@@ -1,0 +1,147 @@
+"""The command that looks at searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flux_ensemble.cli.common import Failure, naming
+from flux_ensemble.cli.display.formats import Table, print_json, table_options
+from flux_ensemble.cli.session.target import LocalStates, member_options, reach
+from flux_ensemble.client import Client
+from flux_ensemble.client.responses import SearchStatus
+from flux_ensemble.texts import printable
+
+_SEARCHES = Table(
+    "search",
+    {
+        "id": "SEARCH",
+        "group": "GROUP",
+        "state": "STATE",
+        "reason": "REASON",
+        "sampler": "SAMPLER",
+        "trials": "TRIALS",
+        "active": "ACTIVE",
+        "stock": "STOCK",
+        "complete": "COMPLETE",
+        "failed": "FAILED",
+        "canceled": "CANCELED",
+        "objective": "OBJECTIVE",
+        "best": "BEST",
+        "asks": "ASKS",
+        "ask_seconds": "T_ASK",
+        "trial_seconds": "T_TRIAL",
+        "idle_seconds": "IDLE",
+    },
+    {
+        "default": {
+            "description": "searches, and how far they are",
+            "format": "+:{id:<6} {state:<7} ?:{reason:<9} {sampler:<7} {trials:>6} {active:>6} "
+            "{complete:>8} {failed:>6} ?:{canceled:>8} +:{objective:<9} {best:>10}",
+        },
+        "long": {
+            "description": "with the times of asks and trials, and of slots that were empty",
+            "format": "+:{id:<6} {state:<7} ?:{reason:<9} {sampler:<7} {trials:>6} {active:>6} "
+            "{complete:>8} {failed:>6} ?:{canceled:>8} +:{objective:<9} {best:>10} {asks:>5} "
+            "{ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
+        },
+    },
+)
+
+
+@click.command
+@click.argument("name")
+@click.argument("id", required=False)
+@table_options
+@member_options
+def search(
+    name: str,
+    id: str | None,
+    fmt: str,
+    no_header: bool,
+    as_json: bool,
+    member: str | None,
+    state_dir: Path | None,
+) -> None:
+    """Show the searches of ensemble NAME, or search ID alone, and the best trials.
+
+    With -o only the table of searches is printed. The trials are jobs: "jobs NAME" shows them.
+    """
+    client = reach(Client, member, state_dir)
+    answer: Any
+    if isinstance(client, LocalStates):
+        answer = client.status(name)
+    else:
+        with naming(client, name):
+            answer = client.status(name)
+    searches = _chosen(answer["ensembles"][0].get("searches", []), name, id)
+    if as_json:
+        print_json({"searches": searches})
+        return
+    _SEARCHES.show([_row(one) for one in searches], fmt, no_header)
+    if fmt == "default":
+        for one in searches:
+            _print_best(one, no_header)
+
+
+def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[SearchStatus]:
+    """All searches, or the one that was asked for.
+
+    Raises:
+        Failure: there is none.
+    """
+    if not searches:
+        raise Failure(f"ensemble {name!r} has no search")
+    chosen = [one for one in searches if id in (None, one["id"])]
+    if not chosen:
+        from flux_ensemble.document.problems import hint
+
+        ids = [one["id"] for one in searches]
+        known = f"{hint(id or '', ids)}searches: {', '.join(ids)}"
+        raise Failure(f"ensemble {name!r} has no search {id!r} ({known})")
+    return chosen
+
+
+def _row(search: SearchStatus) -> dict[str, Any]:
+    """A row of the table of searches."""
+    best = search["best"]
+    ended = search["complete"] + search["failed"] + search["canceled"]
+    return {
+        **search,
+        "trials": f"{ended}/{search['trials']}",
+        "canceled": search["canceled"] or "",
+        "objective": f"{search['direction'][:3]} {search['objective']}",
+        "best": f"{best[0]['value']:.6g}" if best else "-",
+        "ask_seconds": search["ask_seconds"] or "",
+        "trial_seconds": search["trial_seconds"] or "",
+    }
+
+
+def _print_best(search: SearchStatus, no_header: bool) -> None:
+    """The best trials of a search, with their parameters."""
+    best = search["best"]
+    if not best:
+        return
+    names = list(best[0]["params"])
+    rows = [
+        [str(one["trial"]), f"{one['value']:.6g}", *(_text(one["params"], key) for key in names)]
+        for one in best
+    ]
+    if not no_header:
+        rows.insert(0, ["TRIAL", "VALUE", *(printable(name).upper() for name in names)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    click.echo()
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo(" ".join(cells))
+
+
+def _text(params: Mapping[str, Any], name: str) -> str:
+    value = params[name]
+    return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
+
+
+COMMANDS = (search,)

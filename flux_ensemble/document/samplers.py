@@ -1,0 +1,51 @@
+"""What samplers need: whether it is installed here.
+
+An ensemble that goes on after a crash, or is replayed, has the points of its searches in its log,
+so this is asked where one begins, and is no part of reading a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from importlib.util import find_spec
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.document.problems import dotted
+from flux_ensemble.document.search import Search
+
+#: The module that a sampler needs; the extra `search` installs all of them.
+_NEEDS = {"tpe": "optuna", "random": "optuna", "qmc": "scipy"}
+
+
+def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
+    """The searches whose samplers cannot be used here, each with the reason.
+
+    >>> list(missing(()))
+    []
+    """
+    for search in searches:
+        module = _NEEDS[search.sampler]
+        if find_spec(module) is None:
+            yield (
+                search,
+                f"the sampler {search.sampler!r} needs {module!r}, which is not installed here: "
+                "pip install 'flux-ensemble[search]'",
+            )
+
+
+def objection(spec: Spec, file: str | None) -> str | None:
+    """Why the searches of a document cannot begin here; None if they can.
+
+    Args:
+        spec: the document.
+        file: its name, for the sentence.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")
+    >>> objection(spec, None) is None
+    True
+    """
+    for search, message in missing(spec.searches):
+        path = ("search", spec.searches.index(search), "sampler")
+        return f"{file or 'document'}: {dotted(path)}: {message}"
+    return None

@@ -1,0 +1,76 @@
+"""The JSON Schema of a search in an ensemble document, and of what it finds in a simulation."""
+
+from __future__ import annotations
+
+from flux_ensemble.document.computed import MAX_STEPS
+from flux_ensemble.document.schema_terms import (
+    BOOLEAN,
+    DURATION,
+    IDENTIFIER,
+    PARAMETER,
+    SCALAR,
+    choice,
+    integer,
+    mapping,
+    text,
+)
+from flux_ensemble.document.search import MAX_TRIALS, SAMPLERS
+
+#: YAML reads 1e-5 as text.
+_NUMBER = {"type": ["number", "string"], "description": "a number"}
+
+_VARIABLE = {
+    **mapping(
+        "a mapping such as {low: 1e-5, high: 0.1, log: true}, or a list of choices",
+        {"low": _NUMBER, "high": _NUMBER, "log": BOOLEAN, "integer": BOOLEAN},
+        "low",
+        "high",
+    ),
+    "type": ["object", "array"],
+    "items": SCALAR,
+    "minItems": 1,
+}
+
+#: A memo of simulated jobs that is computed from their parameters.
+COMPUTED = mapping(
+    "a mapping such as {expression: '(x - 1) ** 2 + 1 / n', step: n, steps: 10}",
+    {
+        "expression": text("an expression of parameters, such as '(x - 1) ** 2'"),
+        "step": text("the name of the step", pattern=IDENTIFIER),
+        "steps": integer(1, MAX_STEPS),
+    },
+    "expression",
+)
+
+SEARCH = mapping(
+    "a search such as {id: hpo, group: trial, variables: {...}, minimize: loss, trials: 100}",
+    {
+        "id": text(
+            "a name (letters, digits, '_' and '-', at most 128, not a digit or '-' first)",
+            pattern=PARAMETER,
+        ),
+        "group": text(),
+        "variables": {
+            "type": "object",
+            "description": "a mapping such as {lr: {low: 1e-5, high: 0.1, log: true}}",
+            "minProperties": 1,
+            "additionalProperties": _VARIABLE,
+        },
+        "minimize": text("the key of a memo"),
+        "maximize": text("the key of a memo"),
+        "sampler": choice("a sampler", SAMPLERS),
+        "trials": integer(1, MAX_TRIALS),
+        "parallel": integer(1, MAX_TRIALS),
+        "on-failure": {
+            **mapping("skip, retry, or {penalty: NUMBER}", {"penalty": _NUMBER}, "penalty"),
+            "type": ["object", "string"],
+            "pattern": r"^(skip|retry)\Z",
+        },
+        "failures": integer(1),
+        "timeout": DURATION,
+    },
+    "id",
+    "group",
+    "variables",
+    "trials",
+)

@@ -1,0 +1,127 @@
+"""Searches in their checked form: what varies, what is wanted, and who suggests the points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.metrics.searched import Searched
+from flux_ensemble.texts import shown
+
+#: What suggests points, the default first.
+SAMPLERS = ("tpe", "random", "qmc")
+
+#: Most trials of one search, most variables, and most choices of one of them.
+MAX_TRIALS = 1_000_000
+MAX_VARIABLES = 1000
+MAX_CHOICES = 1000
+
+#: What is done about a trial that failed, besides a penalty.
+SKIP, RETRY = "skip", "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable: a range of numbers, or choices.
+
+    >>> Variable("lr", 0.001, 0.1, log=True).objection(0.2)
+    'expected a number >= 0.001 and <= 0.1, not 0.2'
+    >>> Variable("opt", choices=("sgd", "adam")).objection("adam") is None
+    True
+    """
+
+    name: str
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    integer: bool = False
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def example(self) -> Any:
+        """A value that it can have."""
+        return self.choices[0] if self.choices else self.low
+
+    def objection(self, value: Any) -> str | None:
+        """Why a value is none that it can have; None if it is one."""
+        if self.choices:
+            # True is not 1.
+            if any(type(value) is type(choice) and value == choice for choice in self.choices):
+                return None
+            return f"expected one of {', '.join(map(repr, self.choices))}, not {shown(value)}"
+        kinds = (int,) if self.integer else (int, float)
+        if type(value) in kinds and math.isfinite(value) and self.low <= value <= self.high:
+            return None
+        what = "an integer" if self.integer else "a number"
+        return f"expected {what} >= {self.low!r} and <= {self.high!r}, not {shown(value)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, for the process that suggests points."""
+        if self.choices:
+            return {"name": self.name, "choices": list(self.choices)}
+        return {
+            "name": self.name,
+            "low": self.low,
+            "high": self.high,
+            "log": self.log,
+            "integer": self.integer,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One entry of `search:`.
+
+    Args:
+        id: its name.
+        group: the group that its trials are jobs of.
+        variables: what varies; in its order, values are kept without names.
+        objective: the key of the memo whose last value is wanted.
+        maximize: it is to be large, else small.
+        sampler: one of `SAMPLERS`.
+        trials: how many there are at most.
+        parallel: how many are in the queue at once.
+        on_failure: `SKIP` or `RETRY`.
+        penalty: the value of a trial that failed, or None.
+        failures: how many in a row close it.
+        timeout: seconds that points may take; 0 is no limit.
+
+    >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), "loss", trials=10)
+    >>> search.better(0.1, 0.2), search.searched.variables
+    (True, ('lr',))
+    """
+
+    id: str
+    group: str
+    variables: tuple[Variable, ...]
+    objective: str
+    maximize: bool = False
+    sampler: str = SAMPLERS[0]
+    trials: int = 1
+    parallel: int = 1
+    on_failure: str = SKIP
+    penalty: float | None = None
+    failures: int = 20
+    timeout: float = 300.0
+
+    @property
+    def searched(self) -> Searched:
+        """What expressions can say of it."""
+        return Searched(self.id, self.group, tuple(variable.name for variable in self.variables))
+
+    def better(self, value: float, other: float) -> bool:
+        """Whether a value of the objective is better than another one."""
+        return value > other if self.maximize else value < other
+
+    def objection(self, params: Mapping[str, Any]) -> str | None:
+        """Why parameters are none of a trial; None if they are."""
+        names = [variable.name for variable in self.variables]
+        if set(params) != set(names):
+            return f"expected values of {', '.join(names)}, not of {', '.join(params) or 'none'}"
+        for variable in self.variables:
+            objection = variable.objection(params[variable.name])
+            if objection is not None:
+                return f"{variable.name}: {objection}"
+        return None

@@ -1,0 +1,243 @@
+"""Reads `search:`, before the groups: the variables of a search are parameters of its group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.schema_terms import PARAMETER, matches
+from flux_ensemble.document.search import (
+    MAX_CHOICES,
+    MAX_VARIABLES,
+    SAMPLERS,
+    SKIP,
+    Search,
+    Variable,
+)
+from flux_ensemble.metrics.searched import OF_BEST, Searched
+from flux_ensemble.texts import listed, shown
+
+
+def declared(entries: Any) -> dict[str, Searched]:
+    """What expressions can say of all searches, with problems or not, by name.
+
+    >>> declared([{"id": "hpo", "group": "a", "variables": {"x": 3}}, {"id": 5}])
+    {'hpo': Searched(id='hpo', group='a', variables=('x',))}
+    """
+    found: dict[str, Searched] = {}
+    for entry in entries if isinstance(entries, list) else ():
+        id = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(id, str):
+            group, variables = entry.get("group"), entry.get("variables")
+            names = [
+                name
+                for name in (variables if isinstance(variables, dict) else ())
+                if isinstance(name, str)
+            ]
+            found[id] = Searched(
+                id,
+                group if isinstance(group, str) else "",
+                tuple(names),
+            )
+    return found
+
+
+def read_searches(
+    entries: Sequence[Any], groups: Collection[str], most: int, problems: Problems
+) -> dict[Search, Path]:
+    """The searches without problems, and where the document has them.
+
+    Args:
+        entries: the valid part of the list, as `check_form` returns it.
+        groups: the names of all job groups.
+        most: `limits.jobs`.
+        problems: collects the problems.
+
+    >>> entry = {"id": "hpo", "group": "a", "variables": {"x": {"low": 0, "high": "1e-3"}}}
+    >>> entry |= {"minimize": "loss", "trials": 10}
+    >>> (search,) = read_searches([entry], ["a"], 100, Problems())
+    >>> search.variables
+    (Variable(name='x', low=0, high=0.001, log=False, integer=False, choices=()),)
+    """
+    searches: dict[Search, Path] = {}
+    ids: dict[str, int] = {}
+    users: dict[str, str] = {}
+    for index, entry in enumerate(entries):
+        at: Path = ("search", index)
+        if entry is None or not {"id", "group", "variables"} <= entry.keys():
+            continue
+        id, group = entry["id"], entry["group"]
+        if id in ids:
+            problems.add((*at, "id"), f"the search {id!r} is that of search[{ids[id]}] too")
+        ids.setdefault(id, index)
+        if group not in groups:
+            known = f"{hint(group, sorted(groups))}groups: {listed(sorted(groups))}"
+            problems.add((*at, "group"), f"no job group named {group!r} ({known})")
+        if group in users:
+            problems.add(
+                (*at, "group"), f"group {group!r} is that of search {users[group]!r}; give another"
+            )
+        users.setdefault(group, id)
+        search = _search(entry, at, most, problems)
+        if not problems.blames(at):
+            searches[search] = at
+    return searches
+
+
+def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -> Search:
+    wanted = [key for key in ("minimize", "maximize") if key in entry]
+    if len(wanted) != 1 and not any(
+        problems.blames((*at, key)) for key in ("minimize", "maximize")
+    ):
+        problems.add(at, "give one of 'minimize' and 'maximize', the key of a memo of its jobs")
+    trials = entry.get("trials", 1)
+    if trials > most:
+        problems.add(
+            (*at, "trials"), f"expected at most {most}, which is limits.jobs, not {trials}"
+        )
+    on_failure = entry.get("on-failure", SKIP)
+    penalty = None
+    if isinstance(on_failure, dict):
+        penalty = _number(on_failure["penalty"], (*at, "on-failure", "penalty"), problems)
+        on_failure = SKIP
+    timeout = 300.0
+    if "timeout" in entry:
+        try:
+            timeout = parse_duration(entry["timeout"])
+        except ValueError as error:
+            problems.add((*at, "timeout"), str(error))
+    variables = list(_variables(entry["variables"], (*at, "variables"), problems))
+    return Search(
+        id=entry["id"],
+        group=entry["group"],
+        variables=tuple(variables),
+        objective=entry.get(wanted[0], "") if wanted else "",
+        maximize=wanted == ["maximize"],
+        sampler=entry.get("sampler", SAMPLERS[0]),
+        trials=trials,
+        parallel=entry.get("parallel", 1),
+        on_failure=on_failure,
+        penalty=penalty,
+        failures=entry.get("failures", 20),
+        timeout=timeout,
+    )
+
+
+def _variables(section: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
+    if len(section) > MAX_VARIABLES:
+        problems.add(at, f"expected at most {MAX_VARIABLES} variables, not {len(section)}")
+        return
+    for name, value in section.items():
+        here = (*at, name)
+        if not matches(PARAMETER, name):
+            problems.add(
+                here,
+                "expected a variable's name (letters, digits, '_' and '-', not a digit or '-' "
+                f"first), not {shown(name)}",
+            )
+        elif name in OF_BEST:
+            problems.add(
+                here, f"a variable cannot be called {name!r}, since 'search.ID.best.{name}' is more"
+            )
+        elif isinstance(value, list):
+            yield from _choices(name, value, here, problems)
+        elif {"low", "high"} <= value.keys():
+            yield from _range(name, value, here, problems)
+
+
+def _choices(name: str, values: list[Any], at: Path, problems: Problems) -> Iterator[Variable]:
+    if len(values) > MAX_CHOICES:
+        problems.add(at, f"expected at most {MAX_CHOICES} choices, not {len(values)}")
+        return
+    seen: set[tuple[type, Any]] = set()
+    for index, value in enumerate(values):
+        if value is None:
+            continue
+        if isinstance(value, float) and not math.isfinite(value):
+            problems.add((*at, index), f"expected a finite number, not {shown(value)}")
+        if (type(value), value) in seen:
+            problems.add((*at, index), f"the choice {shown(value)} is there twice")
+        seen.add((type(value), value))
+    yield Variable(name, choices=tuple(values))
+
+
+def _range(name: str, value: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
+    integer, log = value.get("integer", False), value.get("log", False)
+    low = _number(value["low"], (*at, "low"), problems, integer)
+    high = _number(value["high"], (*at, "high"), problems, integer)
+    if low is None or high is None:
+        return
+    if low >= high:
+        problems.add(at, f"expected 'low' below 'high', not {low!r} and {high!r}")
+    if log and low <= 0:
+        problems.add((*at, "low"), f"expected a number > 0, because of 'log: true', not {low!r}")
+    yield Variable(name, low, high, log, integer)
+
+
+def _number(value: Any, at: Path, problems: Problems, integer: bool = False) -> Any:
+    """A finite number, which YAML may have read as text; None if there is a problem."""
+    number: Any = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            problems.add(at, f"expected a number, not {shown(value)}")
+            return None
+    if not math.isfinite(number):
+        problems.add(at, f"expected a finite number, not {shown(value)}")
+        return None
+    if integer and number != int(number):
+        problems.add(at, f"expected an integer, because of 'integer: true', not {shown(value)}")
+        return None
+    return int(number) if integer else number
+
+
+def with_variables(entries: Sequence[Any], searches: Collection[Search]) -> list[Any]:
+    """The entries of `jobs:`, those of groups with a search with its variables as parameters.
+
+    >>> search = Search("hpo", "a", (Variable("x", 0.5, 1.0),), "loss")
+    >>> with_variables([{"name": "a", "command": "run {x}"}, {"name": "b"}], [search])
+    [{'name': 'a', 'command': 'run {x}', 'params': {'x': 0.5}}, {'name': 'b'}]
+    """
+    params = {
+        search.group: {variable.name: variable.example for variable in search.variables}
+        for search in searches
+    }
+    return [
+        {**entry, "params": {**params[entry["name"]], **entry.get("params", {})}}
+        if entry is not None and entry.get("name") in params
+        else entry
+        for entry in entries
+    ]
+
+
+def check_groups(
+    searches: Mapping[Search, Path], groups: Mapping[str, Group], problems: Problems
+) -> None:
+    """Check that a trial is one job of its group.
+
+    >>> problems = Problems()
+    >>> check_groups({Search("hpo", "a", (), "loss"): ("search", 0)}, {}, problems)
+    >>> problems.sentences()
+    ''
+    """
+    for search, at in searches.items():
+        group = groups.get(search.group)
+        if group is None:
+            continue
+        point = {variable.name: variable.example for variable in search.variables}
+        try:
+            jobs = len(group.submission(None, point))
+        except ValueError as error:
+            problems.add((*at, "variables"), str(error))
+            continue
+        if jobs != 1:
+            problems.add(
+                (*at, "group"),
+                f"expected a group of which a submission is one job, and one of {search.group!r} "
+                f"is {jobs}: give it 'count: 1', and one value of each other parameter",
+            )

@@ -1,0 +1,154 @@
+"""One search at run time: how far it is, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.document.search import Search
+from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.trials import Trials
+
+#: States of a search.
+IDLE, RUNNING, CLOSING, DONE = "idle", "running", "closing", "done"
+
+#: Prefix of the timers after which points are asked for again.
+AGAIN = "ask:"
+
+#: Most points of one ask, and most in stock.
+MAX_BATCH = 1000
+
+
+class Searched:
+    """One search at run time.
+
+    Attributes:
+        trials: its trials.
+        state: one of `IDLE`, `RUNNING`, `CLOSING`, `DONE`.
+        reason: why it closes, or is done: "trials", "closed", "exhausted", "failures" or "error".
+        origin: the firing that started it.
+        asks: how often points were given.
+        ask: the id of the command that asks for points, and since when; None if there is none.
+        again: a timer is set to ask again.
+        tries: how often the present ask has failed.
+        failures: how many trials in a row have failed.
+        exhausted: there were no points the last time, and no trial has ended since.
+        ask_seconds: how long an ask takes, as a moving mean.
+        idle_seconds: how long slots were empty, summed over all slots.
+        chain: the rules that started or closed it with no job or time since.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.trials = Trials(search)
+        self.state = IDLE
+        self.reason = ""
+        self.origin: Origin | None = None
+        self.asks = 0
+        self.ask: tuple[int, float] | None = None
+        self.again = False
+        self.tries = 0
+        self.failures = 0
+        self.exhausted = False
+        self.ask_seconds: float | None = None
+        self.idle_seconds = 0.0
+        self.chain: tuple[str, ...] = ()
+        self._t_looked: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """It has been started, and is not done."""
+        return self.state in (RUNNING, CLOSING)
+
+    @property
+    def timer(self) -> str:
+        """Key of the timer after which points are asked for again."""
+        return f"{AGAIN}{self.search.id}"
+
+    def ahead(self) -> int:
+        """How many points are to be in stock, so that no slot waits for one.
+
+        With one slot there are none, so that each point is chosen with all that is known.
+        """
+        seconds, parallel = self.trials.seconds, self.search.parallel
+        if parallel == 1 or self.ask_seconds is None or seconds is None:
+            return 0
+        ended_meanwhile = self.ask_seconds * parallel / max(seconds, 1e-3)
+        return min(int(ended_meanwhile + 0.5), parallel, MAX_BATCH)
+
+    def wanted(self) -> int:
+        """How many points to ask for now."""
+        trials, search = self.trials, self.search
+        slots = search.parallel - len(trials.active) - len(trials.stock) + self.ahead()
+        return max(0, min(slots, search.trials - len(trials.all), MAX_BATCH))
+
+    def look(self, t: float) -> None:
+        """Count the time for which slots are empty, up to time `t`."""
+        if self._t_looked is not None and self.state == RUNNING:
+            empty = self.search.parallel - len(self.trials.active)
+            self.idle_seconds += max(0.0, t - self._t_looked) * max(0, empty)
+        self._t_looked = t if self.state == RUNNING else None
+
+    def report(self) -> dict[str, Any]:
+        """Its entry in the status, as JSON (docs/rpc.md, `ensemble.status`)."""
+        search, trials = self.search, self.trials
+        return {
+            "id": search.id,
+            "group": search.group,
+            "state": self.state,
+            "reason": self.reason,
+            "sampler": search.sampler,
+            "objective": search.objective,
+            "direction": "maximize" if search.maximize else "minimize",
+            "trials": search.trials,
+            "parallel": search.parallel,
+            "active": len(trials.active),
+            "stock": len(trials.stock),
+            **trials.counts,
+            "asks": self.asks,
+            "ask_seconds": self.ask_seconds,
+            "trial_seconds": trials.seconds,
+            "idle_seconds": self.idle_seconds,
+            "best": [
+                {"trial": trial.number, "value": trial.value, "params": trials.params(trial)}
+                for trial in trials.best
+            ],
+        }
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {
+            **{name: getattr(self, name) for name in _DUMPED},
+            "origin": None if self.origin is None else self.origin.dump(),
+            "t_looked": self._t_looked,
+            "trials": self.trials.dump(),
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned."""
+        for name in _DUMPED:
+            setattr(self, name, value[name])
+        if self.ask is not None:
+            self.ask = self.ask[0], self.ask[1]
+        self.chain = tuple(self.chain)
+        self.origin = None if value["origin"] is None else Origin.load(value["origin"])
+        self._t_looked = value["t_looked"]
+        self.trials.load(value["trials"])
+
+
+#: Attributes that a snapshot holds as they are.
+_DUMPED = (
+    "state",
+    "reason",
+    "asks",
+    "ask",
+    "again",
+    "tries",
+    "failures",
+    "exhausted",
+    "ask_seconds",
+    "idle_seconds",
+    "chain",
+)

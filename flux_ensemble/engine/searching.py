@@ -1,0 +1,388 @@
+"""Searches: points are asked for, become jobs, and what comes of these is told with the next ask.
+
+    action `search` ──► Ask ──answer──► stock ──► jobs of the group ──► ended ──► Ask ...
+                                                                          └──► `search-done`
+
+The answers are events. So a replay takes the parameters from the log, and no job can be in the
+queue before the event that gave its point is. An ask that died with whoever performed it comes
+again, with the same number, and sees the same trials.
+
+A trial is a firing of the search with one job. Its key is the search's own rule id, which has a
+colon as no id in a document has, and the number of the trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flux_ensemble.document.model import SEARCH_TRIGGER
+from flux_ensemble.document.search import RETRY, Search
+from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.events import CommandDone
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.pending import Origin, Pending
+from flux_ensemble.engine.search_state import AGAIN, CLOSING, DONE, IDLE, RUNNING, Searched
+from flux_ensemble.engine.sending import Sending, search_rule
+from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, moved
+from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.metrics.numbers import finite
+
+#: How often they are asked for, and the first delay in seconds, which doubles each time.
+TRIES = 3
+TRY_DELAY = 1.0
+
+#: How often `on-failure: retry` runs a trial again.
+RETRIES = 3
+
+
+class Searching:
+    """The searches of one engine."""
+
+    def __init__(self, core: Core, sending: Sending) -> None:
+        self._core = core
+        self._sending = sending
+        self._table = core.pending_table
+        self.states = {search.id: Searched(search) for search in core.spec.searches}
+
+    # -- actions ----------------------------------------------------------------------
+
+    def start(self, id: str, origin: Origin) -> bool:
+        """Start a search, or go on with one that was closed; whether that changes anything."""
+        state = self.states[id]
+        if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
+            return False
+        state.state, state.reason, state.origin = RUNNING, "", origin
+        state.chain = origin.chain
+        state.failures = state.tries = 0
+        state.exhausted = False
+        state.look(self._core.t)
+        self._changed(state)
+        return True
+
+    def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:
+        """Send no more trials of a search; whether it was open.
+
+        Args:
+            id: of the search.
+            chain: the rules that led here with no job or time between.
+            reason: why.
+        """
+        state = self.states[id]
+        if state.state != RUNNING:
+            return False
+        state.chain = chain
+        state.look(self._core.t)
+        state.state, state.reason = CLOSING, reason
+        self._forget_ask(state)
+        self._changed(state)
+        return True
+
+    def _forget_ask(self, state: Searched) -> None:
+        if state.ask is not None:
+            # Its outcome may still come.
+            self._table.take(state.ask[0])
+            state.ask = None
+        if state.again:
+            state.again = False
+            self._table.asked_again(state.timer)
+            self._core.emit(StopTimer(state.timer))
+
+    def _changed(self, state: Searched) -> None:
+        """It is to be looked at when the event has been handled."""
+        self._core.search_due[state.search.id] = None
+        self._core.stats.searches[state.search.id] = state.trials.figures()
+
+    # -- asks -------------------------------------------------------------------------
+
+    def answered(self, command: Ask, event: CommandDone) -> None:
+        """Points have been given."""
+        state = self.states[command.search]
+        if state.ask is None or state.ask[0] != command.id:
+            return
+        _, t_asked = state.ask
+        state.look(event.t)
+        state.ask = None
+        state.chain = ()
+        state.tries = 0
+        state.asks += 1
+        # The first time, a process had to be started.
+        took = event.t - t_asked if state.asks > 1 else event.result.get("seconds", 0.0)
+        state.ask_seconds = moved(state.ask_seconds, max(0.0, took))
+        points = event.result.get("points", ())
+        for point in points:
+            state.trials.add(point["params"], point.get("attributes"))
+        state.exhausted = not points
+        self._core.record(
+            "ask",
+            search=command.search,
+            first=command.first,
+            points=len(points),
+            ended=command.ended,
+            seconds=event.result.get("seconds", 0.0),
+        )
+        self._changed(state)
+
+    def not_answered(self, command: Ask, reason: str) -> Origin | None:
+        """Points could not be given.
+
+        Returns:
+            The firing that started the search, if that has failed now; None if points are asked
+            for once more, or are not wanted any more.
+        """
+        state = self.states[command.search]
+        if state.ask is None or state.ask[0] != command.id or not self._core.acting:
+            return None
+        state.ask = None
+        state.tries += 1
+        self._core.record("ask-failed", search=command.search, tries=state.tries, reason=reason)
+        if state.tries < TRIES:
+            state.again = True
+            origin = self._origin(state)
+            self._table.ask_again(state.timer, origin)
+            self._core.emit(StartTimer(state.timer, TRY_DELAY * 2 ** (state.tries - 1)))
+            return None
+        self.close(command.search, reason="error")
+        return state.origin
+
+    def on_timer(self, key: str) -> bool:
+        """Points are to be asked for once more; False if the timer is for something else."""
+        if not key.startswith(AGAIN):
+            return False
+        state = self.states.get(key.removeprefix(AGAIN))
+        if state is not None and state.again:
+            state.again = False
+            self._table.asked_again(key)
+            self._changed(state)
+        return True
+
+    def _ask(self, state: Searched, count: int) -> None:
+        trials = state.trials
+        command = Ask(
+            self._table.next_id(), state.search.id, len(trials.all), count, len(trials.ended)
+        )
+        state.ask = command.id, self._core.t
+        self._core.send(Pending(self._origin(state), command))
+
+    def _origin(self, state: Searched) -> Origin:
+        search = state.search
+        return Origin(search_rule(search.id), state.asks, (), None, (search.group,))
+
+    # -- trials -----------------------------------------------------------------------
+
+    def ended(self, job: Job, t: float, *, again: bool = False) -> bool:
+        """The job of a trial has ended.
+
+        Args:
+            job: of a firing with a trial.
+            t: when.
+            again: it runs again, since its group has `retries`.
+
+        Returns:
+            Whether the trial runs again.
+        """
+        firing, core = job.firing, self._core
+        assert firing is not None
+        assert firing.trial is not None
+        id, number = _parse(firing.trial)
+        state = self.states[id]
+        if again or number not in state.trials.active:
+            return again
+        search, outcome = state.search, job.outcome
+        value, reason = None, outcome or ""
+        if outcome == "success":
+            given = job.memo.get(search.objective)
+            value = finite(given) if type(given) in (int, float) else None
+            reason = f"it published no number {search.objective!r}"
+        elif core.acting and job.interrupted and outcome == "canceled":
+            self._sending.run_again(firing, job.index)
+            return True
+        elif self._is_retried(search, job):
+            self._sending.retry(firing, job.index, firing.overrides, 0.0, firing.attempt + 1)
+            return True
+        state.look(t)
+        state.chain = ()
+        if value is not None:
+            self._complete(state, number, value, t)
+        else:
+            canceled = outcome == "canceled"
+            self._fail(state, number, job, reason, t, CANCELED if canceled else FAILED)
+        return False
+
+    def _is_retried(self, search: Search, job: Job) -> bool:
+        """Whether the trial of a job that ended without success runs again."""
+        firing = job.firing
+        return (
+            search.on_failure == RETRY
+            and job.outcome != "canceled"
+            and firing is not None
+            and firing.attempt < RETRIES
+            and self._core.acting
+            and not (job.canceling or firing.cancel_unseen)
+        )
+
+    def _complete(self, state: Searched, number: int, value: float, t: float) -> None:
+        state.failures = 0
+        state.exhausted = False
+        trials = state.trials
+        if trials.end(number, COMPLETE, value, t):
+            self._core.record(
+                "best",
+                search=state.search.id,
+                trial=number,
+                value=value,
+                params=trials.params(trials.all[number]),
+            )
+        self._changed(state)
+
+    def _fail(
+        self, state: Searched, number: int, job: Job, reason: str, t: float, how: str
+    ) -> None:
+        search = state.search
+        penalty = search.penalty if how == FAILED else None
+        state.trials.end(number, how, penalty, t)
+        state.exhausted = False
+        self._core.record("trial-failed", search=search.id, trial=number, id=job.id, reason=reason)
+        if how == FAILED:
+            state.failures += 1
+            if state.failures >= search.failures:
+                self.close(search.id, reason="failures")
+        self._changed(state)
+
+    def _recount(self) -> None:
+        """Jobs were dropped that had not been sent: their trials are canceled."""
+        core = self._core
+        left = {firing.trial for firing in core.workload.firings}
+        for id, state in self.states.items():
+            for number in list(state.trials.active):
+                if trial_name(id, number) not in left:
+                    state.look(core.t)
+                    state.trials.end(number, CANCELED, None, core.t)
+                    self._changed(state)
+
+    # -- the end of an event ------------------------------------------------------------
+
+    def settle(self) -> Iterator[Triggered]:
+        """Send trials, and ask for points; the rules on searches that are done."""
+        core = self._core
+        if core.state != "running" or core.t_start is None:
+            return
+        if core.withdrawn:
+            core.withdrawn = False
+            self._recount()
+        due = list(core.search_due)
+        core.search_due.clear()
+        for id in due:
+            state = self.states[id]
+            if state.open:
+                yield from self._settle(state)
+
+    def _settle(self, state: Searched) -> Iterable[Triggered]:
+        core, trials, search = self._core, state.trials, state.search
+        if state.state == RUNNING:
+            state.look(core.t)
+            while trials.stock and len(trials.active) < search.parallel:
+                self._send(state)
+                if not core.acting:
+                    return ()
+            waits = state.ask is not None or state.again or state.exhausted
+            count = 0 if waits else state.wanted()
+            if count:
+                self._ask(state, count)
+        if trials.active or state.ask is not None or state.again:
+            return ()
+        if state.state == RUNNING and not trials.stock:
+            state.reason = "exhausted" if state.exhausted else "trials"
+        return self._done(state)
+
+    def _send(self, state: Searched) -> None:
+        trials, search = state.trials, state.search
+        trial = trials.next(self._core.t)
+        self._sending.submit(
+            search.group,
+            None,
+            trials.params(trial),
+            Origin(search_rule(search.id), trial.number),
+            trial=trial_name(search.id, trial.number),
+        )
+
+    def _done(self, state: Searched) -> Iterable[Triggered]:
+        core, id = self._core, state.search.id
+        state.look(core.t)
+        state.state = DONE
+        figures = state.trials.figures()
+        event = {
+            "trigger": SEARCH_TRIGGER,
+            "timestamp": core.t,
+            "search": id,
+            "reason": state.reason,
+            **figures,
+        }
+        core.record("search-done", search=id, reason=state.reason, **figures)
+        cause = Cause(event, search_rule(id), state.chain)
+        return [
+            Triggered(rule, cause)
+            for rule in core.rules.plain(SEARCH_TRIGGER)
+            if rule.rule.name in (None, id)
+        ]
+
+    def check(self) -> None:
+        """Check the invariants that hold after every event.
+
+        Raises:
+            AssertionError: one is broken.
+        """
+        firings = {firing.trial for firing in self._core.workload.firings}
+        for id, state in self.states.items():
+            trials = state.trials
+            assert len(trials.active) <= state.search.parallel
+            assert len(trials.all) <= state.search.trials
+            assert len(trials.all) == len(trials.stock) + len(trials.active) + len(trials.ended)
+            assert len(set(trials.ended)) == len(trials.ended) == sum(trials.counts.values())
+            if self._core.acting and not self._core.withdrawn:
+                assert all(trial_name(id, number) in firings for number in trials.active)
+            if state.ask is not None and self._core.acting:
+                assert state.ask[0] in self._table.commands
+
+    def report(self) -> list[dict[str, Any]]:
+        """The searches in the status."""
+        return [state.report() for state in self.states.values()]
+
+    # -- snapshots ----------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """Those that have begun, as JSON."""
+        core = self._core
+        due, begun = (
+            list(core.search_due),
+            [(id, state) for id, state in self.states.items() if state.state != IDLE],
+        )
+        if not begun and not due:
+            return {}
+        return {
+            "due": due,
+            "withdrawn": core.withdrawn,
+            "searches": {id: state.dump() for id, state in begun},
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned."""
+        self._core.withdrawn = value.get("withdrawn", False)
+        self._core.search_due.update(dict.fromkeys(value.get("due", ())))
+        for id, dumped in value.get("searches", {}).items():
+            state = self.states[id]
+            state.load(dumped)
+            if state.again:
+                self._table.ask_again(state.timer, self._origin(state))
+            self._core.stats.searches[id] = state.trials.figures()
+
+
+def trial_name(id: str, number: int) -> str:
+    """The name of a trial, by which firings know it."""
+    return f"{id}:{number}"
+
+
+def _parse(name: str) -> tuple[str, int]:
+    id, _, number = name.rpartition(":")
+    return id, int(number)

@@ -1,0 +1,188 @@
+"""The trials of one search: the points that it was given, and what came of them.
+
+    stock ──send──► active ──► complete, failed or canceled
+
+A trial is known by its number, from 0, in the order in which points were given. An optimiser has to
+see the same things whenever it is asked the same question, before and after a crash. So what it
+sees is said by two numbers: how many points were given, and how many trials have ended, in the
+order in which they did.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.document.search import Search
+
+#: States of a trial; in a snapshot, each is its first letter.
+STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
+_STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED)}
+
+#: How many of the best trials are kept at hand.
+BEST = 10
+
+#: Weight of the latest value in a moving mean.
+_WEIGHT = 0.2
+
+
+class Trial:
+    """One trial; its parameters are in the order of the search's variables."""
+
+    __slots__ = ("attributes", "number", "params", "state", "t_sent", "value")
+
+    def __init__(
+        self, number: int, params: Sequence[Any], attributes: Mapping[str, Any] | None
+    ) -> None:
+        self.number = number
+        self.params = params
+        #: What the sampler needs to go on, if it needs anything.
+        self.attributes = attributes
+        self.state = STOCK
+        #: Of the objective; the penalty of one that failed, if there is one.
+        self.value: float | None = None
+        self.t_sent: float | None = None
+
+
+class Trials:
+    """The trials of one search.
+
+    Args:
+        search: of the document.
+
+    Attributes:
+        search: of the document.
+        all: every trial, by its number.
+        stock: those that were not sent, in order.
+        active: those that were sent and have not ended.
+        ended: the numbers of those that have ended, in the order in which they did.
+        best: the best that are complete, the best one first.
+        counts: how many have ended, by state.
+        seconds: how long a trial takes, as a moving mean; None before the first has ended.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.all: list[Trial] = []
+        self.stock: deque[int] = deque()
+        self.active: dict[int, None] = {}
+        self.ended: list[int] = []
+        self.best: list[Trial] = []
+        self.counts = dict.fromkeys((COMPLETE, FAILED, CANCELED), 0)
+        self.seconds: float | None = None
+
+    def params(self, trial: Trial) -> dict[str, Any]:
+        """The parameters of a trial, by name."""
+        names = (variable.name for variable in self.search.variables)
+        return dict(zip(names, trial.params, strict=True))
+
+    def add(self, params: Mapping[str, Any], attributes: Mapping[str, Any] | None) -> None:
+        """Add a point to the stock."""
+        number = len(self.all)
+        row = tuple(params[variable.name] for variable in self.search.variables)
+        self.all.append(Trial(number, row, attributes))
+        self.stock.append(number)
+
+    def next(self, t: float) -> Trial:
+        """Take the next point from the stock: it is active from time `t` on."""
+        trial = self.all[self.stock.popleft()]
+        trial.state, trial.t_sent = ACTIVE, t
+        self.active[trial.number] = None
+        return trial
+
+    def end(self, number: int, state: str, value: float | None, t: float) -> bool:
+        """An active trial has ended, at time `t`; whether it is the best so far."""
+        trial = self.all[number]
+        del self.active[number]
+        if trial.t_sent is not None and state != CANCELED:
+            self.seconds = moved(self.seconds, max(0.0, t - trial.t_sent))
+        trial.state, trial.value, trial.t_sent = state, value, None
+        self.ended.append(number)
+        self.counts[state] += 1
+        return state == COMPLETE and self._rank(trial)
+
+    def _rank(self, trial: Trial) -> bool:
+        insort(self.best, trial, key=self._key)
+        del self.best[BEST:]
+        return self.best[0] is trial
+
+    def _key(self, trial: Trial) -> tuple[float, int]:
+        assert trial.value is not None
+        # Of equal ones the first.
+        value = -trial.value if self.search.maximize else trial.value
+        return value, trial.number
+
+    def figures(self) -> dict[str, Any]:
+        """What expressions can say of the search (`metrics.searched`)."""
+        figures: dict[str, Any] = {"trials": len(self.ended), **self.counts}
+        if self.best:
+            trial = self.best[0]
+            figures["best"] = {
+                **self.params(trial),
+                "value": trial.value,
+                "trial": trial.number,
+            }
+        return figures
+
+    def seen(self, points: int, ends: int, stop: int, last: int) -> dict[str, Any]:
+        """What an optimiser is told that has seen so much already, as JSON.
+
+        Args:
+            points, ends: how many points and ends it has seen.
+            stop, last: how many it is to see.
+        """
+        attributes = {
+            str(trial.number): trial.attributes
+            for trial in self.all[points:stop]
+            if trial.attributes
+        }
+        return {
+            "points": [list(trial.params) for trial in self.all[points:stop]],
+            "attributes": attributes,
+            "ends": [[number, self.all[number].value] for number in self.ended[ends:last]],
+        }
+
+    # -- snapshots ------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """The trials as JSON, in columns; the rest follows from them."""
+        return {
+            "params": [list(trial.params) for trial in self.all],
+            "states": "".join(trial.state[:2] for trial in self.all),
+            "attributes": [
+                [trial.number, trial.attributes] for trial in self.all if trial.attributes
+            ],
+            "ended": [[number, self.all[number].value] for number in self.ended],
+            "sent": [[number, self.all[number].t_sent] for number in self.active],
+            "seconds": self.seconds,
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned."""
+        states = value["states"]
+        for number, params in enumerate(value["params"]):
+            trial = Trial(number, tuple(params), None)
+            trial.state = _STATES[states[2 * number : 2 * number + 2]]
+            self.all.append(trial)
+            if trial.state == STOCK:
+                self.stock.append(number)
+        for number, attributes in value["attributes"]:
+            self.all[number].attributes = attributes
+        for number, t_sent in value["sent"]:
+            self.active[number] = None
+            self.all[number].t_sent = t_sent
+        for number, of_objective in value["ended"]:
+            trial = self.all[number]
+            trial.value = of_objective
+            self.ended.append(number)
+            self.counts[trial.state] += 1
+            if trial.state == COMPLETE:
+                self._rank(trial)
+        self.seconds = value["seconds"]
+
+
+def moved(mean: float | None, value: float) -> float:
+    """A moving mean after one more value."""
+    return value if mean is None else mean + _WEIGHT * (value - mean)

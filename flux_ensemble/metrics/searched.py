@@ -1,0 +1,57 @@
+"""What expressions can say of a search: `search.ID.best.VARIABLE`, and its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.metrics.paths import SEARCH, MetricPath
+from flux_ensemble.texts import shown
+
+#: Fields that are numbers of trials: those that have ended, and how they did.
+COUNTS = ("trials", "complete", "failed", "canceled")
+
+#: Fields of the best trial besides its parameters.
+OF_BEST = ("value", "trial")
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A search: its name, the group of its trials, and the variables that it varies."""
+
+    id: str
+    group: str
+    variables: tuple[str, ...]
+
+    def path(self, keys: list[str]) -> MetricPath:
+        """The metric with these keys, the first two of which are "search" and its name.
+
+        Raises:
+            ValueError: there is no such field.
+
+        >>> str(Searched("hpo", "trial", ("lr",)).path(["search", "hpo", "best", "lr"]))
+        'search.hpo.best.lr'
+        """
+        _, _, *rest = keys
+        fields = [*COUNTS, *(f"best.{name}" for name in (*OF_BEST, *self.variables))]
+        if ".".join(rest) not in fields:
+            raise ValueError(
+                f"no field {shown('.'.join(keys))} (fields of 'search.{self.id}': "
+                f"{', '.join(fields)})"
+            )
+        return MetricPath(SEARCH, self.group, ".".join((self.id, *rest)))
+
+
+def field_of(searches: Mapping[str, Mapping[str, Any]], variable: str) -> Any:
+    """The value of a field such as `hpo.best.lr`; None where there is none yet.
+
+    >>> field_of({"hpo": {"complete": 3, "best": {"lr": 0.1}}}, "hpo.best.lr")
+    0.1
+    >>> field_of({}, "hpo.best.lr") is None
+    True
+    """
+    value: Any = searches
+    for key in variable.split("."):
+        value = value.get(key) if value else None
+    return value

@@ -1,0 +1,168 @@
+"""Searches in a document: what is read, and what is refused, with its line and the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_ensemble.document import samplers
+from flux_ensemble.document.lint import Warnings
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.model import Spec
+from flux_ensemble.document.search import Variable
+
+TEXT = """\
+search:
+  - id: hpo
+    group: trial
+    variables:
+      lr: {low: 1e-5, high: 0.1, log: true}
+      layers: {low: 1, high: 8, integer: true}
+      opt: [sgd, adam]
+    minimize: loss
+    trials: 10
+jobs:
+  - {name: trial, command: "train {lr} {layers} {opt}"}
+rules:
+  - trigger: start
+    action: {name: search, label: hpo}
+"""
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(DocumentError) as caught:
+        load_text(text, name="test", file="d.yaml")
+    return str(caught.value).splitlines()
+
+
+def changed(old: str, new: str) -> list[str]:
+    assert old in TEXT
+    return problems(TEXT.replace(old, new, 1))
+
+
+def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> None:
+    spec = load_text(TEXT, name="test")
+    (search,) = spec.searches
+    assert search.variables == (
+        Variable("lr", 1e-5, 0.1, log=True),
+        Variable("layers", 1, 8, integer=True),
+        Variable("opt", choices=("sgd", "adam")),
+    )
+    assert (search.sampler, search.parallel, search.failures) == ("tpe", 1, 20)
+    assert list(spec.groups["trial"].params) == ["lr", "layers", "opt"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("low: 1e-5, high: 0.1", "low: 0.1, high: 1e-5",
+         "5: search[0].variables.lr: expected 'low' below 'high', not 0.1 and 1e-05"),
+        ("low: 1e-5", "low: 0", "5: search[0].variables.lr.low: expected a number > 0, because of "
+         "'log: true', not 0"),
+        ("low: 1e-5", "low: tiny", "5: search[0].variables.lr.low: expected a number, not 'tiny'"),
+        ("high: 0.1", "high: .inf",
+         "5: search[0].variables.lr.high: expected a finite number, not inf"),
+        ("low: 1,", "low: 1.5,", "6: search[0].variables.layers.low: expected an integer, because "
+         "of 'integer: true', not 1.5"),
+        ("[sgd, adam]", "[sgd, sgd]",
+         "7: search[0].variables.opt[1]: the choice 'sgd' is there twice"),
+        ("opt: [sgd", "value: [sgd", "7: search[0].variables.value: a variable cannot be called "
+         "'value', since 'search.ID.best.value' is more"),
+        ("minimize: loss", "sampler: tpe", "2: search[0]: give one of 'minimize' and 'maximize', "
+         "the key of a memo of its jobs"),
+        ("group: trial", "group: trail", "3: search[0].group: no job group named 'trail' (did you "
+         "mean 'trial'? groups: trial)"),
+        ("minimize: loss", "{minimize: loss, sampler: tpee}"[1:-1].replace(", ", "\n    "),
+         "9: search[0].sampler: expected a sampler, not 'tpee' (did you mean 'tpe'?"),
+        ("trials: 10", "trials: 100001",
+         "9: search[0].trials: expected at most 100000, which is limits.jobs, not 100001"),
+        ("trials: 10", "trials: 10\n    on-failure: {penalty: much}",
+         "10: search[0].on-failure.penalty: expected a number, not 'much'"),
+        ("label: hpo", "label: hop",
+         "14: rules[0].action.label: no search named 'hop' (did you mean 'hpo'? searches: hpo)"),
+        ('{opt}"}', '{opt}", count: 2}', "3: search[0].group: expected a group of which a "
+         "submission is one job, and one of 'trial' is 2: give it 'count: 1', and one value of "
+         "each other parameter"),
+        ("trigger: start", "{trigger: search-done, name: hop}"[1:-1].replace(", ", "\n    "),
+         "14: rules[0].name: no search named 'hop' (did you mean 'hpo'? searches: hpo)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_search(old: str, new: str, sentence: str) -> None:
+    (found,) = changed(old, new)
+    assert found.startswith(f"d.yaml:{sentence}") or found == f"d.yaml:{sentence}", found
+
+
+def test_an_unknown_field_of_a_search_is_refused_with_those_there_are() -> None:
+    rule = """\
+  - trigger: search-done
+    action: {name: submit, label: trial, params: {lr: "{search.hpo.best.rl}"}}
+"""
+    (found,) = problems(TEXT + rule)
+    assert "no field 'search.hpo.best.rl' (fields of 'search.hpo': trials, complete" in found
+
+
+def test_two_searches_cannot_have_one_id_or_one_group() -> None:
+    search = TEXT[TEXT.index("  - id") : TEXT.index("jobs:")]
+    found = problems(TEXT.replace("jobs:", f"{search}jobs:", 1))
+    assert any("the search 'hpo' is that of search[0] too" in one for one in found)
+    assert any("group 'trial' is that of search 'hpo'; give another" in one for one in found)
+
+
+def test_a_sampler_that_is_not_installed_is_refused_where_the_search_would_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(samplers, "find_spec", lambda module: None)
+    found = Warnings()
+    # One that goes on after a crash needs none.
+    spec = load_text(TEXT, name="test", file="d.yaml", warnings=found)
+    sentence = (
+        "search[0].sampler: the sampler 'tpe' needs 'optuna', which is not installed here: "
+        "pip install 'flux-ensemble[search]'"
+    )
+    assert samplers.objection(spec, "d.yaml") == f"d.yaml: {sentence}"
+    assert found.warnings == [f"d.yaml:2: {sentence}"]
+
+
+def test_a_search_that_no_rule_starts_is_warned_of() -> None:
+    found = Warnings()
+    text = TEXT.replace("{name: search, label: hpo}", "{name: submit, label: trial}")
+    load_text(text, name="test", file="d.yaml", warnings=found)
+    (warning,) = found.warnings
+    assert warning.startswith("d.yaml:2: search[0]: no rule starts the search: 'action: {name:")
+
+
+def test_a_rule_on_the_jobs_of_a_search_is_not_warned_of() -> None:
+    found = Warnings()
+    rule = """\
+  - {trigger: metric, name: count.trial.success, when: ">= 9", action: {name: close, label: hpo}}
+"""
+    load_text(TEXT + rule, name="test", warnings=found)
+    assert not found.warnings
+
+
+def loaded(**memo: Any) -> Spec:
+    job = {"name": "a", "command": "run {x}", "params": {"x": [1, 2]}}
+    return load_mapping({"name": "t", "jobs": [job], "simulate": {"a": {"memo": memo}}})
+
+
+def test_a_memo_of_a_simulated_job_is_computed_from_its_parameters() -> None:
+    memo = loaded(loss={"expression": "log10(x) ** 2 + exp(-n / 2)", "step": "n", "steps": 3})
+    (computed,) = memo.simulate["a"].memo.values()
+    assert computed.value({"x": 10}, 2) == pytest.approx(1.3678794)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("memo", "sentence"),
+    [
+        ({"expression": "y + 1"}, "group 'a' has no parameter 'y' (parameters: x)"),
+        ({"expression": "x +"}, "expected an expression such as"),
+        ({"expression": "open(x)"}, "'open' is not a function of conditions"),
+        ({"expression": "x", "step": "n"}, "give both of 'step' and 'steps', or none"),
+        ({"expression": "x", "steps": 0, "step": "n"}, "expected an integer >= 1"),
+    ],
+)
+def test_what_is_wrong_with_an_expression(memo: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DocumentError, match=r"simulate\.a\.memo\.loss") as caught:
+        loaded(loss=memo)
+    assert sentence in str(caught.value)

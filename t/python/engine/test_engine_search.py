@@ -1,0 +1,347 @@
+"""Searches in the engine: points are asked for, become jobs, and are told of with later asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from play import Finish, Play, Started, StartTimer, SubmitJobs, submit
+
+from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.snapshot import dump, restore
+
+
+def searching(rules: list[dict[str, Any]] | None = None, **given: Any) -> dict[str, Any]:
+    """A document with a search of four trials, two at once."""
+    search = {
+        "id": "hpo",
+        "group": "a",
+        "variables": {"x": {"low": 0, "high": 1}, "kind": ["p", "q"]},
+        "minimize": "loss",
+        "trials": 4,
+        "parallel": 2,
+        **given,
+    }
+    start = {"trigger": "start", "action": {"name": "search", "label": "hpo"}}
+    return {
+        "name": "test",
+        "search": [search],
+        "jobs": [
+            {"name": "a", "command": "run {x} {kind}"},
+            {"name": "b", "command": "true {x}", "params": {"x": 0}},
+        ],
+        "rules": [start, *(rules or [])],
+    }
+
+
+class Search(Play):
+    """An engine whose asks are answered: the point of trial n has x = (n + 1) / 100.
+
+    Attributes:
+        answers: whether asks are answered at once.
+    """
+
+    answers = True
+
+    def post(self, event: Any) -> list[Any]:
+        commands = super().post(event)
+        for command in commands:
+            if isinstance(command, Ask) and self.answers:
+                self.answer(command)
+        return commands
+
+    def answer(self, command: Ask, count: int | None = None) -> list[Any]:
+        points = [
+            {"params": {"x": (number + 1) / 100, "kind": "p"}}
+            for number in range(command.first, command.first + command.count)
+        ][:count]
+        return self.done(command, points=points, seconds=0.01)
+
+    def try_out(self, job: int, loss: Any = None, status: int = 0) -> None:
+        """The job of a trial goes through its life, and publishes a loss."""
+        self.begin(job)
+        self.t += 10.0
+        if loss is not None:
+            self.event(job, "memo", loss=loss)
+        self.end(job, status)
+
+    @property
+    def points(self) -> list[float]:
+        """The parameter x of all jobs that were sent."""
+        return [one.params["x"] for one in self.of(SubmitJobs) if one.group == "a"]
+
+    @property
+    def search(self) -> Mapping[str, Any]:
+        (search,) = self.status()["searches"]
+        return search
+
+
+def test_points_are_asked_for_and_each_becomes_a_job_with_the_tag_of_its_trial() -> None:
+    play = Search(searching())
+    assert play.of(Ask) == [Ask(1, "hpo", 0, 2, 0)]
+    point = {"x": 0.01, "kind": "p"}
+    assert play.of(SubmitJobs)[0] == SubmitJobs(2, "a", "search:hpo", 0, 0, 1, None, point)
+    assert play.points == [0.01, 0.02]
+
+
+def test_what_an_ask_is_to_see_is_the_points_before_it_and_the_trials_that_have_ended() -> None:
+    play = Search(searching())
+    play.try_out(1, 0.5)
+    assert play.of(Ask)[1] == Ask(4, "hpo", 2, 1, 1)
+    trials = play.engine.searching.states["hpo"].trials
+    assert trials.seen(0, 0, 2, 1) == {
+        "points": [[0.01, "p"], [0.02, "p"]],
+        "attributes": {},
+        "ends": [[0, 0.5]],
+    }
+    play.try_out(2, 0.25)
+    # The same question has the same answer, whatever has happened since.
+    assert trials.seen(0, 0, 2, 1)["ends"] == [[0, 0.5]]
+
+
+def test_a_search_that_is_done_triggers_its_rules_with_the_best_point() -> None:
+    rule = {
+        "trigger": "search-done",
+        "name": "hpo",
+        "action": submit("b", params={"x": "{search.hpo.best.x}"}),
+    }
+    play = Search(searching([rule]))
+    for job, loss in ((1, 0.5), (2, 0.1), (3, 0.1), (4, 0.2)):
+        play.try_out(job, loss)
+    assert play.of(SubmitJobs)[-1].params == {"x": 0.02}
+    assert [best["trial"] for best in play.recorded("best")] == [0, 1]
+    (done,) = play.recorded("search-done")
+    assert (done["reason"], done["complete"], done["best"]["trial"]) == ("trials", 4, 1)
+    play.run(5)
+    assert [one.state for one in play.of(Finish)] == ["completed"]
+    assert play.search["best"][0] == {
+        "trial": 1,
+        "value": 0.1,
+        "params": {"x": 0.02, "kind": "p"},
+    }
+
+
+def test_an_ensemble_with_an_open_ask_is_not_idle_and_does_not_end() -> None:
+    rule = {"trigger": "idle", "group": "a", "action": submit("b")}
+    play = Search(searching([rule], parallel=1))
+    play.answers = False
+    play.try_out(1, 0.5)
+    assert not play.submitted("b")
+    assert not play.of(Finish)
+    play.answers = True
+    play.answer(play.of(Ask)[-1])
+    for job in (2, 3, 4):
+        play.try_out(job, 0.5)
+    assert play.submitted("b") == 1
+
+
+def test_close_sends_no_more_trials_and_the_search_is_done_when_those_it_has_are_over() -> None:
+    rules = [
+        {
+            "trigger": "metric",
+            "when": "search.hpo.best.value < 0.2",
+            "action": {"name": "close", "label": "hpo"},
+        },
+        {"trigger": "search-done", "action": submit("b")},
+    ]
+    play = Search(searching(rules))
+    play.try_out(1, 0.1)
+    assert play.points == [0.01, 0.02]
+    assert play.search["state"] == "closing"
+    assert not play.submitted("b")
+    play.try_out(2, 0.5)
+    assert play.submitted("b") == 1
+    assert (play.search["state"], play.search["reason"]) == ("done", "closed")
+
+
+def test_a_closed_search_can_be_started_again_and_goes_on_with_the_same_trials() -> None:
+    play = Search(searching(), start=True)
+    play.request("action", action={"name": "close", "label": "hpo"})
+    play.try_out(1, 0.5)
+    play.request("action", action={"name": "search", "label": "hpo"})
+    assert play.points == [0.01, 0.02, 0.03]
+    assert play.of(Ask)[-1].first == 2
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (None, "it published no number 'loss'"),
+        ("low", "it published no number 'loss'"),
+        (True, "it published no number 'loss'"),
+        (float("nan"), "it published no number 'loss'"),
+    ],
+)
+def test_success_without_the_objective_is_a_failed_trial(loss: Any, reason: str) -> None:
+    play = Search(searching())
+    play.try_out(1, loss)
+    assert play.recorded("trial-failed") == [
+        {"search": "hpo", "trial": 0, "id": 1, "reason": reason}
+    ]
+    trials = play.engine.searching.states["hpo"].trials
+    assert trials.seen(0, 0, 2, 1)["ends"] == [[0, None]]
+
+
+def test_a_failed_trial_has_its_penalty_and_is_never_the_best() -> None:
+    play = Search(searching(**{"on-failure": {"penalty": "-1e3"}}))
+    play.try_out(1, 0.1, status=256)
+    play.try_out(2, 0.5)
+    trials = play.engine.searching.states["hpo"].trials
+    assert trials.seen(0, 0, 2, 2)["ends"] == [[0, -1000.0], [1, 0.5]]
+    assert play.search["best"][0]["trial"] == 1
+
+
+def test_a_failed_trial_runs_again_with_the_same_parameters_up_to_three_times() -> None:
+    play = Search(searching(parallel=1, trials=1, **{"on-failure": "retry"}))
+    for job in (1, 2, 3, 4):
+        play.try_out(job, status=256)
+    assert play.points == [0.01] * 4
+    assert play.search["failed"] == 1
+    assert play.engine.stats.counts["a"]["finished"] == 1
+    assert [one.state for one in play.of(Finish)] == ["completed"]
+
+
+def test_too_many_failures_in_a_row_close_the_search() -> None:
+    play = Search(searching(failures=2, parallel=1))
+    play.try_out(1, status=256)
+    play.try_out(2, 0.5)
+    play.try_out(3, status=256)
+    assert play.search["state"] == "running"
+    play.try_out(4, status=256)
+    assert (play.search["state"], play.search["reason"]) == ("done", "failures")
+
+
+def test_no_points_and_nothing_under_way_is_the_end() -> None:
+    play = Search(searching())
+    play.answers = False
+    play.try_out(1, 0.5)
+    play.answer(play.of(Ask)[-1], 0)
+    # One is under way: the end of it may bring another point.
+    asks = len(play.of(Ask))
+    play.try_out(2, 0.5)
+    assert len(play.of(Ask)) == asks + 1
+    play.answer(play.of(Ask)[-1], 0)
+    assert (play.search["state"], play.search["reason"]) == ("done", "exhausted")
+
+
+def test_points_are_asked_for_three_times_and_then_on_error_says_what_follows() -> None:
+    play = Search(searching(), start=False)
+    play.answers = False
+    play.post(Started(play.t))
+    for delay in (1.0, 2.0):
+        play.failed(play.of(Ask)[-1], "search 'hpo': its sampler raised ValueError: no")
+        assert play.of(StartTimer)[-1] == StartTimer("ask:hpo", delay)
+        assert not play.of(Finish)
+        play.timer("ask:hpo")
+    assert len({(one.first, one.count, one.ended) for one in play.of(Ask)}) == 1
+    play.failed(play.of(Ask)[-1], "search 'hpo': its sampler raised ValueError: no")
+    assert play.recorded("rule-disabled")[0]["rule"] == "rule-0"
+    assert play.search["reason"] == "error"
+    assert [one.state for one in play.of(Finish)] == ["completed"]
+
+
+def test_a_trial_that_a_shutdown_cancelled_runs_again_with_the_same_parameters() -> None:
+    play = Search(searching())
+    play.begin(1)
+    play.post(Interrupted(play.tick(), (1,)))
+    play.event(1, "exception", type="cancel", severity=0)
+    play.end(1, 15)
+    assert play.points == [0.01, 0.02, 0.01]
+    assert play.search["canceled"] == play.search["failed"] == 0
+
+
+def test_cancelled_trials_are_over_and_others_take_their_places() -> None:
+    play = Search({**searching(parallel=2), "limits": {"active-jobs": 1}})
+    # The first is in the queue, the second waits in the service.
+    play.begin(1)
+    play.request("cancel", group="a")
+    assert play.search["canceled"] == 1
+    play.event(1, "exception", type="cancel", severity=0)
+    play.end(1, 15)
+    assert play.search["canceled"] == 2
+    assert play.points == [0.01, 0.03]
+
+
+def test_a_pause_sends_no_trials_and_the_resume_goes_on() -> None:
+    play = Search(searching())
+    play.request("pause")
+    play.try_out(1, 0.5)
+    assert play.points == [0.01, 0.02]
+    play.request("resume")
+    assert play.points == [0.01, 0.02, 0.03]
+
+
+def test_points_are_in_stock_where_asks_take_as_long_as_trials() -> None:
+    play = Search(searching(trials=100, parallel=2))
+    play.answers = False
+    for job in (1, 2):
+        play.begin(job)
+        play.t += 1.0
+        play.event(job, "memo", loss=0.5)
+        play.event(job, "finish", status=0)
+        play.t += 10.0
+        play.answer(play.of(Ask)[-1])
+    # Two have ended and two are active: the others are for those that end next.
+    ask = play.of(Ask)[-1]
+    assert ask.first + ask.count > 2 + 2
+
+
+def test_a_search_with_one_slot_keeps_no_stock_so_that_each_point_knows_all() -> None:
+    play = Search(searching(parallel=1))
+    play.answers = False
+    play.begin(1)
+    play.event(1, "memo", loss=0.5)
+    play.event(1, "finish", status=0)
+    play.t += 100.0
+    play.answer(play.of(Ask)[-1])
+    assert (play.search["stock"], play.search["active"]) == (0, 1)
+    assert len(play.of(Ask)) == 2
+
+
+def test_rules_that_start_and_close_a_search_for_ever_are_a_chain_that_ends() -> None:
+    again = {
+        "trigger": "search-done",
+        "actions": [
+            {"name": "search", "label": "hpo", "repetitions": "unlimited"},
+            {"name": "close", "label": "hpo"},
+        ],
+    }
+    play = Search(searching([again]))
+    play.request("action", action={"name": "close", "label": "hpo"})
+    play.try_out(1, 0.5)
+    play.try_out(2, 0.5)
+    assert [one.state for one in play.of(Finish)] == ["failed"]
+    assert "rules fire each other" in play.status()["reason"]
+
+
+@pytest.mark.parametrize("stop", range(0, 26))
+def test_an_engine_that_is_restored_goes_on_as_the_first_would_have(stop: int) -> None:
+    """At each event, and with the same commands since."""
+    document = searching([{"trigger": "search-done", "action": submit("b")}])
+    first = Search(document)
+    handled: list[Any] = []
+    handle = first.engine.handle
+    first.handle = lambda event: handled.append(event) or handle(event)  # type: ignore[func-returns-value]
+    for job, loss in ((1, 0.5), (2, None), (3, 0.1), (4, 0.7)):
+        first.try_out(job, loss)
+    spec = first.engine.spec
+    second = Search(document).engine
+    second.stats.keep_values()
+    for event in handled[:stop]:
+        second.handle(event)
+    snapshot = json.loads(json.dumps(dump(second)))
+    third = restore(spec, snapshot, [second.stats.take_values()])
+    assert dump(third) == dump(second)
+    assert third.pending == second.pending
+    for event in handled[stop:]:
+        assert third.handle(event) == second.handle(event)
+    assert dump(third) == dump(first.engine)
+
+
+def test_a_document_without_a_search_says_nothing_of_one() -> None:
+    play = Play({"name": "test", "jobs": [{"name": "a", "command": "true"}], "rules": []})
+    assert "searches" not in play.status()
+    assert "searches" not in dump(play.engine)["state"]

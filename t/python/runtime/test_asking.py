@@ -1,0 +1,298 @@
+"""The sampler of a search: the same points whichever process gives them, and what it does wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_queue import children
+
+import flux_ensemble
+from flux_ensemble.document.search import Search, Variable
+from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
+from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.runtime.asking.asker import Advice, Asker, described
+from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling
+
+pytest.importorskip("optuna")
+
+VARIABLES = (
+    Variable("x", 1e-4, 1.0, log=True),
+    Variable("n", 1, 8, integer=True),
+    Variable("kind", choices=("p", "q", True, 1)),
+)
+
+SAMPLERS = ["random", "qmc", "tpe"]
+
+
+def search(sampler: str, **given: Any) -> Search:
+    return Search("hpo", "a", VARIABLES, "loss", sampler=sampler, trials=10_000, **given)
+
+
+def loss(params: Mapping[str, Any]) -> float:
+    return float((params["x"] - 0.01) ** 2 + (params["n"] - 3) ** 2)
+
+
+class Asked:
+    """A search of which each trial ends before the next point is asked for."""
+
+    def __init__(self, given: Search, seed: int = 7) -> None:
+        self.search = given
+        self.trials = Trials(given)
+        self.seed = seed
+        self.sampling = Sampling(described(given, seed))
+        self._known = 0, 0
+
+    def anew(self) -> None:
+        """Another process, which is told of all trials."""
+        self.sampling = Sampling(described(self.search, self.seed))
+        self._known = 0, 0
+
+    def ask(self, count: int = 1) -> list[dict[str, Any]]:
+        """Points, which are under way then."""
+        first, last = len(self.trials.all), len(self.trials.ended)
+        seen = self.trials.seen(*self._known, first, last)
+        points = self.sampling.answer({"count": count, **seen})["points"]
+        self._known = first + len(points), last
+        for point in points:
+            self.trials.add(point["params"], point.get("attributes"))
+            self.trials.next(0.0)
+        return [point["params"] for point in points]
+
+    def end(self, number: int) -> None:
+        """A trial ends; each seventh fails."""
+        value = loss(self.trials.params(self.trials.all[number]))
+        if number % 7 == 6:
+            self.trials.end(number, FAILED, None, 1.0)
+        else:
+            self.trials.end(number, COMPLETE, value, 1.0)
+
+    def run(self, count: int, slots: int, again: int = 0) -> list[dict[str, Any]]:
+        """The points of so many trials, with a new process before each `again`th ask."""
+        points = self.ask(slots)
+        for number in range(count - slots):
+            self.end(number)
+            if again and number % again == 0:
+                self.anew()
+            points += self.ask()
+        return points
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_new_process_that_is_told_of_all_trials_goes_on_as_the_one_before(
+    sampler: str, slots: int
+) -> None:
+    given = search(sampler, parallel=slots)
+    straight = Asked(given).run(40, slots)
+    assert Asked(given).run(40, slots, again=3) == straight
+    assert Asked(given, seed=8).run(40, slots) != straight
+
+
+@pytest.mark.parametrize("sampler", ["random", "qmc"])
+def test_a_point_of_these_follows_from_its_number_alone(sampler: str) -> None:
+    asked = Asked(search(sampler))
+    assert asked.ask(20) == Asked(search(sampler)).run(20, 1)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_points_are_in_the_bounds_and_of_the_types_of_their_variables(sampler: str) -> None:
+    given = search(sampler)
+    points = Asked(given).run(60, 1)
+    assert [given.objection(point) for point in points] == [None] * 60
+    assert {type(point["n"]) for point in points} == {int}
+    assert len({point["n"] for point in points}) > 3
+
+
+def test_points_are_those_of_optuna_with_the_same_seeds() -> None:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    given = search("tpe")
+    asked = Asked(given)
+    points = asked.run(30, 1)
+    study = optuna.create_study()
+    distributions = {
+        "x": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
+        "n": optuna.distributions.IntDistribution(1, 8),
+        "kind": optuna.distributions.CategoricalDistribution(VARIABLES[2].choices),
+    }
+    for number, point in enumerate(points):
+        study.sampler = optuna.samplers.TPESampler(seed=asked.sampling._seed(number))
+        trial = study.ask(distributions)
+        assert trial.params == point
+        if number % 7 == 6:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(trial, loss(point))
+
+
+def test_of_very_many_trials_tpe_sees_the_best_the_latest_and_those_under_way() -> None:
+    asked = Asked(search("tpe"))
+    total = MANY + LATEST
+    for number in range(total):
+        asked.trials.add({"x": (number + 1) / (2 * total), "n": 3, "kind": "p"}, None)
+        asked.trials.next(0.0)
+    for number in range(total - 2):
+        asked.trials.end(number, COMPLETE, float(number % 500), 1.0)
+    asked.ask()
+    sampler = asked.sampling._sampler
+    trials = sampler._some.get_trials(deepcopy=False)  # type: ignore[attr-defined]
+    ended = [trial for trial in trials if trial.state.is_finished()]
+    assert LATEST < len(ended) <= BEST + LATEST
+    assert len(trials) - len(ended) == 3
+    point = asked.ask()
+    asked.trials.all.pop()
+    asked.trials.active.popitem()
+    asked.anew()
+    assert asked.ask() == point
+
+
+# -- in a process of its own --------------------------------------------------------
+
+
+class Bench:
+    """An asker with its loop."""
+
+    def __init__(self, given: Search, directory: Path) -> None:
+        self.trials = Trials(given)
+        self.loop = LocalLoop()
+        self.lines: list[str] = []
+        self.advice: list[Advice] = []
+        self.asker = Asker(
+            self.loop,
+            given,
+            seed=7,
+            environment=dict(os.environ),
+            cwd=str(directory),
+            info={"name": "test", "directory": str(directory)},
+            log=lambda _, line: self.lines.append(line),
+        )
+
+    def ask(self, count: int = 1) -> Advice:
+        """Ask, and wait for the answer; the points are under way then."""
+        self.begin(count)
+        self.loop.run(lambda: bool(self.advice))
+        advice = self.advice.pop()
+        for point in advice.points:
+            self.trials.add(point["params"], None)
+            self.trials.next(0.0)
+        return advice
+
+    def begin(self, count: int = 1) -> None:
+        command = Ask(1, "hpo", len(self.trials.all), count, len(self.trials.ended))
+        self.asker.ask(command, self.trials, self.advice.append)
+
+
+@contextmanager
+def bench(given: Search, directory: Path) -> Iterator[Bench]:
+    made = Bench(given, directory)
+    try:
+        yield made
+    finally:
+        made.asker.close()
+        made.loop.run(lambda: not made.loop.timers)
+        made.loop.close()
+
+
+def test_a_process_that_is_killed_is_followed_by_one_with_the_same_next_points(
+    tmp_path: Path,
+) -> None:
+    expected = Asked(search("tpe")).run(20, 1)
+    with bench(search("tpe"), tmp_path) as made:
+        points = []
+        for number in range(20):
+            if number == 12:
+                before = set(children(os.getpid()))
+                (pid,) = [pid for pid in before if b"test" in command_of(pid)]
+                os.kill(pid, signal.SIGKILL)
+                # It is noticed between two asks, or by the next one, which is repeated.
+                advice = made.ask()
+                while not advice.ok:
+                    assert "was killed by signal 9" in advice.reason
+                    advice = made.ask()
+            else:
+                advice = made.ask()
+            points.append(advice.points[0]["params"])
+            Asked.end(made, number)  # type: ignore[arg-type]
+    assert points == expected
+
+
+def command_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_an_ask_that_was_given_up_does_not_change_the_points_after_it(tmp_path: Path) -> None:
+    with bench(search("tpe"), tmp_path) as made:
+        first = made.ask(3)
+        made.begin(2)
+        made.loop.run(lambda: bool(made.advice))
+        # The engine has not taken them: it asks for the same ones again.
+        given_up = made.advice.pop()
+        again = made.ask(2)
+        assert again.points == given_up.points
+        assert len(first.points) == 3
+
+
+HOSTILE = """
+import time
+class Sampling:
+    def __init__(self, search): {begin}
+    def answer(self, request): {answer}
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer", "reason"),
+    [
+        ("pass", "raise ValueError('no data')", "raised ValueError: no data"),
+        ("raise ImportError('no')", "pass", "could not be loaded: the sampler raised ImportError"),
+        ("pass", "import os; os._exit(3)", "exited with status 3"),
+        ("pass", "time.sleep(1000)", "was ended after 0.5 s"),
+        ("pass", "return {'points': [{'params': {}}] * 1000, 'seconds': 0}", "at most 1 points"),
+        ("pass", "return {'points': [{'params': {'x': 2.0, 'n': 1, 'kind': 'p'}}], 'seconds': 0}",
+         "x: expected a number >= 0.0001 and <= 1.0, not 2.0"),
+        ("pass", "return {'points': [{'params': {'x': 0.5, 'n': 1.0, 'kind': 'p'}}], 'seconds': 0}",
+         "n: expected an integer"),
+        ("pass", "return {'points': [{'params': {'x': 0.5, 'n': 1, 'kind': False}}], 'seconds': 0}",
+         "kind: expected one of"),
+        ("pass", "return {'points': [{'params': {'x': 0.5}}], 'seconds': 0}",
+         "expected values of x, n, kind, not of x"),
+        ("pass", "return {'points': [{'params': {'x': float('nan'), 'n': 1, 'kind': 'p'}}]}",
+         "sampler"),
+        ("pass", "return {'points': 5, 'seconds': 0}", "expected a list of points"),
+    ],
+)  # fmt: skip
+def test_what_a_sampler_does_wrong_is_said(
+    begin: str, answer: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sampler of a process is another one, which its search path has first."""
+    shadow(tmp_path / "shadow", HOSTILE.format(begin=begin, answer=answer))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "shadow"), *sys.path])
+    with bench(search("random", timeout=0.5), tmp_path) as made:
+        advice = made.ask()
+        assert not advice.ok
+        assert advice.reason.startswith("search 'hpo': its sampler ")
+        assert reason in advice.reason
+
+
+def shadow(root: Path, sampling: str) -> None:
+    """A package in which all is ours but for `runtime.sampling`."""
+    (root / "flux_ensemble").mkdir(parents=True)
+    real = Path(flux_ensemble.__file__).parent
+    for path in real.iterdir():
+        if path.name != "runtime":
+            (root / "flux_ensemble" / path.name).symlink_to(path)
+    runtime = root / "flux_ensemble" / "runtime"
+    runtime.mkdir()
+    for path in (real / "runtime").iterdir():
+        if path.name != "sampling.py":
+            (runtime / path.name).symlink_to(path)
+    (runtime / "sampling.py").write_text(sampling)
