@@ -62,6 +62,7 @@ def run_locally(
     record: str | None,
     resume: bool | None,
     fail_on: frozenset[str] = frozenset(),
+    ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
     """Runs an ensemble to its end, and prints it to a view.
 
@@ -76,6 +77,7 @@ def run_locally(
         record: a file for a recording.
         resume: as for `members.local.state_dir.StateLog`.
         fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        ended: called with the status of the ensemble when it has ended.
 
     Returns:
         The exit code.
@@ -114,7 +116,7 @@ def run_locally(
                 run.recover(text)
             else:
                 run.begin(text)
-            return recorded(printer.follow(timeout, fail_on), recorder)
+            return recorded(printer.follow(timeout, fail_on, ended), recorder)
         except FunctionsError as error:
             raise Failure(str(error), USAGE) from None
         except (RunError, StateError) as error:
@@ -144,12 +146,15 @@ class Printer:
         """Takes the run that it is to print."""
         self._run = run
 
-    def follow(self, timeout: float, fail_on: frozenset[str]) -> int:
+    def follow(
+        self, timeout: float, fail_on: frozenset[str], told: Callable[[EnsembleStatus], None]
+    ) -> int:
         """Follows a run that has begun to its end.
 
         Args:
             timeout: end after so many seconds; 0 is no limit.
             fail_on: as for `run_locally`.
+            told: gets the status at the end.
 
         Returns:
             The exit code.
@@ -166,6 +171,7 @@ class Printer:
         ended = cast("EnsembleStatus", status)
         with self._quietly():
             summarize(self._view, ended, metrics, "flux-ensemble failures")
+        told(ended)
         run.check_kept()
         code = EXIT_CODES[run.state] if self._forced is None else self._forced
         return code or (FAILED if fails(ended, fail_on) else OK)
