@@ -108,4 +108,10 @@ test_expect_success 'a rule reads the nodes of an instance of fixed size' '
 	is null "$(flux ensemble status --json | json members.default.scaler)"
 '
 
+test_expect_success 'an instance with such a scaler ends without an error of its broker' '
+	flux start --test-size=1 flux ensemble run --member minicluster --port $(cat port) \
+		"$PROJECT/examples/hello-world.yaml" >end.out 2>end.err &&
+	! grep "broker.err" end.err
+'
+
 test_done

@@ -24,6 +24,7 @@ from flux_ensemble.gateway.protocol import SAID_BY_SERVICE
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.gateway.tls import TlsFiles
+from flux_ensemble.gateway.tls_reload import Reloaded
 
 T = TypeVar("T")
 
@@ -65,7 +66,8 @@ class RpcClient:
         timeout: seconds for a method with all its attempts.
 
     Attributes:
-        t_expires: when the client's certificate expires, in epoch seconds; None in plaintext.
+        t_expires: when the client's certificate expires, in epoch seconds; None in plaintext. Its
+            files are read again when they change.
 
     Raises:
         TlsError: the files are not usable.
@@ -77,14 +79,9 @@ class RpcClient:
         self.target = target
         self.member = member
         self.timeout = timeout
-        self.t_expires: float | None = None
-        if tls is None:
-            self._channel = grpc.insecure_channel(target)
-        else:
-            self._channel = grpc.secure_channel(target, tls.client_credentials())
-            self.t_expires = tls.expires()
-        self._stub = api.EnsembleServiceStub(self._channel)
-        self._health = health_pb2_grpc.HealthStub(self._channel)
+        self._files = None if tls is None else Reloaded(tls)
+        self._old: list[grpc.Channel] = []
+        self._connect()
 
     def __enter__(self) -> RpcClient:
         return self
@@ -92,9 +89,35 @@ class RpcClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def t_expires(self) -> float | None:
+        return None if self._files is None else self._files.t_expires
+
     def close(self) -> None:
         """Closes the connection; open requests fail."""
-        self._channel.close()
+        for channel in (self._channel, *self._old):
+            channel.close()
+
+    def _connect(self) -> None:
+        if self._files is None:
+            self._channel = grpc.insecure_channel(self.target)
+        else:
+            self._channel = grpc.secure_channel(self.target, self._files.channel_credentials())
+
+    def _renewed(self) -> grpc.Channel:
+        """A connection with the certificate as it is now; streams of older ones go on."""
+        if self._files is not None and self._files.renewed() is not None:
+            self._old.append(self._channel)
+            self._connect()
+        return self._channel
+
+    @property
+    def _stub(self) -> Any:
+        return api.EnsembleServiceStub(self._renewed())
+
+    @property
+    def _health(self) -> Any:
+        return health_pb2_grpc.HealthStub(self._renewed())
 
     def status(self, ensemble: str = "") -> pb.StatusResponse:
         """The member's size, its Flux instance, and its ensembles or the one of that name.

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from grpc import StatusCode
 
@@ -41,14 +41,22 @@ _OUT_OF_REACH = {
 }
 
 
+class Expiring(Protocol):
+    """A certificate; it may be renewed."""
+
+    @property
+    def t_expires(self) -> float:
+        """When it expires, in epoch seconds."""
+        ...
+
+
 class Operations:
     """Performs requests, each for one member.
 
     Args:
         members: the table of members.
         backend: changes their size; None if nothing does.
-        t_certificate_expires: when the server's certificate does, in epoch seconds; None
-            without TLS.
+        certificate: the server's, as long as it is valid; None without TLS.
         allow_load: clients may load documents.
     """
 
@@ -56,13 +64,13 @@ class Operations:
         self,
         members: Members,
         backend: Backend | None,
-        t_certificate_expires: float | None = None,
+        certificate: Expiring | None = None,
         *,
         allow_load: bool = False,
     ) -> None:
         self._members = members
         self._backend = backend
-        self._expires = t_certificate_expires
+        self._certificate = certificate
         self._allow_load = allow_load
         self._lane = _lane("the back end")
         # A back end may ask each member itself: one that hangs must not keep others waiting.
@@ -96,8 +104,8 @@ class Operations:
         now = time.monotonic()
         deadline = now + _STATUS_SHARE * (call.deadline - now)
         known: dict[str, Any] = {"member": target.name}
-        if self._expires is not None:
-            known["t_certificate_expires"] = self._expires
+        if self._certificate is not None:
+            known["t_certificate_expires"] = self._certificate.t_expires
         if size_only:
             return known | await self._size(target, deadline)
         size, flux = await asyncio.gather(

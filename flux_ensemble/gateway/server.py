@@ -28,6 +28,7 @@ from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.predecessors import PredecessorService
 from flux_ensemble.gateway.sparing import Sparing
 from flux_ensemble.gateway.tls import TlsFiles
+from flux_ensemble.gateway.tls_reload import Reloaded
 from flux_ensemble.gateway.typed import TypedService
 
 #: How long open requests may go on when the server stops, in seconds.
@@ -111,8 +112,9 @@ async def serve(
     # Once, however often this is called: a logger has a filter once.
     for name in _GRPC_LOGS:
         logging.getLogger(name).addFilter(_SPARING)
-    credentials = None if tls is None else tls.server_credentials()
-    operations = Operations(members, backend, tls.expires() if tls else None, allow_load=allow_load)
+    files = None if tls is None else Reloaded(tls)
+    credentials = None if files is None else files.server_credentials()
+    operations = Operations(members, backend, files, allow_load=allow_load)
     health = Health(SERVICES)
     methods = {
         **TypedService(operations).methods(),

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
@@ -46,32 +45,6 @@ class TlsFiles:
     key: Path
     ca: Path
 
-    def server_credentials(self) -> grpc.ServerCredentials:
-        """Credentials of a server that asks every client for a certificate.
-
-        Raises:
-            TlsError: see `check`.
-        """
-        contents = self._checked()
-        return grpc.ssl_server_credentials(
-            [(contents.key, contents.cert)],
-            root_certificates=contents.ca,
-            require_client_auth=True,
-        )
-
-    def client_credentials(self) -> grpc.ChannelCredentials:
-        """Credentials of a client that shows its certificate.
-
-        Raises:
-            TlsError: see `check`.
-        """
-        contents = self._checked()
-        return grpc.ssl_channel_credentials(
-            root_certificates=contents.ca,
-            private_key=contents.key,
-            certificate_chain=contents.cert,
-        )
-
     def check(self) -> None:
         """Checks that the files can be read and fit together, because gRPC's errors do not say.
 
@@ -79,22 +52,14 @@ class TlsFiles:
             TlsError: one cannot be read, is not PEM, belongs to another key; a certificate
                 that is needed is not valid now; or one of an authority is none of an authority.
         """
-        self._checked()
+        self.read()
 
-    def expires(self) -> float:
-        """When the first of these certificates expires that is needed, in epoch seconds.
-
-        That is the earliest end of the certificate's chain, or the end of the last authority.
+    def read(self) -> Contents:
+        """What is in the files, once they have been checked.
 
         Raises:
-            TlsError: the files cannot be read.
+            TlsError: see `check`.
         """
-        contents = self._read()
-        ends = [certificate.not_valid_after_utc for certificate in contents.chain()]
-        ends.append(max(authority.not_valid_after_utc for authority in contents.authorities))
-        return min(ends).timestamp()
-
-    def _checked(self) -> _Contents:
         contents = self._read()
         now = datetime.datetime.now(datetime.UTC)
         for number, certificate in enumerate(contents.authorities, 1):
@@ -114,7 +79,7 @@ class TlsFiles:
         _check_time(f"the certificate {str(self.ca)!r}", latest, now)
         return contents
 
-    def _read(self) -> _Contents:
+    def _read(self) -> Contents:
         """What is in the files.
 
         They are read once: what was checked is what is used, whatever happens to the files.
@@ -137,13 +102,13 @@ class TlsFiles:
                 context.load_verify_locations(ca_file)
         except ssl.SSLError as exc:
             raise TlsError(f"{no_authority}: {_reason(exc)}") from exc
-        return _Contents(
+        return Contents(
             cert, key, ca, _certificates(cert, unusable), _certificates(ca, no_authority)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Contents:
+class Contents:
     """What is in the files, as bytes, and the certificates in them."""
 
     cert: bytes
@@ -151,6 +116,16 @@ class _Contents:
     ca: bytes
     certificates: tuple[x509.Certificate, ...]
     authorities: tuple[x509.Certificate, ...]
+
+    @property
+    def t_expires(self) -> float:
+        """When the first of the certificates that are needed expires, in epoch seconds.
+
+        That is the earliest end of the certificate's chain, or the end of the last authority.
+        """
+        ends = [certificate.not_valid_after_utc for certificate in self.chain()]
+        ends.append(max(authority.not_valid_after_utc for authority in self.authorities))
+        return min(ends).timestamp()
 
     def chain(self) -> list[x509.Certificate]:
         """The certificate, its signer, and so on, as far as the files have them."""

@@ -373,9 +373,11 @@ class Brokers:
     name = "brokers"
     discovers = False
     maximum = 3
+    # `pending`: pods are made, and no broker starts in them.
 
     def __init__(self) -> None:
         self.nodes = 1
+        self.pending = False
 
     def canonical(self, member: str) -> str:
         return member
@@ -388,6 +390,8 @@ class Brokers:
     ) -> Grant:
         before = self.nodes
         self.nodes = target(member, self.size(member, deadline), to=to, by=by)
+        if self.pending:
+            return Grant(before, self.nodes)
         # A handle belongs to the thread that has opened it.
         starter = flux.Flux(os.environ["FLUX_START_URI"])
         for rank in range(before, self.nodes):
@@ -446,6 +450,13 @@ def minicluster() -> None:
         brokers.maximum = 2
         bench.refused(3, errno.EIO, "rank 2 (fake2)", "grants no more than 2 nodes", "size is 2")
         bench.refused(3, errno.EIO, "cannot grow", "maximum is 2", "the size is 2")
+        # Pods that do not come in time are given back: they would cost a node each for nothing.
+        brokers.maximum, brokers.pending = 3, True
+        slow = Bench(scaler=scaler(start_seconds=1))
+        slow.refused(3, errno.ETIMEDOUT, "did not come up within 1 s", "the size is")
+        wait(lambda: brokers.nodes == slow.scaler.report()["granted"] == 2)
+        slow.scaler.close()
+        brokers.pending = False
         unknown = Bench(
             scaler=ElasticInstance(
                 broker, MiniCluster(broker, connect(f"localhost:{port}", "beta"))

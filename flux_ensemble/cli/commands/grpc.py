@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,15 @@ def grpc() -> None:
     "--insecure", is_flag=True, help="Serve plaintext on a host that other machines can reach."
 )
 @click.option("--allow-load", is_flag=True, help="Let clients load documents.")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer probes and give metrics on this port of all hosts, in plaintext.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 def start(
     host: str,
     port: int,
@@ -76,6 +86,8 @@ def start(
     tls_ca: Path | None,
     insecure: bool,
     allow_load: bool,
+    health_port: int | None,
+    log_format: str,
 ) -> None:
     """Run the gRPC service in the foreground until Ctrl-C.
 
@@ -86,6 +98,7 @@ def start(
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from flux_ensemble.gateway import server
+        from flux_ensemble.gateway.json_logs import start_logging
         from flux_ensemble.gateway.tls import TlsError
     except ImportError as exc:
         raise _missing(exc, "grpc") from exc
@@ -96,7 +109,7 @@ def start(
     given = _given(members)
     scaler = _backend(backend, given, min_size, max_size)
     table = _members(given, scaler)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    start_logging(log_format)
 
     def ready(bound: int) -> None:
         names = ", ".join(sorted(table.listed)) or "those that the back end knows"
@@ -125,9 +138,31 @@ def start(
         )
 
     try:
-        asyncio.run(main())
+        with _health(health_port, scaler) as scaler:
+            asyncio.run(main())
     except (server.ServerError, TlsError) as exc:
         raise Failure(str(exc), USAGE) from exc
+
+
+@contextmanager
+def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None]:
+    """Serves probes and metrics; gives the back end, which is counted then."""
+    if port is None:
+        yield scaler
+        return
+    try:
+        from flux_ensemble.gateway.counted import Counted, registry
+        from flux_ensemble.gateway.health_port import HealthPort
+    except ImportError as exc:
+        raise _missing(exc, "kubernetes") from exc
+    try:
+        health = HealthPort(port, registry)
+    except OSError as exc:
+        raise Failure(f"--health-port {port}: {exc.strerror}", USAGE) from exc
+    try:
+        yield None if scaler is None else Counted(scaler)
+    finally:
+        health.close()
 
 
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:

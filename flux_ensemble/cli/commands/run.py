@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import click
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_member_options
 from flux_ensemble.cli.common import (
+    FAILED,
     MOST,
     USAGE,
     Duration,
@@ -23,6 +25,8 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.target import Target, member_options, targeted
+from flux_ensemble.cli.session.own_service import is_needed, serving
+from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 
@@ -71,8 +75,19 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     metavar="FILE",
     help='Record every event and command in FILE, for "replay".',
 )
+@click.option(
+    "--summary",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write how it ended to FILE, as JSON.",
+)
 @FAIL_ON_OPTION
 @ISOLATE_OPTION
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Where Flux is too old to load the service (before 0.84), run it with this command.",
+)
 @run_member_options
 @click.option(
     "--nodes",
@@ -104,13 +119,20 @@ def run(**options: Any) -> int:
     not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
     cancels its jobs; a second Ctrl-C leaves at once.
     """
-    kept = {field.name for field in fields(_Run)} - {"minicluster"}
+    kept = {field.name for field in fields(_Run)} - {"minicluster", "summary"}
     strict = options.pop("strict")
+    summary = Summary(options.pop("summary"))
     given = {key: value for key, value in options.items() if key in kept}
     if strict:
         given["fail_on"] |= {"job"}
     minicluster = {key: value for key, value in options.items() if key not in kept}
-    return _Run(**given, minicluster=minicluster).execute()
+    try:
+        code = _Run(**given, minicluster=minicluster, summary=summary).execute()
+    except Exception as exc:
+        summary.write(getattr(exc, "code", FAILED), str(exc))
+        raise
+    summary.write(code)
+    return code
 
 
 @dataclass
@@ -123,6 +145,7 @@ class _Run:
     timeout: float
     record: str | None
     isolate: bool
+    serve: bool
     fail_on: frozenset[str]
     member: str | None
     state_dir: Path | None
@@ -131,6 +154,7 @@ class _Run:
     gpus: int | None
     resume: bool | None
     minicluster: dict[str, Any]
+    summary: Summary
 
     def execute(self) -> int:
         """Checks the document, and runs it on Flux or on this machine.
@@ -180,6 +204,7 @@ class _Run:
             record=self.record,
             resume=self.resume,
             fail_on=self.fail_on,
+            ended=self.summary.take,
         )
 
     def _cluster(self) -> Cluster:
@@ -197,14 +222,28 @@ class _Run:
         events: bool,
         scaler: dict[str, Any] | None,
     ) -> int:
-        from flux_ensemble.cli.display.views import make_view
-        from flux_ensemble.cli.session.follow import Follower
-
         for option in ("nodes", "cores", "gpus", "state_dir", "resume"):
             if getattr(self, option) is not None:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --member local", USAGE)
-        _need_service(client, self.isolate)
+        with ExitStack() as stack:
+            if self.serve and is_needed(client):
+                stack.enter_context(serving(client))
+            else:
+                _need_service(client, self.isolate)
+            return self._follow(client, text, label, events, scaler)
+
+    def _follow(
+        self,
+        client: Client,
+        text: str,
+        label: str | None,
+        events: bool,
+        scaler: dict[str, Any] | None,
+    ) -> int:
+        from flux_ensemble.cli.display.views import make_view
+        from flux_ensemble.cli.session.follow import Follower
+
         follower = Follower(
             client,
             make_view(),
@@ -212,6 +251,7 @@ class _Run:
             events=events,
             timeout=self.timeout,
             fail_on=self.fail_on,
+            ended=self.summary.take,
         )
         request = {"text": text, "name": self.name, "file": label, **user_context()}
         if scaler is not None:

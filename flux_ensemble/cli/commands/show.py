@@ -106,6 +106,7 @@ def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{size}, {scaler['low']} to {scaler['high']} possible"
         + (f", changing to {to}" if to is not None else "")
+        + _granted(scaler, member["size"])
         + f" ({scaler['kind']})"
     )
     for request in member["requests"]:
@@ -119,6 +120,12 @@ def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
         left = scaler["t_expires"] - time.time()
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(scaler["t_expires"]))
         yield f"the certificate {'expires' if left > 0 else 'has expired'} at {when}"
+
+
+def _granted(scaler: Mapping[str, Any], size: int | None) -> str:
+    """The size of the MiniCluster, where that is not the one in use."""
+    granted = scaler.get("granted")
+    return "" if granted in (None, size) else f", {granted} granted"
 
 
 def _print_rules(status: EnsembleStatus, no_header: bool) -> None:

@@ -43,6 +43,7 @@ from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Received
+from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.service.settings import kept_directory
 
 #: What ends the command, and where it owns its ensemble that too.
@@ -59,6 +60,7 @@ class Follower:
         events: print every job event too.
         timeout: end after so many seconds; 0 is no limit.
         fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        ended: called with the status of the ensemble when it has ended.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class Follower:
         events: bool = False,
         timeout: float = 0.0,
         fail_on: frozenset[str] = frozenset(),
+        ended: Callable[[EnsembleStatus], None] = lambda status: None,
     ) -> None:
         self._fail_on = fail_on
+        self._ended = ended
         self._wrong = False
         self._client = client
         self._handle = client.handle
@@ -175,6 +179,7 @@ class Follower:
             print_error(f"{exc}: there is no table of the jobs of {name!r}")
             return
         self._wrong = fails(status, self._fail_on)
+        self._ended(status)
         if self._record is not None:
             about = f"the recording {self._record} "
             errors = (one for one in status["errors"] if one.startswith(about))

@@ -63,6 +63,7 @@ def run_locally(
     record: str | None,
     resume: bool | None,
     fail_on: frozenset[str] = frozenset(),
+    ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
     """Runs an ensemble to its end, and prints it to a view.
 
@@ -77,6 +78,7 @@ def run_locally(
         record: a file for a recording.
         resume: as for `members.local.state_dir.StateLog`.
         fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        ended: called with the status of the ensemble when it has ended.
 
     Returns:
         The exit code.
@@ -116,7 +118,7 @@ def run_locally(
             else:
                 run.begin(text)
             run.listen(parse)
-            return recorded(printer.follow(timeout, fail_on), recorder)
+            return recorded(printer.follow(timeout, fail_on, ended), recorder)
         except FunctionsError as error:
             raise Failure(str(error), USAGE) from None
         except (RunError, StateError) as error:
@@ -147,12 +149,15 @@ class Printer:
         """Takes the run that it is to print."""
         self._run = run
 
-    def follow(self, timeout: float, fail_on: frozenset[str]) -> int:
+    def follow(
+        self, timeout: float, fail_on: frozenset[str], told: Callable[[EnsembleStatus], None]
+    ) -> int:
         """Follows a run that has begun to its end.
 
         Args:
             timeout: end after so many seconds; 0 is no limit.
             fail_on: as for `run_locally`.
+            told: gets the status at the end.
 
         Returns:
             The exit code.
@@ -170,6 +175,7 @@ class Printer:
         ended = cast("EnsembleStatus", status)
         with self._quietly():
             summarize(self._view, ended, metrics, "flux-ensemble failures")
+        told(ended)
         run.check_kept()
         code = EXIT_CODES[run.state] if self._forced is None else self._forced
         return code or (FAILED if fails(ended, fail_on) else OK)

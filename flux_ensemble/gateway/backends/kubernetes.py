@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import httpx2
 from lightkube import ApiError, Client
-from lightkube.core.exceptions import ConfigError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.autoscaling_v1 import ScaleSpec
 from lightkube.models.meta_v1 import ObjectMeta
@@ -36,6 +36,13 @@ from flux_ensemble.gateway.backend import (
     check_bounds,
     target,
 )
+from flux_ensemble.gateway.backends.kubernetes_client import (
+    CREDENTIAL_ERRORS,
+    ClusterError,
+    connect,
+)
+
+T = TypeVar("T")
 
 MiniCluster = create_namespaced_resource(
     "flux-framework.org", "v1alpha2", "MiniCluster", "miniclusters"
@@ -47,8 +54,11 @@ _ATTEMPTS = 8
 #: The first pause between these, doubled each time, in seconds.
 _BACKOFF_SECONDS = 0.05
 
-#: The longest wait for one answer of the API server, in seconds.
-_PATIENCE_SECONDS = 5.0
+#: How long 401 and 403 are tried again, and the pause between, in seconds: an API server that has
+#: just started gives them until it has read who may do what. It is less than a member waits for
+#: its answer (`members.elastic.minicluster`), so that a service that really may not is told of.
+_FORBIDDEN_SECONDS = 6.0
+_FORBIDDEN_PAUSE = 0.5
 
 
 class Kubernetes:
@@ -68,12 +78,9 @@ class Kubernetes:
     def __init__(self, client: Client | None = None) -> None:
         if client is None:
             try:
-                client = Client(timeout=httpx2.Timeout(_PATIENCE_SECONDS))
-            except (ConfigError, OSError, ValueError) as exc:
-                raise BackendError(
-                    f"there is no Kubernetes cluster to talk to ({exc}): run this in a pod with "
-                    "a service account, or set KUBECONFIG"
-                ) from exc
+                client = connect()
+            except ClusterError as exc:
+                raise BackendError(str(exc)) from exc
         self._client = client
 
     def canonical(self, member: str) -> str:
@@ -82,7 +89,7 @@ class Kubernetes:
 
     def size(self, member: str, deadline: float) -> Size:
         """`spec.size` and the bounds that the operator accepts."""
-        return self._read(member)[0]
+        return self._read(member, deadline)[0]
 
     def scale(
         self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
@@ -90,13 +97,13 @@ class Kubernetes:
         """Writes the new size to the `/scale` subresource."""
         pause = _BACKOFF_SECONDS
         for _ in range(_ATTEMPTS):
-            now, version = self._read(member)
+            now, version = self._read(member, deadline, change=True)
             size = target(member, now, to=to, by=by)
             if size == now.nodes:
                 return Grant(now.nodes, size)
             if time.monotonic() >= deadline:
                 break
-            if self._write(member, version, size):
+            if self._write(member, version, size, deadline):
                 return Grant(now.nodes, size)
             time.sleep(min(random.uniform(pause / 2, pause), max(0, deadline - time.monotonic())))
             pause *= 2
@@ -105,15 +112,21 @@ class Kubernetes:
             "the API server was too slow; try again"
         )
 
-    def _read(self, member: str) -> tuple[Size, str]:
+    def _read(self, member: str, deadline: float, *, change: bool = False) -> tuple[Size, str]:
+        """The size of a MiniCluster, and the version that it is of.
+
+        Raises:
+            Refused: it is being deleted, and the size is for a change.
+        """
         namespace, _, name = member.partition("/")
-        try:
-            resource = self._client.get(MiniCluster, name, namespace=namespace)
-        except (ApiError, httpx2.HTTPError) as exc:
-            raise _failure(member, exc) from exc
+        resource = self._ask(
+            member, deadline, lambda: self._client.get(MiniCluster, name, namespace=namespace)
+        )
+        if change and resource["metadata"].get("deletionTimestamp"):
+            raise Refused(f"MiniCluster {member!r} is being deleted: its size stays as it is")
         return _size(member, resource), resource["metadata"]["resourceVersion"]
 
-    def _write(self, member: str, version: str, size: int) -> bool:
+    def _write(self, member: str, version: str, size: int, deadline: float) -> bool:
         """Whether it was written; False: the resource is not of that version any more."""
         namespace, _, name = member.partition("/")
         # lightkube does not type the scale of a custom resource as a subresource.
@@ -121,15 +134,41 @@ class Kubernetes:
             metadata=ObjectMeta(name=name, namespace=namespace, resourceVersion=version),
             spec=ScaleSpec(replicas=size),
         )
-        try:
-            self._client.replace(scale, name, namespace=namespace)
-        except ApiError as exc:
-            if exc.response.status_code == 409:
-                return False
-            raise _failure(member, exc) from exc
-        except httpx2.HTTPError as exc:
-            raise _failure(member, exc) from exc
-        return True
+
+        def write() -> bool:
+            try:
+                self._client.replace(scale, name, namespace=namespace)
+            except ApiError as exc:
+                if exc.response.status_code == 409:
+                    return False
+                raise
+            return True
+
+        return self._ask(member, deadline, write)
+
+    def _ask(self, member: str, deadline: float, request: Callable[[], T]) -> T:
+        """Makes a request; one that is forbidden is made again for some seconds.
+
+        Raises:
+            BackendError: it failed.
+        """
+        t_end = min(deadline, time.monotonic() + _FORBIDDEN_SECONDS)
+        while True:
+            try:
+                return request()
+            except httpx2.HTTPError as exc:
+                if _is_forbidden(exc) and time.monotonic() + _FORBIDDEN_PAUSE < t_end:
+                    time.sleep(_FORBIDDEN_PAUSE)
+                    continue
+                raise _failure(member, exc) from exc
+            except CREDENTIAL_ERRORS as exc:
+                raise Unavailable(
+                    f"there are no credentials for the Kubernetes API server: {_line(exc)}"
+                ) from exc
+
+
+def _is_forbidden(exc: Exception) -> bool:
+    return isinstance(exc, httpx2.HTTPStatusError) and exc.response.status_code in (401, 403)
 
 
 def _size(member: str, resource: Any) -> Size:
@@ -163,6 +202,13 @@ def _failure(member: str, exc: Exception) -> BackendError:
         return Unavailable(f"the Kubernetes API server does not answer: {_line(exc)}")
     code = exc.response.status_code
     if code == 404:
+        # The API server knows the resource where it can say which of it is not there.
+        details = exc.status.details if isinstance(exc, ApiError) else None
+        if details is None or not details.kind:
+            return Refused(
+                "the Kubernetes cluster has no MiniClusters of v1alpha2: the Flux Operator is not "
+                "installed there (https://flux-framework.org/flux-operator)"
+            )
         return UnknownMember(f"there is no MiniCluster {member!r}")
     if code in (401, 403):
         return Refused(

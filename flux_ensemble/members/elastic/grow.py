@@ -33,11 +33,13 @@ class Growth:
         self._failed: dict[int, str] = {}
         self._draining = self._undraining = False
         self._in_use = ranks.in_use
+        self._online = ranks.online
         resize.timer("limit", limit, self._late)
 
     def step(self, ranks: Ranks) -> None:
         resize = self._resize
         self._in_use = ranks.in_use
+        self._online = ranks.online
         missing = self._coming - ranks.in_use
         if not missing:
             resize.end(len(ranks.in_use))
@@ -107,9 +109,15 @@ class Growth:
     def _late(self) -> None:
         missing = self._coming - self._in_use
         reasons = sorted({self._failed[rank] for rank in missing & self._failed.keys()})
-        raise OSError(
-            errno.ETIMEDOUT,
-            f"{self._resize.named(missing)} did not come up within {self._limit:g} s; "
-            f"{because(*reasons, self._resize.instance.provisioner.trouble)}"
-            f"the size is {len(self._in_use)}",
+        provisioner = self._resize.instance.provisioner
+        self._resize.end(
+            OSError(
+                errno.ETIMEDOUT,
+                f"{self._resize.named(missing)} did not come up within {self._limit:g} s; "
+                f"{because(*reasons, provisioner.trouble)}"
+                f"the size is {len(self._in_use)}",
+            )
         )
+        # After the end, which gives up what was asked for; unless somebody asks for more at once.
+        if not self._resize.instance.changing:
+            provisioner.withdraw(max(self._online - missing, default=0) + 1)

@@ -59,12 +59,15 @@ class Client(Protocol):
     Attributes:
         target: HOST:PORT of the service.
         member: the name of the MiniCluster.
-        t_expires: when its certificate expires, in epoch seconds; None without one.
     """
 
     target: str
     member: str
-    t_expires: float | None
+
+    @property
+    def t_expires(self) -> float | None:
+        """When its certificate expires, in epoch seconds; None without one."""
+        ...
 
     def scale(self, to: int) -> Granted: ...
 
@@ -121,6 +124,7 @@ class Thread:
         self._lock = threading.Lock()
         self._closed = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._loop = loop
         self._reader = loop.reader(self._wake, self._woken)
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
@@ -147,8 +151,10 @@ class Thread:
         self._reader.cancel()
         with self._lock:
             self._closed = True
-            os.close(self._wake)
         self._calls.put(None)
+        # The reactor takes note in its next turn that nobody watches this any more, and fails at
+        # a descriptor that is not there. Where it has no next turn, the process ends.
+        self._loop.timer(0.0, partial(os.close, self._wake))
 
     def _work(self) -> None:
         while (work := self._calls.get()) is not None:
@@ -204,12 +210,14 @@ class MiniCluster:
         self._thread = Thread(broker.loop, "minicluster")
         self._wish: _Wish | None = None
         self._calling = False
+        self._granted: int | None = None
 
     def report(self) -> dict[str, Any]:
-        """Which service is asked, and until when it can be."""
+        """Which service is asked, until when it can be, and what size it has granted last."""
         return {
             "target": self._client.target,
             "member": self._client.member,
+            "granted": self._granted,
             "t_expires": self._client.t_expires,
         }
 
@@ -245,6 +253,10 @@ class MiniCluster:
 
         self._ask(_Wish(max(after) + 1, granted, refused, partial(fleet.stops, ranks)))
 
+    def withdraw(self, size: int) -> None:
+        """Ask for the size that there is: a pod that comes late would cost a node for nothing."""
+        self._ask(_Wish(size, lambda size: None, lambda error: None, lambda: None))
+
     def abandon(self) -> None:
         """The change is over: nothing is asked for any more."""
         self._wish = None
@@ -276,6 +288,7 @@ class MiniCluster:
                 self._try(self._wish)
         elif not isinstance(result, Exception):
             self._wish = self.trouble = None
+            self._granted = result
             wish.granted(result)
         elif getattr(getattr(result, "code", None), "name", None) in PASSING:
             self.trouble = str(result)

@@ -86,6 +86,14 @@ class Provisioner(Protocol):
         """The change is over: nothing is asked for any more."""
         ...
 
+    def withdraw(self, size: int) -> None:
+        """Brokers that did not come in time are not wanted any more.
+
+        Args:
+            size: how many brokers are to be there, those of the lowest ranks.
+        """
+        ...
+
     def report(self) -> dict[str, Any]:
         """What `ensemble.status` says of it, beside what it says of every scaler."""
         ...

@@ -42,6 +42,11 @@ class Instance(Fleet, Protocol):
     resources: Resources
     stopping: dict[int, float]
 
+    @property
+    def changing(self) -> bool:
+        """Whether a change is under way."""
+        ...
+
     def ended(self, resize: Resize) -> None:
         """A change is over."""
         ...

@@ -139,6 +139,11 @@ class ElasticInstance:
         """The tree of brokers."""
         return self.resources.parents
 
+    @property
+    def changing(self) -> bool:
+        """Whether a change is under way."""
+        return self._resize is not None
+
     def ended(self, resize: Resize) -> None:
         """A change is over."""
         self.provisioner.abandon()

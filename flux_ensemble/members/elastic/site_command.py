@@ -98,6 +98,9 @@ class SiteCommand:
     def abandon(self) -> None:
         """The change is over; commands that run go on."""
 
+    def withdraw(self, size: int) -> None:
+        """One that comes late stays drained, and costs nothing until it is wanted again."""
+
     def report(self) -> dict[str, Any]:
         """Nothing beside what is said of every scaler."""
         return {}

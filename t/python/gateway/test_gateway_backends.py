@@ -11,6 +11,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kubernetes_api import Api, failure
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
 
 from flux_ensemble.gateway.backend import (
     BackendError,
@@ -24,7 +27,8 @@ from flux_ensemble.gateway.backend import (
     target,
 )
 from flux_ensemble.gateway.backends.dry_run import DryRun
-from flux_ensemble.gateway.backends.kubernetes import Kubernetes
+from flux_ensemble.gateway.backends.kubernetes import Kubernetes, MiniCluster
+from flux_ensemble.gateway.backends.kubernetes_client import connect
 
 NAME = "default/mini"
 
@@ -274,13 +278,25 @@ def test_a_minicluster_that_goes_away_before_the_write_is_named(
         (failure(401, "Unauthorized", "who"), Refused, "does not let this service .*: who"),
         (failure(422, "Invalid", "too many"), Refused, "refuses MiniCluster .*: too many"),
         (httpx2.Response(502, text="<html>"), Unavailable, "HTTP status 502"),
-        (httpx2.Response(404, text="404 page not found"), UnknownMember, "no MiniCluster"),
+        (
+            httpx2.Response(404, text="404 page not found"),
+            Refused,
+            "Flux Operator is not installed",
+        ),
+        (ConfigError("exec plugin returned 1"), Unavailable, "no credentials .*: exec plugin"),
+        (FileNotFoundError(2, "No such file"), Unavailable, "no credentials .*: .*No such file"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_fault_of_the_api_server_has_its_sentence(
-    api: Api, backend: Kubernetes, fault: object, kind: type[BackendError], sentence: str
+    api: Api,
+    backend: Kubernetes,
+    fault: object,
+    kind: type[BackendError],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("flux_ensemble.gateway.backends.kubernetes._FORBIDDEN_SECONDS", 0)
     api.fault = fault  # type: ignore[assignment]
     for ask in (
         lambda: backend.size(NAME, soon()),
@@ -297,4 +313,118 @@ def test_without_a_cluster_the_sentence_says_what_to_set(
     with pytest.raises(
         BackendError, match=r"there is no Kubernetes cluster to talk to .*KUBECONFIG"
     ):
+        Kubernetes()
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_an_api_server_that_has_just_started_is_asked_again(
+    api: Api, backend: Kubernetes, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recover(seconds: float) -> None:
+        api.fault = None
+
+    monkeypatch.setattr("flux_ensemble.gateway.backends.kubernetes.time.sleep", recover)
+    api.fault = failure(code, "Forbidden", "RBAC: clusterrole not found")
+    assert backend.scale(NAME, deadline=soon(), by=1) == Grant(2, 3)
+    # Between the reading and the writing, too.
+
+    def forbid(name: str) -> None:
+        api.before_write = lambda name: None
+        api.fault = failure(code, "Forbidden", "RBAC: clusterrole not found")
+
+    api.before_write = forbid
+    assert backend.scale(NAME, deadline=soon(), by=1) == Grant(3, 4)
+
+
+def test_a_minicluster_that_is_being_deleted_keeps_its_size(api: Api, backend: Kubernetes) -> None:
+    api.resources[NAME]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for by in (1, -1):
+        with pytest.raises(Refused, match="is being deleted"):
+            backend.scale(NAME, deadline=soon(), by=by)
+    assert not api.writes
+    assert backend.size(NAME, soon()) == Size(2, 1, 4)
+
+
+def test_requests_are_not_in_the_log(
+    api: Api, backend: Kubernetes, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("httpx2").setLevel(logging.NOTSET)
+    caplog.set_level(logging.INFO)
+    config = KubeConfig.from_server("http://127.0.0.1:9", namespace="default")
+    config.users, config.contexts["default"].user = {"u": User()}, "u"
+    connect(config).close()
+    backend.size(NAME, soon())
+    assert "HTTP Request" not in caplog.text
+
+
+PLUGIN = """apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/%s, command: %s}}}]
+"""
+
+
+def test_a_program_for_credentials_of_v1_is_run(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "plugin"
+    program.write_text('#!/bin/sh\necho \'{"status": {"token": "secret"}}\'\n')
+    program.chmod(0o755)
+    (tmp_path / "config").write_text(PLUGIN % ("v1", program))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    client = connect()
+    with pytest.raises(httpx2.ConnectError):
+        # It gets as far as the connection: the program has given its token.
+        client.get(MiniCluster, "mini")
+    client.close()
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/no/such/program", "/bin/true"])
+def test_a_program_for_credentials_that_fails_has_its_sentence(
+    program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(PLUGIN % ("v1beta1", program))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    backend = Kubernetes()
+    with pytest.raises(Unavailable, match="there are no credentials for the Kubernetes API server"):
+        backend.size(NAME, soon())
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ("{", "while parsing"),
+        ("[]", "has no attribute"),
+        ("{clusters: []}", "contexts.* is missing"),
+        (PLUGIN.replace("user: u}", "user: nobody}") % ("v1", "x"), "nobody.* is missing"),
+        (PLUGIN % ("v1alpha9", "x"), ""),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_has_its_sentence(
+    config: str, sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(config)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    if not sentence:
+        # It is the first request that needs the credentials.
+        with pytest.raises(Unavailable, match="v1alpha9 not implemented"):
+            Kubernetes().size(NAME, soon())
+        return
+    with pytest.raises(BackendError, match=f"(?s)no Kubernetes cluster to talk to .*{sentence}"):
+        Kubernetes()
+
+
+def test_a_service_account_without_the_address_of_the_cluster_has_its_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("token", "namespace"):
+        (tmp_path / name).write_text("x")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    original = KubeConfig.from_service_account
+    monkeypatch.setattr(
+        KubeConfig, "from_service_account", lambda service_account: original(tmp_path)
+    )
+    with pytest.raises(BackendError, match=r"KUBERNETES_SERVICE_HOST.* is missing"):
         Kubernetes()

@@ -83,7 +83,7 @@ class Api:
             self.before_write(name)
         found = self.resources.get(name)
         if found is None:
-            return failure(404, "NotFound", f'miniclusters "{path[2]}" not found')
+            return failure(404, "NotFound", f'miniclusters "{path[2]}" not found', "miniclusters")
         match request.method, bool(path[3]):
             case "GET", False:
                 return httpx2.Response(200, json=found)
@@ -117,8 +117,8 @@ def scale_of(resource: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def failure(code: int, reason: str, message: str) -> httpx2.Response:
-    """An error of the API server."""
+def failure(code: int, reason: str, message: str, kind: str = "") -> httpx2.Response:
+    """An error of the API server; it names what it knows the kind of."""
     status = {
         "apiVersion": "v1",
         "kind": "Status",
@@ -126,5 +126,6 @@ def failure(code: int, reason: str, message: str) -> httpx2.Response:
         "reason": reason,
         "message": message,
         "code": code,
+        "details": {"kind": kind} if kind else None,
     }
     return httpx2.Response(code, json=status)

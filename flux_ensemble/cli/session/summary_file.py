@@ -1,0 +1,66 @@
+"""How a run ended, as one JSON object in a file: `run --summary FILE`.
+
+In a pod the file is /dev/termination-log, whose contents Kubernetes keeps as the message of the
+container, up to 4096 bytes; the operator reads them there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.cli.common import print_error
+from flux_ensemble.client.responses import EnsembleStatus
+
+#: What Kubernetes keeps, in bytes.
+LARGEST = 4096
+
+#: The outcomes of jobs that are counted.
+_OUTCOMES = ("success", "failed", "canceled", "timeout")
+
+#: How long a text in it may be, in characters: four bytes each at most.
+_LONGEST = 400
+
+
+class Summary:
+    """Is told how the ensemble ended, and writes that when the run is over.
+
+    Args:
+        path: of the file; None writes nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, Any] = {}
+
+    def take(self, status: EnsembleStatus) -> None:
+        """Note the status of the ensemble at its end."""
+        groups: Iterable[Mapping[str, Any]] = status.get("groups", {}).values()
+        self._known = {
+            "name": status["name"],
+            "state": status["state"],
+            "reason": status.get("reason", "")[:_LONGEST],
+            "jobs": {outcome: sum(group[outcome] for group in groups) for outcome in _OUTCOMES},
+            "t_start": status["t_start"],
+            "t_end": status["t_end"],
+        }
+
+    def write(self, code: int, error: str | None = None) -> None:
+        """Write it: {"exit_code", "error"?} and, where the ensemble ended, what is known of it.
+
+        Args:
+            code: the exit code of the command.
+            error: why it could not go on.
+        """
+        if self._path is None:
+            return
+        summary = {**self._known, "exit_code": code}
+        if error is not None:
+            summary["error"] = error[:_LONGEST]
+        try:
+            # Not put in place of another file: it may be a mount of its own.
+            self._path.write_text(json.dumps(summary, ensure_ascii=False) + "\n")
+        except OSError as exc:
+            print_error(f"cannot write the summary {str(self._path)!r}: {exc.strerror}")

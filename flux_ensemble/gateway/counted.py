@@ -1,0 +1,62 @@
+"""A back end whose changes are counted, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from flux_ensemble.gateway.backend import Backend, BackendError, Grant, Size, UnknownMember
+
+registry = CollectorRegistry()
+
+_GRANTS = Counter(
+    "flux_ensemble_grants",
+    "Changes of size that were granted, by direction.",
+    ["member", "direction"],
+    registry=registry,
+)
+_REFUSALS = Counter(
+    "flux_ensemble_refusals",
+    "Changes of size that were not made, by reason.",
+    ["member", "reason"],
+    registry=registry,
+)
+_SIZE = Gauge(
+    "flux_ensemble_granted_size",
+    "The size that was granted last.",
+    ["member"],
+    registry=registry,
+)
+
+
+class Counted:
+    """A back end that does what another one does, and counts it.
+
+    Args:
+        backend: the other one.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name = backend.name
+        self.discovers = backend.discovers
+
+    def canonical(self, member: str) -> str:
+        return self._backend.canonical(member)
+
+    def size(self, member: str, deadline: float) -> Size:
+        return self._backend.size(member, deadline)
+
+    def scale(
+        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+    ) -> Grant:
+        try:
+            grant = self._backend.scale(member, deadline=deadline, to=to, by=by)
+        except BackendError as exc:
+            # Clients choose names: those that are not there are one.
+            known = "" if isinstance(exc, UnknownMember) else member
+            _REFUSALS.labels(known, type(exc).__name__).inc()
+            raise
+        change = grant.size - grant.before
+        _GRANTS.labels(member, "grow" if change > 0 else "shrink" if change else "none").inc()
+        _SIZE.labels(member).set(grant.size)
+        return grant

@@ -1,0 +1,89 @@
+"""`run --summary`, and `run --serve` where the service is a process of the command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.cli.session.summary_file import LARGEST, Summary
+
+DOCUMENT = """\
+jobs: [{name: work, command: "%s", count: 2}]
+rules: [{trigger: start, action: {name: submit, label: work}}]
+"""
+
+
+def run(tmp_path: Path, text: str) -> tuple[int, dict[str, object]]:
+    (tmp_path / "a.yaml").write_text(text)
+    options = ["--member=local", f"--state-dir={tmp_path}", f"--summary={tmp_path}/summary"]
+    code = run_command(["run", *options, str(tmp_path / "a.yaml")])
+    return code, json.loads((tmp_path / "summary").read_text())
+
+
+def test_the_summary_says_how_a_run_ended(tmp_path: Path) -> None:
+    code, summary = run(tmp_path, DOCUMENT % "true")
+    assert code == summary["exit_code"] == 0
+    assert summary["state"] == "completed"
+    assert summary["name"] == "a"
+    assert summary["jobs"] == {"success": 2, "failed": 0, "canceled": 0, "timeout": 0}
+    assert "error" not in summary
+
+
+def test_the_summary_says_why_a_run_did_not_begin(tmp_path: Path) -> None:
+    code, summary = run(tmp_path, "jobs: [{name: work}]")
+    assert code == summary["exit_code"] == 2
+    assert "expected a command" in str(summary["error"])
+    assert "state" not in summary
+
+
+def test_a_summary_fits_into_what_kubernetes_keeps(tmp_path: Path) -> None:
+    file = tmp_path / "summary"
+    summary = Summary(file)
+    status = {"name": "a" * 64, "state": "failed", "reason": "\U0001f40d" * 9999}
+    summary.take(status | {"t_start": 1.5, "t_end": 2.5})  # type: ignore[arg-type]
+    summary.write(1, "x" * 99999)
+    assert len(file.read_bytes()) <= LARGEST
+    assert json.loads(file.read_text())["exit_code"] == 1
+
+
+def test_a_summary_that_cannot_be_written_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Summary(tmp_path / "no" / "file").write(0)
+    assert "cannot write the summary" in capsys.readouterr().err
+
+
+SCRIPT = """\
+from flux_ensemble.bindings import require_flux
+require_flux()
+from flux_ensemble.cli.session.own_service import is_needed, serving
+from flux_ensemble.client import Client, EnsembleError
+client = Client()
+assert not is_needed(client)
+with serving(client):
+    assert client.list() == []
+    with serving(client):
+        pass
+    assert client.list() == []
+try:
+    client.list()
+except EnsembleError as error:
+    print(error.errno)
+"""
+
+
+@pytest.mark.flux
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
+def test_the_service_runs_with_the_command_and_ends_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = ["flux", "start", sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "38"

@@ -1,0 +1,212 @@
+"""A real API server with its etcd, for tests marked `apiserver`: nothing else of a cluster is here.
+
+The binaries are those that KUBE_APISERVER and ETCD name, or else those on PATH. Objects stay while
+it is restarted. Nothing collects what an owner leaves behind, nor starts pods: see `standin`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from lightkube import Client
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import Cluster, User
+
+#: Starting an API server takes some seconds; nothing takes nearly as long as this.
+PATIENCE = 100
+
+
+def binaries() -> tuple[str, str] | None:
+    """kube-apiserver and etcd; None if one of them is not there."""
+    found = [
+        os.environ.get(variable) or shutil.which(name)
+        for variable, name in (("KUBE_APISERVER", "kube-apiserver"), ("ETCD", "etcd"))
+    ]
+    apiserver, etcd = found
+    return None if apiserver is None or etcd is None else (apiserver, etcd)
+
+
+#: The mark of a module whose tests need it.
+MARKS = [
+    pytest.mark.apiserver,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        binaries() is None,
+        reason="kube-apiserver and etcd are not on PATH, nor named by KUBE_APISERVER and ETCD",
+    ),
+]
+
+
+class ApiServer:
+    """The server; tokens are "admin", and the names of users that are given.
+
+    Args:
+        directory: for its files and logs.
+        users: name by token, besides the administrator; the names of ServiceAccounts are
+            `system:serviceaccount:NAMESPACE:NAME`.
+    """
+
+    def __init__(self, directory: Path, users: dict[str, str]) -> None:
+        self._directory = directory
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._clients: list[Client] = []
+        self._key = directory / "accounts.key"
+        self._key.write_bytes(
+            rsa.generate_private_key(65537, 2048).private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.TraditionalOpenSSL,
+                serialization.NoEncryption(),
+            )
+        )
+        lines = ['admin,admin,0,"system:masters"']
+        lines += [f"{token},{name},{token}" for token, name in users.items()]
+        (directory / "tokens.csv").write_text("\n".join(lines) + "\n")
+        self._ports = _free_ports(3)
+        self.url = f"https://127.0.0.1:{self._ports[2]}"
+
+    def start(self) -> None:
+        """Start etcd, unless it runs, and the API server; wait until it answers."""
+        found = binaries()
+        assert found is not None
+        apiserver, etcd = found
+        client, peers = (f"http://127.0.0.1:{port}" for port in self._ports[:2])
+        if "etcd" not in self._children:
+            self._run(
+                "etcd",
+                etcd,
+                f"--data-dir={self._directory}/etcd",
+                "--unsafe-no-fsync",
+                f"--listen-client-urls={client}",
+                f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peers}",
+                f"--initial-advertise-peer-urls={peers}",
+                f"--initial-cluster=default={peers}",
+            )
+        self._run(
+            "kube-apiserver",
+            apiserver,
+            f"--etcd-servers={client}",
+            f"--cert-dir={self._directory}/certificates",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports[2]}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://localhost",
+            f"--service-account-key-file={self._key}",
+            f"--service-account-signing-key-file={self._key}",
+            "--disable-admission-plugins=ServiceAccount",
+            "--authorization-mode=RBAC",
+            f"--token-auth-file={self._directory}/tokens.csv",
+        )
+        self._wait()
+
+    def stop_apiserver(self) -> None:
+        """Kill the API server; etcd goes on."""
+        self._kill("kube-apiserver")
+
+    def close(self) -> None:
+        """End all."""
+        for client in self._clients:
+            client.close()
+        for name in list(self._children):
+            self._kill(name)
+
+    def client(self, token: str = "admin", namespace: str = "default") -> Client:
+        """A client with a token; it is closed in the end."""
+        config = KubeConfig.from_one(
+            cluster=Cluster(server=self.url, insecure=True),
+            user=User(token=token),
+            namespace=namespace,
+        )
+        client = Client(config=config, field_manager="test")
+        self._clients.append(client)
+        return client
+
+    def kubeconfig(self, token: str, namespace: str = "default") -> str:
+        """A configuration with a token, as text."""
+        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+        context = {"cluster": "c", "user": "u", "namespace": namespace}
+        return json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": context}],
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": {"token": token}}],
+            }
+        )
+
+    def account_token(self, namespace: str, name: str) -> str:
+        """A token of a ServiceAccount."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        answer = httpx2.post(
+            self.url + path, json=body, headers={"Authorization": "Bearer admin"}, verify=False
+        )
+        answer.raise_for_status()
+        token: str = answer.json()["status"]["token"]
+        return token
+
+    def _run(self, name: str, *arguments: str) -> None:
+        with (self._directory / f"{name}.log").open("ab") as output:
+            self._children[name] = subprocess.Popen(
+                arguments, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def _kill(self, name: str) -> None:
+        child = self._children.pop(name, None)
+        if child is not None:
+            child.kill()
+            child.wait(PATIENCE)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            log = self._directory / "kube-apiserver.log"
+            for name, child in self._children.items():
+                assert child.poll() is None, f"{name} has ended: {log.read_text()[-2000:]}"
+            try:
+                headers = {"Authorization": "Bearer admin"}
+                answer: Any = httpx2.get(f"{self.url}/readyz", headers=headers, verify=False)
+                if answer.status_code == 200:
+                    return
+            except httpx2.HTTPError:
+                pass
+            said = log.read_text()[-2000:]
+            assert time.monotonic() < deadline, f"the API server is not ready: {said}"
+            time.sleep(0.2)
+
+
+@contextmanager
+def api_server(directory: Path, users: dict[str, str]) -> Iterator[ApiServer]:
+    """An API server that runs."""
+    server = ApiServer(directory, users)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
