@@ -615,7 +615,7 @@ class Service:
             self.recovery,
             Running(),  # type: ignore[arg-type]
             self.queue.submissions,
-            self.loop,  # type: ignore[arg-type]
+            self.loop,
         )
 
     def begin(self) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import crashes
@@ -373,7 +374,7 @@ def test_a_crash_while_it_is_closed_or_opened_is_survived(block: int) -> None:
         world = World(seed, BAD_LUCK if seed % 2 else Luck())
         # About the times of the rules on timers, when it is opened again.
         for t in (3.0, 4.5, 6.0):
-            world.clock.after(t + world.random.uniform(-0.01, 0.02), lambda w=world: strike(w))
+            world.clock.after(t + world.random.uniform(-0.01, 0.02), partial(strike, world))
         verify(run(world))
 
 
