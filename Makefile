@@ -7,7 +7,9 @@
 # make check-pythons
 #               run short tests without Flux on each other Python that is supported and installed
 # make chaos    kill the service 300 times and break Flux under it, and 10,000 times in virtual
-#               time; takes ten minutes
+#               time; takes ten minutes (KILLS=10000: that often)
+# make soak     1,000,000 jobs of many ensembles: memory, KVS and latency stay flat (JOBS=100000:
+#               that many); takes hours
 # make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long),
 #               and then 2,000 examples for each property that the tests in Python state
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
@@ -28,7 +30,7 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos fuzz check check-compiled check-pythons lint format clean
+.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons lint format clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -38,9 +40,14 @@ demo: $(VENV)/package
 bench: $(VENV)/installed
 	@$(BIN)/python t/bench/bench.py --page
 
+KILLS ?= 300
 chaos: $(VENV)/installed
 	@CRASHES=1000 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/runtime/test_crashes.py
-	@$(BIN)/python t/fault/chaos.py --long --kills 300
+	@$(BIN)/python t/fault/chaos.py --long --kills $(KILLS)
+
+JOBS ?= 1000000
+soak: $(VENV)/installed
+	@$(BIN)/python t/fault/soak.py --jobs $(JOBS)
 
 SECONDS ?= 3600
 fuzz: $(VENV)/installed

@@ -11,4 +11,8 @@ for scenario in module-reload ingest-reload ids-again job-manager-reload purge; 
 	test_expect_success FLUX "$scenario: no job is lost, none is there twice" "chaos $scenario"
 done
 
+for pair in "3 service-and-job-manager" "2 service-and-ingest" "1 service-and-keeper"; do
+	test_expect_success FLUX "${pair#* }: both die, one after the other" "chaos --kills $pair"
+done
+
 test_done

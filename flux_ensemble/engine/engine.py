@@ -125,6 +125,11 @@ class Engine(Core):
         return not self.workload.busy and not self.pending_table.busy
 
     @property
+    def queued(self) -> bool:
+        """Whether the queue has a job of it, or may get one that was sent."""
+        return self.workload.queued
+
+    @property
     def wants_events(self) -> frozenset[str]:
         """Names of the job events (RFC 21) that it needs; more may be added."""
         return self.rules.wants_events

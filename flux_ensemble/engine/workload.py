@@ -59,6 +59,13 @@ class Workload:
             return sum(combinations.jobs.get(group, 0) for combinations in watched)
         return self._waiting[group] + self._in_flight[group] + len(self._active[group])
 
+    @property
+    def queued(self) -> bool:
+        """Whether the queue has a job of it, or may get one: it was sent and has not shown."""
+        return self.room != self._limit or any(
+            firing.outstanding or firing.lost for firing in self.firings
+        )
+
     def room_of(self, group: str) -> int:
         """How many more jobs of a group may be sent."""
         bound = self.backlog.bounds.get(group)

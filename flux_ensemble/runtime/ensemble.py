@@ -45,6 +45,7 @@ class Ensemble:
         custom: starts its worker process.
         log_error: writes a line to the service's log.
         changed: called when it may have ended, or may need to know other things.
+        stirred: called when `Engine.queued` has changed.
         ahead: makes what puts down all that it does.
         recorder: takes down a recording, if given.
         replayed: what its log came to, if it goes on after a crash.
@@ -74,6 +75,7 @@ class Ensemble:
         marker: Marker | None = None,
         worker: Caller | None = None,
         adviser: Callable[[], Adviser] | None = None,
+        stirred: Callable[[Ensemble], None] = lambda _: None,
     ) -> None:
         self.name = spec.name
         self.run = run
@@ -87,6 +89,8 @@ class Ensemble:
         self._loop = loop
         self._log_error = log_error
         self._changed = changed
+        self._stirred = stirred
+        self._was_queued = False
         self._answers = Answers(0 if replayed is None else replayed.timers.last_request)
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
@@ -360,6 +364,9 @@ class Ensemble:
 
     def settled(self) -> None:
         """An event has been handled."""
+        if self._was_queued != self.engine.queued:
+            self._was_queued = not self._was_queued
+            self._stirred(self)
         if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
             self._retire()
             self._changed(self)

@@ -5,7 +5,8 @@
 
 When an allocation expires, Flux starts the jobs that wait, one after the other, only to end each at
 once by a time limit. So shortly before, the queue is stopped. The time limit can change at any
-time; where it is prolonged, the queue is started again.
+time; where it is prolonged, the queue is started again. So it is when no ensemble is left, or the
+service is removed, but not when the instance shuts down.
 
 An instance that is started with the state of an earlier one takes the resources of that from its
 KVS (flux-core, `src/modules/resource/inventory.c`), time limit included. If that is over, no job
@@ -80,12 +81,18 @@ class Allocation:
         if self._timer is None:
             self._look()
 
-    def rest(self) -> None:
-        """Look no more."""
+    def rest(self, *, start_queue: bool = True) -> None:
+        """Look no more.
+
+        Args:
+            start_queue: start the queue again if it was stopped here: nobody sees to it any more.
+        """
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
         self.known = False
+        if start_queue:
+            self._stop_queue(False)
 
     def _look(self) -> None:
         self._again(SPACING_SECONDS)

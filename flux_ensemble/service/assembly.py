@@ -37,6 +37,7 @@ class Assembly:
         queue: where the jobs go.
         log: writes a line to the service's log: syslog level, text.
         changed: called when an ensemble may have ended, or may need other job events.
+        stirred: called when it has come to have jobs in the queue, or has none any more.
         marks: note which event is being handled.
         scaler: gives what the size of the instance is changed by, None where it is fixed.
     """
@@ -47,6 +48,7 @@ class Assembly:
         queue: FluxQueue,
         log: Callable[[int, str], None],
         changed: Callable[[Ensemble], None],
+        stirred: Callable[[Ensemble], None],
         marks: Marks,
         scaler: Callable[[], Scaler | None],
     ) -> None:
@@ -54,6 +56,7 @@ class Assembly:
         self._queue = queue
         self._log = log
         self._changed = changed
+        self._stirred = stirred
         self._marks = marks
         self._scaler = scaler
         self._uri = handle.attr_get("local-uri")
@@ -121,6 +124,7 @@ class Assembly:
             marker=self._marks.of(spec.name, load["run"]),
             worker=None if prepared is None else prepared.worker,
             adviser=lambda: processes(spec, loop, log=self._log_of(spec), **where),
+            stirred=self._stirred,
         )
         if prepared is not None:
             prepared.ensemble = ensemble

@@ -136,7 +136,8 @@ class Claims:
     """The claim of one service, and those of others.
 
     Args:
-        handle: Flux handle of the service, which is registered by its name already.
+        handle: Flux handle of the service.
+        requests: the one that it is registered by already.
         guard: wraps what is called from the reactor.
         name: the service's.
         mode: "module", "process" (of a keeper) or "client".
@@ -144,9 +145,17 @@ class Claims:
     """
 
     def __init__(
-        self, handle: Flux, guard: Guard, *, name: str, mode: str, lost: Callable[[str], None]
+        self,
+        handle: Flux,
+        requests: Flux,
+        guard: Guard,
+        *,
+        name: str,
+        mode: str,
+        lost: Callable[[str], None],
     ) -> None:
         self._handle = handle
+        self._requests = requests
         self._kvs = Kvs(handle, guard)
         self._rank = int(handle.attr_get("rank"))
         self._name = name
@@ -155,7 +164,7 @@ class Claims:
         self._mine: Claim | None = None
         self._watch: Watch | None = None
         answer = guard(self._answer)
-        self._watcher = handle.msg_watcher_create(
+        self._watcher = requests.msg_watcher_create(
             lambda _handle, _watcher, message, _args: answer(message),
             FLUX_MSGTYPE_REQUEST,
             f"{name}.claim",
@@ -217,7 +226,7 @@ class Claims:
         if self._watch is not None:
             self._watch.stop()
         self._watcher.destroy()
-        self._handle.del_watcher(self._watcher)
+        self._requests.del_watcher(self._watcher)
 
     def _read(self) -> Claim | None:
         """The claim, when a commit is back that was sent behind all of an earlier service.
@@ -265,7 +274,7 @@ class Claims:
 
     def _answer(self, message: Message) -> None:
         """Somebody asks whether this service is there."""
-        self._handle.respond(message, {} if self._mine is None else self._mine.to_json())
+        self._requests.respond(message, {} if self._mine is None else self._mine.to_json())
 
     def _changed(self, text: str | None) -> None:
         """The key has another value, or none."""

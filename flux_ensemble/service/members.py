@@ -300,12 +300,16 @@ class Members:
             for name, instance in self._table.items()
         }
 
-    def close(self) -> None:
-        """Give up what is under way; nobody is told any more."""
+    def close(self, *, start_queue: bool) -> None:
+        """Give up what is under way; nobody is told any more.
+
+        Args:
+            start_queue: as for `Allocation.rest`.
+        """
         for _, late in self._waiting.values():
             late.cancel()
         self._waiting.clear()
-        self._allocation.rest()
+        self._allocation.rest(start_queue=start_queue)
         for instance in self._table.values():
             instance.close()
 

@@ -1,19 +1,45 @@
-"""Has the journal bring the job events that ensembles need, and no others.
+"""Has the journal bring the job events that ensembles need, no others, and none while nobody does.
 
-ensembles ──what they need──► Needs ──► Journal.require
+    ensembles ──what they need──► Needs ──► Journal.require
+        └────── they have jobs ─────└─────► submissions, held while the journal is closed
+
+The journal brings the events of everybody's jobs, and each costs Flux and the service something. So
+it is closed, it *rests*, while no live ensemble has a job in the queue or on its way there, and
+none has a rule with `scope: queue`. Nothing is lost or doubled by that, because no job of an
+ensemble can get into the queue while the journal is closed:
+
+1. It is closed when each job that was sent has been seen to be gone, and each command that sends
+   some has its outcome (`Engine.queued`). Submissions are held from then on.
+2. The first command that sends jobs opens it. Submissions go on when the end of the stream's
+   backlog has been handled; all that is posted after that comes (`members.flux.journal`).
+3. If it cannot be opened, the service recovers as it does from any loss of the journal, by reading
+   all of it (`recovery`), and submissions go on after that.
+
+A job that somebody else submits meanwhile, with the tag of an ensemble's job, is found in the
+backlog if it is still active (`Tracker.meet`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from flux_ensemble.document.model import JOB_EVENTS
 from flux_ensemble.members.flux.journal import Journal
+from flux_ensemble.members.flux.pipeline import Pipeline
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.service.recovery.recovery import Recovery
-from flux_ensemble.service.recovery.shutdown import Shutdown
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.tracker import Tracker
+
+if TYPE_CHECKING:
+    from flux_ensemble.service.recovery.shutdown import Shutdown
+
+#: Seconds without a job of any ensemble after which the journal is closed; up to twice as many go
+#: by until that is noticed. To open it costs a message for each active job of the instance.
+REST_SECONDS = 2.0
 
 
 class Needs:
@@ -24,6 +50,8 @@ class Needs:
         journal: brings the events.
         tracker: hands them to the ensembles.
         recovery, shutdown: say whether the journal is to be read.
+        submissions: the jobs that are to be sent.
+        loop: for timers.
 
     Attributes:
         queue_wide: the live ensembles that need events of jobs they did not submit.
@@ -36,33 +64,143 @@ class Needs:
         tracker: Tracker,
         recovery: Recovery,
         shutdown: Shutdown,
+        submissions: Pipeline,
+        loop: Loop,
     ) -> None:
         self._ensembles = ensembles
         self._journal = journal
         self._tracker = tracker
         self._recovery = recovery
         self._shutdown = shutdown
+        self._submissions = submissions
+        self._loop = loop
         self.queue_wide: list[Ensemble] = []
+        #: The ensembles that have jobs in the queue, or on their way.
+        self._at_work: set[Ensemble] = set()
+        #: How often one has come to have some.
+        self._stirs = 0
+        self._resting = False
+        self._opening = False
+        self._looking = False
 
     def watch(self, ensemble: Ensemble, ready: Callable[[], None] = lambda: None) -> None:
-        """Have the journal bring what an ensemble needs; `ready` is called when it does."""
-        names, queue_wide = ensemble.needs
-        if ensemble.log.wants_events:
-            names |= frozenset(JOB_EVENTS)
+        """Have the journal bring what an ensemble needs.
+
+        Args:
+            ensemble: that is live.
+            ready: called when it does, or as soon as there is something to bring.
+        """
+        names, queue_wide = self._names(ensemble), ensemble.needs[1]
         self._tracker.learning |= queue_wide
-        if self._recovery.ready and not self._shutdown.begun:
-            self._journal.require(names, queue_wide, ready, places=ensemble.needs_places)
+        if not self._reading:
+            return
+        if self._resting and not self._opening:
+            if not queue_wide:
+                ready()
+                return
+            self._open()
+        self._journal.require(names, queue_wide, ready, places=ensemble.needs_places)
 
     def update(self, ensemble: Ensemble) -> None:
         """An ensemble may need other events; with the last live one the journal is closed."""
         if ensemble.live:
             self.watch(ensemble)
-        elif not any(other.live for other in self._ensembles):
-            self._journal.stop()
-            self._tracker.stop_learning()
+        else:
+            self._at_work.discard(ensemble)
+            if not any(other.live for other in self._ensembles):
+                self._close()
+        self._look_later()
+
+    def stirred(self, ensemble: Ensemble) -> None:
+        """An ensemble has come to have jobs in the queue, or on their way, or has none any more."""
+        if ensemble.engine.queued:
+            self._at_work.add(ensemble)
+            self._stirs += 1
+            self._open()
+        else:
+            self._at_work.discard(ensemble)
+            self._look_later()
+
+    def ready(self) -> None:
+        """The service has recovered: the journal is open if an ensemble is live."""
+        self._opening = False
+        if self._journal.is_open:
+            self._wake()
+        elif not self._resting:
+            self._rest()
 
     def find_queue_wide(self) -> None:
         """Bring `queue_wide` up to date."""
         self.queue_wide = [
             ensemble for ensemble in self._ensembles if ensemble.live and ensemble.needs[1]
         ]
+
+    @staticmethod
+    def _names(ensemble: Ensemble) -> frozenset[str]:
+        """The names of the events that an ensemble needs."""
+        more = JOB_EVENTS if ensemble.log.wants_events else ()
+        return ensemble.needs[0] | frozenset(more)
+
+    @property
+    def _reading(self) -> bool:
+        """The journal may be read."""
+        return self._recovery.ready and not self._shutdown.begun
+
+    # -- rest -------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Open the journal if it rests."""
+        if not self._resting or self._opening or not self._reading:
+            return
+        self._opening = True
+        live = [ensemble for ensemble in self._ensembles if ensemble.live]
+        self._journal.require(
+            frozenset[str]().union(*map(self._names, live)),
+            any(ensemble.needs[1] for ensemble in live),
+            self._wake,
+            places=any(ensemble.needs_places for ensemble in live),
+        )
+
+    def _wake(self) -> None:
+        """The journal is open."""
+        self._opening = False
+        if self._resting:
+            self._resting = False
+            self._submissions.go_on()
+        self._look_later()
+
+    @property
+    def _needless(self) -> bool:
+        """The journal is open, and nobody needs it."""
+        return (
+            self._reading
+            and not self._resting
+            and not self._at_work
+            and not any(one.live and one.needs[1] for one in self._ensembles)
+        )
+
+    def _look_later(self) -> None:
+        """Where nobody needs the journal now, see a little later whether that is still so."""
+        if not self._looking and self._needless:
+            self._looking = True
+            self._loop.timer(REST_SECONDS, partial(self._look, self._stirs))
+
+    def _look(self, stirs: int) -> None:
+        self._looking = False
+        quiet = stirs == self._stirs and self._journal.is_steady and not self._tracker.follows_live
+        if quiet and self._needless:
+            self._close()
+        else:
+            self._look_later()
+
+    def _close(self) -> None:
+        """Close the journal; nothing that it brings is anybody's."""
+        self._opening = False
+        self._journal.stop()
+        self._tracker.rest()
+        if not self._resting:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._resting = True
+        self._submissions.hold()

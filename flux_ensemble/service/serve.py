@@ -3,6 +3,11 @@
 A client that dies takes no Flux instance with it. The broker module `ensemble-keeper` runs it so
 (`modules/ensemble-keeper.py`), and it is for debugging, and for Flux before 0.84, which has no
 broker modules in Python.
+
+Its requests come by a handle of their own, on the reactor of the other: what Flux has to say about
+jobs, hundreds of messages at once in a burst, is queued at the broker for each handle by itself,
+and the reactor reads from both in turns. A broker module has one handle, so there requests wait
+until what came before them has been read (`members.flux.inbox`).
 """
 
 from __future__ import annotations
@@ -11,11 +16,11 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterator
 
 from flux.core.handle import Flux
 
 from flux_ensemble.members.flux.loop import FluxLoop, guard
+from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.logger import logger
 from flux_ensemble.service.service import Service
 
@@ -62,8 +67,9 @@ def serve(
     """
     log = logger(handle, log_level)
     handle.flux_log_set_appname(name)
+    requests = _beside(handle)
     try:
-        handle.service_register(name).get()
+        requests.service_register(name).get()
     except OSError as error:
         if error.errno != errno.EEXIST:
             raise
@@ -73,10 +79,14 @@ def serve(
             "(see 'flux module list')",
         ) from None
     mode = "client" if keeper is None else "process"
-    service = Service(handle, mode=mode, log=log, stop=handle.reactor_stop, name=name)
+    service = Service(
+        handle, mode=mode, log=log, stop=handle.reactor_stop, name=name, requests=requests
+    )
     loop = FluxLoop(handle, guard(service.unexpected))
     try:
-        with _signals(handle.reactor_stop, loop):
+        with contextlib.ExitStack() as stack:
+            signaled = stack.enter_context(signal_pipe((signal.SIGINT, signal.SIGTERM)))
+            stack.callback(loop.reader(signaled, handle.reactor_stop).cancel)
             if keeper is not None:
                 loop.reader(keeper.fd, handle.reactor_stop)
                 if service.over is None:
@@ -87,30 +97,20 @@ def serve(
     finally:
         with contextlib.suppress(OSError):  # the broker may be what has gone away
             service.close()
-            handle.service_unregister(name).get()
+            requests.service_unregister(name).get()
     if service.over is not None:
         raise OSError(errno.EBUSY, service.over)
 
 
-@contextlib.contextmanager
-def _signals(stop: Callable[[], None], loop: FluxLoop) -> Iterator[None]:
-    """Call `stop` from the loop at SIGINT and SIGTERM.
+def _beside(handle: Flux) -> Flux:
+    """Another handle of the same broker, on the same reactor.
 
-    Through a pipe, because numpy has threads: a signal that one of these gets is not seen
-    by Flux's signal watchers, which block it in the main thread only.
+    Returns:
+        The handle itself where it is one of another machine's broker.
     """
-    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    old = {
-        number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    old_fd = signal.set_wakeup_fd(write)
-    reader = loop.reader(read, stop)
     try:
-        yield
-    finally:
-        reader.cancel()
-        signal.set_wakeup_fd(old_fd)
-        for number, handler in old.items():
-            signal.signal(number, handler)
-        os.close(read)
-        os.close(write)
+        other = Flux(handle.attr_get("local-uri"))
+    except OSError:
+        return handle
+    other.flux_set_reactor(handle.get_reactor())
+    return other

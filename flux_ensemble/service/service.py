@@ -63,11 +63,13 @@ class Service:
     """The service `ensemble` of a Flux instance.
 
     Args:
-        handle: Flux handle of the module, or of a client that has registered the service.
+        handle: Flux handle of the module, or of a client.
         mode: "module", "process" (of a keeper) or "client".
         log: writes a line to Flux's log: syslog level, text.
         stop: called when another service drives the ensembles: this one is to end.
         name: the service's name.
+        requests: the handle that the service is registered by, on the same reactor, where that is
+            another: then requests do not wait behind what Flux has to say about jobs.
 
     Attributes:
         over: why it is to end, or None.
@@ -81,8 +83,10 @@ class Service:
         log: Callable[[int, str], None],
         stop: Callable[[], None],
         name: str = "ensemble",
+        requests: Flux | None = None,
     ) -> None:
         self._handle = handle
+        self._requests = requests or handle
         self._log = log
         self._name = name
         self._stop = stop
@@ -94,7 +98,7 @@ class Service:
         self._wire_ensembles(mode)
         self._wire_requests(guests=settings.allow_guest_status)
         self._watchers = listen(
-            handle, name, self._broker.guard, self._dispatcher.dispatch, self._streams.gone
+            self._requests, name, self._broker.guard, self._dispatcher.dispatch, self._streams.gone
         )
         self._broker.guard(self._begin)()
 
@@ -116,9 +120,15 @@ class Service:
             event=self._tracker.event,
             backlog=self._tracker.learn,
             lost=self._lost_journal,
+            tagged=self._tracker.meet,
         )
         self._claims = Claims(
-            handle, self._broker.guard, name=self._name, mode=mode, lost=self._end
+            handle,
+            self._requests,
+            self._broker.guard,
+            name=self._name,
+            mode=mode,
+            lost=self._end,
         )
         self._stores = KvsStores(handle, self._broker.guard)
         self._marks = Marks()
@@ -168,11 +178,18 @@ class Service:
             self._queue,
             self._log,
             lambda ensemble: self._lifetimes.changed(ensemble),
+            lambda ensemble: self._needs.stirred(ensemble),
             self._marks,
             lambda: self._members.scaler,
         )
         self._needs = Needs(
-            self._ensembles, self._journal, self._tracker, self._recovery, self._shutdown
+            self._ensembles,
+            self._journal,
+            self._tracker,
+            self._recovery,
+            self._shutdown,
+            self._queue.submissions,
+            self._broker.loop,
         )
         self._collector = Collector()
         self._lifetimes = Lifetimes(
@@ -188,7 +205,7 @@ class Service:
 
     def _wire_requests(self, *, guests: bool) -> None:
         """How a request comes to its handler, and how it is answered."""
-        self._responder = Responder(self._handle, self._error)
+        self._responder = Responder(self._requests, self._error)
         self._streams = Streams(self._responder)
         self._loading = Loading(
             self._responder,
@@ -272,6 +289,7 @@ class Service:
         """The journal is read: start what was loaded, and do what was asked, meanwhile."""
         self._log(syslog.LOG_INFO, "ready")
         self._claims.settle()
+        self._needs.ready()
         self._lifetimes.ready()
         self._dispatcher.ready()
         for ensemble in self._ensembles:
@@ -294,7 +312,7 @@ class Service:
         self._claims.close()
         for watcher in self._watchers:
             watcher.destroy()
-            self._handle.del_watcher(watcher)
+            self._requests.del_watcher(watcher)
 
     def _take_down(self, reason: str) -> None:
         self._dispatcher.close(reason)
@@ -305,7 +323,8 @@ class Service:
             # What goes wrong with one is no reason to leave out those after it.
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
         self._journal.stop()
-        self._members.close()
+        # Where another service drives the ensembles the queue is its own to start.
+        self._members.close(start_queue=self.over is None and not self._shutdown.begun)
         self._perf.stop()
         self._shutdown.stop()
         self._responder.close(errno.ESHUTDOWN, reason)
@@ -314,7 +333,7 @@ class Service:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
         self._loading.close("the Flux instance is shutting down")
         self._journal.stop()
-        self._members.close()
+        self._members.close(start_queue=False)
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()

@@ -10,7 +10,7 @@ only while somebody may ask for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
@@ -52,6 +52,22 @@ class Tracker:
     def learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
         """A job was active when the journal was opened."""
         self._names[job] = job_name(jobspec)
+
+    def meet(
+        self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """A job with a tag was active when the journal was opened, which had been closed.
+
+        Where it is none that its ensemble has sent, it was submitted while nobody looked.
+        """
+        if job in self._jobs or not entries or entries[0]["name"] != "submit":
+            return
+        submit = entries[0]
+        context = submit.get("context") or {}
+        ensemble, tag = self.owner_of(context, jobspec) or (None, None)
+        if ensemble is not None and ensemble.live:
+            self._jobs[job] = ensemble
+            ensemble.violation(JobEvent(submit["timestamp"], job, "submit", context, tag))
 
     def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
         """Hand out one entry of the journal."""
@@ -143,10 +159,16 @@ class Tracker:
         for job in self.jobs_of(ensemble):
             del self._jobs[job]
 
-    def stop_learning(self) -> None:
-        """The journal has ended; names learned from it grow stale."""
+    @property
+    def follows_live(self) -> bool:
+        """An active job is that of an ensemble that is live."""
+        return any(ensemble.live for ensemble in self._jobs.values())
+
+    def rest(self) -> None:
+        """The journal is closed; what was learned from it grows stale."""
         self.learning = False
         self._names.clear()
+        self._fences.clear()
 
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:

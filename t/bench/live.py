@@ -27,7 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.bindings import module_arguments, module_path, require_flux
+from flux_ensemble.bindings import (
+    keeper_arguments,
+    keeper_path,
+    module_arguments,
+    module_path,
+    require_flux,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "fault"))
 require_flux()
@@ -124,6 +130,11 @@ class Stage:
         """
         file = str(path or module_path())
         self.instance.flux("module", "load", "--name=ensemble", file, *module_arguments(), *more)
+        self.await_ready()
+
+    def keep_service(self) -> None:
+        """Have the keeper run it, as a process beside the broker, and wait until it is ready."""
+        self.instance.flux("module", "load", str(keeper_path()), *keeper_arguments())
         self.await_ready()
 
     def kill_service(self) -> None:

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 import plots
-from benchmark import Benchmark, Numbers, Row
+import simpy_queue
+from benchmark import Benchmark, Numbers, Row, middle
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.members.simulation.simulation import Simulation
@@ -84,24 +85,47 @@ def measure(smoke: bool) -> Numbers:
         for _ in range(rounds if jobs == sizes[0] else 1):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 found.append([jobs, *pool.apply(run, (jobs,))])
-    return {"runs": found}
+    size = sizes[len(sizes) // 2]
+    return {"runs": found, "size": size, "pairs": [_pair(size) for _ in range(rounds)]}
+
+
+def _pair(jobs: int) -> list[float]:
+    """Seconds of the simulator and of a bare model, one after the other."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        ours, _ = pool.apply(run, (jobs,))
+        return [ours, pool.apply(simpy_queue.run, (jobs, 1000, 1024 * 64, 60.0, 0.5))]
 
 
 def rows(numbers: Numbers) -> list[Row]:
-    """Time, memory and growth."""
+    """Time against a bare model, memory, and growth."""
     runs = numbers["runs"]
     small, large = runs[0][0], runs[-1][0]
     first = min(seconds for jobs, seconds, _ in runs if jobs == small)
     _, seconds, megabytes = runs[-1]
     text = f"simulation of {large:,} jobs"
     return [
-        Row(f"{text}: time", seconds, "<=", 60, "s", f"{1e6 * seconds / large:.1f} us a job"),
+        *_against_simpy(numbers),
         Row(f"{text}: memory", megabytes, "<=", 500, "MB"),
         Row(
             f"{text}: cost of a job against that of one of {small:,}",
             (seconds / large) / (first / small), "<=", 1.3, "x",
             f"{1e6 * seconds / large:.1f} / {1e6 * first / small:.1f} us",
         ),
+    ]  # fmt: skip
+
+
+def _against_simpy(numbers: Numbers) -> list[Row]:
+    """Against the bare model, where it was measured."""
+    if "pairs" not in numbers:
+        return []
+    jobs = numbers["size"]
+    ours, theirs = (middle([pair[at] for pair in numbers["pairs"]]) for at in (0, 1))
+    return [
+        Row(
+            f"simulation of {jobs:,} jobs, with rules / a bare SimPy model of the queue, without",
+            ours / theirs, "<=", 2, "x",
+            f"{1e6 * ours / jobs:.1f} / {1e6 * theirs / jobs:.1f} us a job",
+        )
     ]  # fmt: skip
 
 
@@ -129,7 +153,9 @@ BENCHMARK = Benchmark(
     "The simulator",
     """Ensembles with half of their groups submitted at the start, and a rule on each of those
     that submits ten jobs at each tenth success; lognormal durations, at most 1,000 jobs active,
-    1,024 nodes of 64 cores. Processor time and peak memory of the process.""",
+    1,024 nodes of 64 cores. Processor time and peak memory of the process. The bare model
+    (`t/bench/simpy_queue.py`) has as many jobs, the same durations, cores and bound, written with
+    SimPy as its manual does it: no groups, rules, statistics or log.""",
     measure,
     rows,
     plot,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import slow_frobnicator
@@ -32,6 +33,29 @@ def undisturbed(context: Context) -> None:
             stage.verify(workload)
 
 
+def kill_again(
+    context: Context, stage: Scene, pause: float, until: Callable[[], bool] = lambda: False
+) -> int:
+    """Kill the service again and again, until that holds or all kills are made.
+
+    Args:
+        pause: a kill comes so many seconds at most after the service answers.
+
+    Returns:
+        How many kills these were.
+    """
+    before = context.row.kills
+    while context.row.kills < context.kills and not until():
+        time.sleep(context.random.uniform(0, pause))
+        stage.kill()
+        # One time in four it is killed again before it answers.
+        if context.random.random() < 0.25 and context.row.kills < context.kills:
+            time.sleep(context.random.uniform(0, 0.3))
+            stage.kill()
+        stage.service.await_answer(stage.handle)
+    return context.row.kills - before
+
+
 def _kill_at_random(context: Context, jobs: int, seconds: float, pause: float) -> None:
     """Runs of an ensemble, killed again and again, until all kills are made.
 
@@ -45,17 +69,7 @@ def _kill_at_random(context: Context, jobs: int, seconds: float, pause: float) -
         with scene(context, kind="warm" if warm else "command") as stage:
             workload = mixed("mixed", jobs, stage.calls, seconds=seconds)
             stage.load(workload)
-            made = 0
-            while context.row.kills < context.kills and not over(stage, workload):
-                time.sleep(context.random.uniform(0, pause))
-                stage.kill()
-                made += 1
-                # One time in four it is killed again before it answers.
-                if context.random.random() < 0.25 and context.row.kills < context.kills:
-                    time.sleep(context.random.uniform(0, 0.3))
-                    stage.kill()
-                    made += 1
-                stage.service.await_answer(stage.handle)
+            made = kill_again(context, stage, pause, partial(over, stage, workload))
             stage.await_end(workload.name, patience(workload, made))
             stage.verify(workload)
 
@@ -129,14 +143,21 @@ def kill_points(context: Context) -> None:
 
 def kill_module(context: Context) -> None:
     """kill -9 of the broker module, with broker.module-nopanic=1, at random times."""
-    with scene(context, kind="module") as stage:
+    _kill_one(context, "module")
+
+
+def kill_kept(context: Context) -> None:
+    """kill -9 of the service under the keeper, at random times and before it answers again."""
+    _kill_one(context, "kept")
+
+
+def _kill_one(context: Context, kind: str) -> None:
+    """One run of an ensemble, in which all kills are made."""
+    with scene(context, kind=kind) as stage:
         workload = mixed("mixed", 200, stage.calls)
         stage.load(workload)
-        for _ in range(context.kills):
-            time.sleep(context.random.uniform(0, 1.0))
-            stage.kill()
-            stage.service.await_answer(stage.handle)
-        stage.await_end(workload.name, patience(workload, context.kills))
+        made = kill_again(context, stage, 1.0)
+        stage.await_end(workload.name, patience(workload, made))
         stage.verify(workload)
 
 

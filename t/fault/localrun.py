@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import verify
-from scenario import FINAL, TICK, Context
+from scenario import FINAL, TICK, Context, children
 from witness import Job
 from workloads import Expected, Submits, Workload
 
@@ -191,9 +191,8 @@ def _run(context: Context, run: LocalRun) -> None:
 def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
     """Kill the run, and perhaps its guard and its supervisor, in any order."""
     family = [process.pid]
-    with contextlib.suppress(FileNotFoundError):
-        while below := _children(family[-1]):
-            family.append(below[0])
+    while below := children(family[-1]):
+        family.append(below[0])
     # Below the supervisor are jobs.
     helpers = family[1:3]
     victims = [process.pid, *(pid for pid in helpers if context.random.random() < 0.5)]
@@ -202,10 +201,6 @@ def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
-
-
-def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _verify(context: Context, run: LocalRun) -> None:

@@ -94,7 +94,7 @@ def ids_again(context: Context) -> None:
         stage.instance.flux("queue", "stop")
         stage.load(workload)
         stage.witness.wait_seen("stages", "validate", 100)
-        _await_quiet(stage, "stages")
+        await_quiet(stage, "stages")
         refused = json.dumps(_refused())
         for _ in range(3000 if context.long else 1500):
             flux.job.submit_async(stage.handle, refused, novalidate=True)
@@ -130,14 +130,14 @@ def job_manager_reload(context: Context) -> None:
             stage.load(workload)
             name = workload.name
             stage.witness.wait_seen(name, "validate", 60)
-            _await_quiet(stage, name)
+            await_quiet(stage, name)
             _reload_job_manager(stage, kill=kill)
             stage.instance.flux("queue", "start")
             stage.await_end(name, patience(workload))
             stage.verify(workload)
 
 
-def _await_quiet(stage: Scene, name: str) -> None:
+def await_quiet(stage: Scene, name: str) -> None:
     """Wait until the service has had all responses to its submissions."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -148,17 +148,22 @@ def _await_quiet(stage: Scene, name: str) -> None:
 
 
 def _reload_job_manager(stage: Scene, *, kill: bool) -> None:
-    flux = stage.instance.flux
-    flux("module", "remove", "--force", "job-manager")
+    stage.instance.flux("module", "remove", "--force", "job-manager")
     if kill:
         stage.kill()
     time.sleep(stage.random.uniform(0, 1))
+    load_job_manager(stage)
+    stage.service.await_answer(stage.handle)
+
+
+def load_job_manager(stage: Scene) -> None:
+    """Load job-manager, which was removed, and what went with it."""
+    flux = stage.instance.flux
     flux("module", "load", "job-manager")
     # These were registered with the one that is gone; job-list has ended with it.
     flux("module", "reload", "job-exec")
     flux("module", "reload", "sched-simple")
     flux("module", "load", "job-list")
-    stage.service.await_answer(stage.handle)
 
 
 def purge(context: Context) -> None:

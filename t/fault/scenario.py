@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
+import select
+import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 #: Seconds between two looks at what has no event to wait for.
 TICK = 0.002
 
 #: States that an ensemble does not leave.
 FINAL = ("completed", "failed", "canceled")
+
+
+#: The run is to end early: what was begun is verified, and nothing more is begun.
+stopping = threading.Event()
 
 
 @dataclass
@@ -45,11 +53,45 @@ class Context:
     Args:
         row: where it notes what it finds.
         random: decides all that is left to chance.
-        kills: how many kills it is to make.
+        wanted: how many kills it is to make.
         long: larger bursts and longer stops.
     """
 
     row: Row
     random: random.Random
-    kills: int
+    wanted: int
     long: bool
+
+    @property
+    def kills(self) -> int:
+        """How many kills it is to make; no more when the run is to end."""
+        return self.row.kills if stopping.is_set() else self.wanted
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process; none where it is gone."""
+    try:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(one) for task in tasks for one in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def parent(pid: int) -> int:
+    """The parent of a process; 0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def ends(pid: int) -> bool:
+    """Wait for the end of a process that is not ours; False if it goes on for seconds."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], 10)[0])
+    finally:
+        os.close(fd)

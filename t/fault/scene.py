@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,8 +31,6 @@ from flux_ensemble.client import Client
 def _launcher(kind: str, directory: Path, options: tuple[str, ...]) -> Launcher:
     if kind == "module":
         return Module()
-    if kind == "kept":
-        return Kept()
     log = directory / "service.log"
     return Warm(log, options) if kind == "warm" else Command(log)
 
@@ -67,7 +64,9 @@ class Scene:
         # Sockets are there too, whose paths must be short.
         self.directory = Path(tempfile.mkdtemp(prefix="fault-"))
         self.instance = Instance(self.directory, statedir=statedir, config=config)
-        self.service = Service(self.instance, _launcher(kind, self.directory, options))
+        self.kept = Kept()
+        launcher = self.kept if kind == "kept" else _launcher(kind, self.directory, options)
+        self.service = Service(self.instance, launcher)
         self.calls = self.directory / "calls"
         self._failed = False
         self.instance.start(start_options)
@@ -193,31 +192,29 @@ class Scene:
             for job in self.witness.jobs.values()
         )
 
-    def entries(self, name: str) -> list[dict[str, Any]]:
-        """The eventlog, as `flux ensemble log --json` prints it."""
-        text = self._command("log", "--json", name)
-        return [json.loads(line) for line in text.splitlines()]
+    def entries(self, name: str) -> list[Mapping[str, Any]]:
+        """The eventlog."""
+        return list(Client(self.handle).log(name))
 
     def recorded(self, name: str) -> list[Mapping[str, Any]]:
         """The jobs of an ensemble, by its record."""
         return list(Client(self.handle).jobs(name))
 
-    def _command(self, *arguments: str) -> str:
-        command = [str(Path(sys.executable).with_name("flux-ensemble")), *arguments]
-        done = subprocess.run(
-            command, env=self.instance.environment, capture_output=True, text=True, timeout=60
-        )
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr.strip()}")
-        return done.stdout
-
-    def verify(self, workload: Workload, *, lossy: bool = False, purged: bool = False) -> None:
+    def verify(
+        self,
+        workload: Workload,
+        *,
+        lossy: bool = False,
+        purged: bool = False,
+        calls: Path | None = None,
+    ) -> None:
         """Note in the row all that is not as expected of an ensemble that has ended.
 
         Args:
             workload: the ensemble.
             lossy: jobs may have been lost by the fault; they are counted, as failed.
             purged: as for `verify.check_tags`; those are counted so too.
+            calls: the file that its custom functions write to, if not `Scene.calls`.
         """
         findings = verify.Findings()
         name, expected = workload.name, workload.expected
@@ -236,7 +233,7 @@ class Scene:
             verify.check_metrics(jobs, metrics, findings)
             verify.check_outcomes(expected, metrics, findings)
             verify.check_record(jobs, self.recorded(name), findings)
-        verify.check_calls(expected, self.calls, findings)
+        verify.check_calls(expected, calls or self.calls, findings)
         durable = self.durable(name)
         if durable.loaded:
             try:

@@ -11,16 +11,29 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, Protocol
 
 import flux
 from instance import Instance
-from scenario import TICK
+from scenario import TICK, children, ends
 
 from flux_ensemble.bindings import module_arguments, module_path
 
 #: Seconds in which the service answers after its start, and a process is gone that was killed.
 PATIENCE = 60.0
+
+
+def load(instance: Instance, verb: str, *arguments: str) -> None:
+    """Load a broker module; one of its name that was killed may be listed a little longer."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            instance.flux("module", verb, *arguments)
+            return
+        except RuntimeError as error:
+            if "exists" not in str(error) or time.monotonic() > deadline:
+                raise
 
 
 class Launcher(Protocol):
@@ -109,16 +122,9 @@ class Module:
         self._verb = verb
 
     def start(self, instance: Instance) -> int:
-        """Load the module; one that was killed may be listed a little longer."""
+        """Load the module."""
         instance.flux("setattr", "broker.module-nopanic", "1")
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                instance.flux("module", self._verb, str(module_path()), *module_arguments())
-                break
-            except RuntimeError as error:
-                if "exists" not in str(error) or time.monotonic() > deadline:
-                    raise
+        load(instance, self._verb, str(module_path()), *module_arguments())
         pid = flux.Flux(instance.uri).rpc("ensemble.status", {}).get()["service"]["pid"]
         return int(pid)
 
@@ -168,12 +174,20 @@ class Service:
 
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
-        children = self._children()
+        started = children(self._pid)
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         self.gone()
         self.kills += 1
-        self.orphans += sum(not _ends(child) for child in children)
+        self.orphans += sum(not ends(child) for child in started)
+
+    def kill_worker(self, random: Random) -> int:
+        """Kill one of the processes that run custom functions; how many that were."""
+        workers = children(self._pid)
+        if workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(random.choice(workers), signal.SIGKILL)
+        return len(workers[:1])
 
     def end(self) -> None:
         """End it as Ctrl-C does; one that does not listen is killed."""
@@ -194,14 +208,18 @@ class Service:
         os.close(self._fd)
         self._fd = -1
 
-    def await_answer(self, handle: Any) -> None:
-        """Wait until it answers requests; one that dies meanwhile is started again, once."""
+    def await_answer(self, handle: Any) -> list[dict[str, Any]]:
+        """Wait until it answers requests; one that dies meanwhile is started again, once.
+
+        Returns:
+            Its ensembles, as `ensemble.list` has them.
+        """
         deadline = time.monotonic() + PATIENCE
         tried = False
         while time.monotonic() < deadline:
             try:
-                handle.rpc("ensemble.list", {}).wait_for(PATIENCE).get()
-                return
+                listed = handle.rpc("ensemble.list", {}).wait_for(PATIENCE).get()
+                return list(listed["ensembles"])
             except OSError:
                 if not self.alive:
                     self.deaths += 1
@@ -210,24 +228,5 @@ class Service:
                     tried = True
                     self.gone()
                     self.start()
-            time.sleep(TICK)
+            time.sleep(5 * TICK)
         raise RuntimeError("the service does not come up")
-
-    def _children(self) -> list[int]:
-        try:
-            tasks = Path(f"/proc/{self._pid}/task").iterdir()
-            return [int(one) for task in tasks for one in (task / "children").read_text().split()]
-        except OSError:
-            return []
-
-
-def _ends(pid: int) -> bool:
-    """Wait for the end of a process that is not ours; False if it goes on for seconds."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([fd], [], [], 10)[0])
-    finally:
-        os.close(fd)

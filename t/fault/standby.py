@@ -8,6 +8,7 @@ back before the queue has come to rest, which is when duplicates would be made.
                         control, which must fail
 --raise STATISTIC       that of River panics at the 80th value, in the engine's midst
 --snapshot-events N     a snapshot after N events instead of thousands
+--rest SECONDS          the journal is closed so long after the last job, instead of after seconds
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from river import stats  # noqa: E402
 
 from flux_ensemble.members.flux import queue as member  # noqa: E402
 from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
+from flux_ensemble.service import needs  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 
 #: At which value the statistic of --raise panics: later than it is tried when a document is read.
@@ -79,6 +81,7 @@ def main() -> None:
     parser.add_argument("--no-fence", action="store_true")
     parser.add_argument("--raise", dest="unlucky")
     parser.add_argument("--snapshot-events", type=int)
+    parser.add_argument("--rest", type=float, default=needs.REST_SECONDS)
     options = parser.parse_args()
     if options.no_fence:
         no_fence()
@@ -86,6 +89,7 @@ def main() -> None:
         raise_in(options.unlucky)
     if options.snapshot_events:
         wal.SNAPSHOT_EVENTS = options.snapshot_events
+    needs.REST_SECONDS = options.rest
     # Children that are killed are reaped by the kernel.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)

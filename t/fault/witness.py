@@ -101,6 +101,15 @@ class Witness:
             ]
         return sorted(found, key=lambda job: job.id)
 
+    def forget(self, ensemble: str) -> None:
+        """Forget the jobs of an ensemble, which are all over."""
+        with self._changed:
+            self.jobs = {
+                job.id: job
+                for job in self.jobs.values()
+                if job.tag is None or job.tag["name"] != ensemble
+            }
+
     def close(self) -> None:
         """Stop watching."""
         self._closed = True

@@ -47,6 +47,7 @@ class Expected:
         firings: by rule, how often others fire.
         outcomes: by group, how many jobs end how; None where faults change that.
         calls: by word, how many lines the custom functions must write at least.
+        patient: functions whose processes are killed are called again.
     """
 
     submits: Mapping[str, Submits]
@@ -54,6 +55,7 @@ class Expected:
     firings: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, Mapping[str, int]] | None = None
     calls: Mapping[str, int] = field(default_factory=dict)
+    patient: bool = False
 
     def tags(self) -> set[Tag]:
         """The tags of all jobs but those that are tried again."""
@@ -133,7 +135,9 @@ def gather(event, state, **kwargs):
 """
 
 
-def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workload:
+def mixed(
+    name: str, jobs: int, calls: Path, *, seconds: float = 0.3, patient: bool = False
+) -> Workload:
     """Every kind of rule, action and outcome.
 
     Args:
@@ -141,6 +145,7 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
         jobs: how many are in flight at once, 40 at least.
         calls: the file that custom functions write to.
         seconds: how long those run.
+        patient: what runs custom functions is killed too.
     """
     tenth = jobs // 10
     skip = max(1, jobs // 40)
@@ -155,7 +160,7 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
     def group(name: str, count: int, attributes: Any = quick, **more: Any) -> dict[str, Any]:
         return {"name": name, "command": "true", "count": count, "attributes": attributes, **more}
 
-    document = {
+    document: dict[str, Any] = {
         "name": name,
         "jobs": [
             group("long", 10, mock(3600)),
@@ -214,6 +219,10 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
         ],
         "custom": _CUSTOM.format(calls=str(calls)),
     }  # fmt: skip
+    if patient:
+        for rule in document["rules"]:
+            if rule["action"]["name"] == "custom":
+                rule["on-error"] = "retry"
     submits = {
         "long": Submits("long", 1, 10),
         "wide": Submits("wide", 1, jobs),
@@ -245,6 +254,7 @@ def mixed(name: str, jobs: int, calls: Path, *, seconds: float = 0.3) -> Workloa
             firings={"look": 5, "extend": 1, "cancel": 1, "enable": 1},
             outcomes=outcomes,
             calls={"reduce": 1, "look": 5, "extend": 1},
+            patient=patient,
         ),
     )
 
@@ -278,6 +288,32 @@ def burst(name: str, jobs: int, *, firings: int = 1, seconds: float = 0.1) -> Wo
     outcomes = {"many": {"success": each * firings}, "last": {"success": 1}}
     expected = Expected({**submits, "last": Submits("last", 1, 1)}, outcomes=outcomes)
     return Workload(document, expected)
+
+
+def pulses(name: str, every: float, *, times: int = 12) -> Workload:
+    """A few jobs now and then, and times without any in between.
+
+    Args:
+        name: of the ensemble.
+        every: seconds between two pulses.
+        times: how many pulses there are.
+    """
+    document = {
+        "name": name,
+        "jobs": [
+            {"name": "pulse", "command": "true", "count": 2, "attributes": mock(0.01)},
+            {"name": "echo", "command": "true", "attributes": mock(0.01)},
+        ],
+        "rules": [
+            {"id": "pulse", "trigger": "timer", "after": every, "every": every,
+             "action": {"name": "submit", "label": "pulse", "repetitions": times}},
+            {"id": "echo", "trigger": "job-clean", "group": "pulse",
+             "action": {"name": "submit", "label": "echo", "repetitions": "unlimited"}},
+        ],
+    }  # fmt: skip
+    submits = {"pulse": Submits("pulse", times, 2), "echo": Submits("echo", 2 * times, 1)}
+    outcomes = {"pulse": {"success": 2 * times}, "echo": {"success": 2 * times}}
+    return Workload(document, Expected(submits, outcomes=outcomes))
 
 
 def stages(

@@ -30,7 +30,6 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
-from flux_ensemble.cli.session.signals import signal_pipe
 from flux_ensemble.client import user_context
 from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.listener import FunctionsError, RunError
@@ -39,6 +38,7 @@ from flux_ensemble.members.local.run import LocalRun
 from flux_ensemble.members.local.state_dir import StateLog, default_root
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.requests.protocol import parse
 
 if TYPE_CHECKING:

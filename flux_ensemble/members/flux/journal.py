@@ -18,8 +18,9 @@ an ensemble needs more a second stream is started. Why nothing is lost or repeat
 Events that only B lets through are seen from step 1 on. A consumer that acts after
 `require` has called it back, for instance submits its jobs, misses none of theirs.
 
-The backlog is used to learn about jobs that are active already (`learn`). When and where a job got
-its resources is told with its `start` to who needs its place (`members.flux.allocations`).
+The backlog is used to learn about jobs that are active already (`learn`), and to find those with a
+tag. When and where a job got its resources is told with its `start` to who needs its place
+(`members.flux.allocations`).
 
 After a gap, that is when the service begins or the job manager was gone, `catch_up` opens
 a stream whose backlog is everything: all jobs that the job manager knows, inactive ones
@@ -32,6 +33,7 @@ from collections.abc import Callable, Mapping
 from errno import errorcode
 from typing import Any, NamedTuple, Protocol
 
+from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.members.flux.allocations import ALLOC, Allocations
 from flux_ensemble.members.flux.contexts import shorten
 from flux_ensemble.members.flux.nesting import read_json
@@ -41,6 +43,9 @@ TOPIC = "job-manager.events-journal"
 
 #: The id of the message that ends the backlog (FLUX_JOBID_ANY).
 SENTINEL = -1
+
+#: What the messages on jobs have in them, and those on jobs that may be an ensemble's.
+_JOBSPEC, _TAG = '"jobspec"', f'"{TAG_KEY}"'
 
 
 class Open(Protocol):
@@ -110,6 +115,8 @@ class Journal:
             jobspec (without its environment), else None.
         backlog: gets the id and jobspec of each job that was active when a stream with
             `learn` began.
+        tagged: gets the id, the jobspec and the entries of each job with a tag that was active when
+            a stream without history began.
         lost: gets a sentence when the stream has ended by itself; nothing comes any more
             until the next `require`.
     """
@@ -121,11 +128,13 @@ class Journal:
         event: Callable[[int, Mapping[str, Any], Mapping[str, Any] | None], None],
         backlog: Callable[[int, Mapping[str, Any]], None],
         lost: Callable[[str], None],
+        tagged: History = lambda job, jobspec, entries: None,
     ) -> None:
         self._open_stream = open_stream
         self._event = event
         self._backlog = backlog
         self._lost = lost
+        self._tagged = tagged
         self._wanted = NOTHING
         self._waiting: list[tuple[Filter, Callable[[], None]]] = []
         self._live: Open | None = None
@@ -177,6 +186,16 @@ class Journal:
         self._waiting.append((need, ready))
         self._advance()
 
+    @property
+    def is_open(self) -> bool:
+        """It brings something."""
+        return self._live is not None
+
+    @property
+    def is_steady(self) -> bool:
+        """It brings all that was required."""
+        return self._caught_up and self._next is None and not self._waiting
+
     def stop(self) -> None:
         """End the stream and forget what was required."""
         for stream in (self._live, self._next):
@@ -226,7 +245,7 @@ class Journal:
             self._caught_up = False
             if old is not None:
                 old.cancel()
-        if stream is not self._live:
+        if stream is not self._live or self._is_nobodys(text):
             return
         message = read_json(text)
         job = message["id"]
@@ -246,8 +265,19 @@ class Journal:
         else:
             if self._history is not None:
                 self._history(job, message["jobspec"], message["events"])
+            elif _TAG in text:
+                self._tagged(job, message["jobspec"], message["events"])
             if self._live_filter.learn:
                 self._backlog(job, message["jobspec"])
+
+    def _is_nobodys(self, text: str) -> bool:
+        """A job of the backlog that cannot matter: nobody asks for it, and it has no tag.
+
+        A busy instance has thousands of these, and they are all that is in the way of the first job
+        of an ensemble that has had none for a while.
+        """
+        looked_at = self._caught_up or self._history is not None or self._live_filter.learn
+        return not looked_at and _JOBSPEC in text and _TAG not in text
 
     def _on_end(self, stream: Open, error: OSError) -> None:
         if stream is not self._live and stream is not self._next:

@@ -2,7 +2,8 @@
 
 A busy Flux takes long to answer, and somebody may ask for the status all the time. So an answer
 is used again while it is new, and asked for again before it is old: who asks often does not
-wait, and Flux is never asked twice at once.
+wait, and Flux is never asked twice at once. In a burst Flux takes its time; then the answer before
+is used a little longer, rather than have everybody wait for a number.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from flux_ensemble.runtime.ports import Loop, Numbers
 OLD_SECONDS = 1.0
 RENEW_SECONDS = 0.2
 
+#: Seconds after which it is not used any more even if the next one is on its way.
+BUSY_SECONDS = 5.0
+
 #: Seconds after which a request counts as lost.
 LOST_SECONDS = 10.0
 
@@ -25,7 +29,7 @@ Take = Callable[[Numbers, Numbers], None]
 
 
 class Cache:
-    """The latest answer, as of up to `OLD_SECONDS` ago.
+    """The latest answer, as of up to `OLD_SECONDS` ago, or `BUSY_SECONDS` where Flux is slow.
 
     Args:
         ask: asks for an answer.
@@ -43,12 +47,14 @@ class Cache:
     def get(self, done: Take) -> None:
         """Get it at once, or when it is there."""
         now = self._loop.now()
-        if self._answer is not None and _is_within(OLD_SECONDS, self._t_answer, now):
+        asked = _is_within(LOST_SECONDS, self._t_asked, now)
+        old = BUSY_SECONDS if asked else OLD_SECONDS
+        if self._answer is not None and _is_within(old, self._t_answer, now):
             done(*self._answer)
         else:
             self._waiting.append(done)
         due = self._waiting or not _is_within(RENEW_SECONDS, self._t_answer, now)
-        if due and not _is_within(LOST_SECONDS, self._t_asked, now):
+        if due and not asked:
             self._t_asked = now
             try:
                 self._ask(partial(self._answered, now))

@@ -37,6 +37,7 @@ from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done
 from flux_ensemble.service.marks import Marks
+from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.tracker import Tracker
@@ -518,19 +519,31 @@ class Stream:
         self._receive = receive
         self._ended = ended
         self._names = set(payload["allow"])
-        self.open = not world.job_manager_down
-        if world.job_manager_down:
-            world.deliver(service, lambda: ended(self, OSError(errno.ENOSYS, "no service")))
+        self._full = payload["full"]
+        self._over = False
+        self.open = False
+        world.clock.after(world.random.uniform(0.0, 0.02), self._arrives)
+
+    def _arrives(self) -> None:
+        """The job manager has the request."""
+        world = self._world
+        if self._over:
             return
+        if world.job_manager_down:
+            gone = OSError(errno.ENOSYS, "no service")
+            world.deliver(self._service, lambda: self._ended(self, gone))
+            return
+        self.open = True
         jobs = list(world.jobs.values())
         world.random.shuffle(jobs)
         for job in jobs:
-            if not job.purged and (payload["full"] or not job.over):
+            if not job.purged and (self._full or not job.over):
                 self._send(job, [one for one in job.entries if one["name"] in self._names])
         self._respond({"id": -1, "events": []})
 
     def cancel(self) -> None:
         self.open = False
+        self._over = True
 
     def end(self) -> None:
         """The job manager goes away."""
@@ -559,6 +572,12 @@ def read(document: str) -> Spec:
     return load_mapping(json.loads(document))
 
 
+class Running:
+    """The instance is not shutting down."""
+
+    begun = False
+
+
 class Service:
     """One life of the service: the counterpart of `service.service.Service`."""
 
@@ -576,6 +595,7 @@ class Service:
             event=self.tracker.event,
             backlog=self.tracker.learn,
             lost=lambda _: self.recovery.lost(),
+            tagged=self.tracker.meet,
         )
         self.recovery = Recovery(
             world.begin_epoch,
@@ -588,6 +608,15 @@ class Service:
             self.loop,
             self.errors.append,
         )
+        self.needs = Needs(
+            self.ensembles,
+            self.journal,
+            self.tracker,
+            self.recovery,
+            Running(),  # type: ignore[arg-type]
+            self.queue.submissions,
+            self.loop,
+        )
 
     def begin(self) -> None:
         self.recovery.restore(self._restore)
@@ -595,6 +624,7 @@ class Service:
         self.recovery.catch_up(self._ready)
 
     def _ready(self) -> None:
+        self.needs.ready()
         for ensemble in self.ensembles:
             self._changed(ensemble)
 
@@ -603,7 +633,7 @@ class Service:
         ensemble = self._make(load, Store(self, document["name"], load), None)
         self.ensembles.add(ensemble)
         ensemble.note("load", {})
-        self.journal.require(*ensemble.needs, ensemble.start)
+        self.needs.watch(ensemble, ensemble.start)
 
     def _restore(self, load: Any, store: Any, fold: Callable[[Spec], Replayed]) -> Ensemble:
         return self._make(load, store, fold(read(load["document"])))
@@ -634,11 +664,11 @@ class Service:
             changed=self._changed,
             ahead=put_down,
             replayed=replayed,
+            stirred=lambda ensemble: self.needs.stirred(ensemble),
         )
 
     def _changed(self, ensemble: Ensemble) -> None:
-        if ensemble.live and self.recovery.ready:
-            self.journal.require(*ensemble.needs, lambda: None)
+        self.needs.update(ensemble)
 
     def _open_stream(
         self, topic: str, payload: Any, receive: Any, ended: Any, aside: Any

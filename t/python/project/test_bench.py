@@ -7,6 +7,7 @@ is looked at here.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,15 +24,18 @@ from benchmark import Benchmark, Row, percentile  # noqa: E402
 ROWS = {
     "engine": (False, ["4 rules", "40 rules", "2,000 finished jobs"]),
     "throughput": (True, ["ensemble of 20 jobs", "idle ensemble loaded", "processor time"]),
-    "burst": (True, ["start rule with 20 jobs", "`ensemble.status`"]),
+    "burst": (
+        True,
+        ["start rule with 20 jobs", "service as a broker module", "service beside the broker"],
+    ),
     "reaction": (True, ["p50", "p99"]),
     "chain": (True, []),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
     "recover": (True, ["30 finished and 5 active jobs"]),
     "status-command": (True, ["`flux ensemble status`"]),
     "validate": (False, ["20-rule document"]),
-    "local": (False, ["20 queued"]),
-    "simulate": (False, ["1,000 jobs: time", "1,000 jobs: memory", "one of 500"]),
+    "local": (False, ["20 queued", *(["first job"] if shutil.which("flux") else [])]),
+    "simulate": (False, ["a bare SimPy model", "1,000 jobs: memory", "one of 500"]),
     "cost": (
         True,
         [

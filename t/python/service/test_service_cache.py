@@ -6,6 +6,7 @@ import pytest
 from fakes import FakeLoop
 
 from flux_ensemble.service.status.cache import (
+    BUSY_SECONDS,
     LOST_SECONDS,
     OLD_SECONDS,
     RENEW_SECONDS,
@@ -123,3 +124,19 @@ def test_flux_is_asked_again_where_no_answer_came():
     bench.get()
     bench.answer(4)
     assert bench.taken == [4, 4, 4]
+
+
+def test_while_flux_is_slow_the_answer_before_is_used_a_little_longer_than_else():
+    bench = Bench()
+    bench.get()
+    bench.answer(4)
+    bench.t += RENEW_SECONDS
+    bench.get()
+    bench.t += OLD_SECONDS
+    bench.get()
+    assert (len(bench.asked), bench.taken) == (1, [4, 4, 4])
+    bench.t += BUSY_SECONDS
+    bench.get()
+    assert bench.taken == [4, 4, 4]
+    bench.answer(5)
+    assert bench.taken == [4, 4, 4, 5]

@@ -42,7 +42,7 @@ class Service:
             self.handle.reactor_stop()
 
         self.claims: Claims = Claims(
-            self.handle, lambda callback: callback, name=name, mode="client", lost=lost
+            self.handle, self.handle, lambda callback: callback, name=name, mode="client", lost=lost
         )
 
     def run_until(self, condition: Callable[[], bool]) -> None:

@@ -120,7 +120,9 @@ def claims(handle: Any, name: str = "ensemble") -> Claims:
     def unexpected(reason: str) -> None:
         raise AssertionError(reason)
 
-    return Claims(handle, lambda callback: callback, name=name, mode="client", lost=unexpected)
+    return Claims(
+        handle, handle, lambda callback: callback, name=name, mode="client", lost=unexpected
+    )
 
 
 @pytest.fixture(scope="module")
