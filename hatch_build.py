@@ -9,6 +9,9 @@ The compiled modules: mypyc compiles the modules that pyproject.toml lists, thos
 each event of each job, and the wheel has them beside their sources, which Python takes in their
 place. An editable installation has none, so that what is edited is what runs. Where they cannot
 be compiled (there is no C compiler, or no Python.h) the wheel is the same without them.
+
+The manual page: docs/man has it in Markdown, and docs/man/roff.py makes what man(1) reads of it. An
+environment has it in share/man, where man(1) looks for those of commands on PATH.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTOCOL = Path("flux_ensemble/gateway/protocol")
+MANUAL = Path("docs/man")
 
 #: Set to 0 it leaves the compiled modules out.
 SWITCH = "FLUX_ENSEMBLE_COMPILE"
@@ -53,9 +57,9 @@ command.run()
 
 
 class Build(BuildHookInterface):
-    """Generates the protocols, and compiles modules."""
+    """Generates the protocols and the manual page, and compiles modules."""
 
-    _aside: tempfile.TemporaryDirectory[str] | None = None
+    _aside: tempfile.TemporaryDirectory[str]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build them, and name them to the wheel.
@@ -63,14 +67,15 @@ class Build(BuildHookInterface):
         Raises:
             RuntimeError: protoc refuses a source; it has said why on standard error.
         """
+        self._aside = tempfile.TemporaryDirectory()
         self._generate(build_data)
+        self._write_manual(build_data)
         if version == "standard" and os.environ.get(SWITCH) != "0":
             self._compile(build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built aside."""
-        if self._aside is not None:
-            self._aside.cleanup()
+        self._aside.cleanup()
 
     def _generate(self, build_data: dict[str, Any]) -> None:
         from grpc_tools import protoc
@@ -84,9 +89,18 @@ class Build(BuildHookInterface):
         # They are ignored files, which a wheel leaves out.
         build_data["artifacts"] += [f"/{PROTOCOL}/*_pb2*.py", f"/{PROTOCOL}/*_pb2.pyi"]
 
+    def _write_manual(self, build_data: dict[str, Any]) -> None:
+        for source in sorted(Path(self.root, MANUAL).glob("*.md")):
+            page = Path(self._aside.name, source.stem)
+            subprocess.run(
+                [sys.executable, MANUAL / "roff.py", source, self.metadata.version, page],
+                cwd=self.root,
+                check=True,
+            )
+            build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
+
     def _compile(self, build_data: dict[str, Any]) -> None:
-        self._aside = tempfile.TemporaryDirectory()
-        work = Path(self._aside.name)
+        work = Path(self._aside.name, "sources")
         shutil.copytree(Path(self.root, "flux_ensemble"), work / "flux_ensemble")
         (work / "mypy.ini").write_text(_MYPY)
         done = subprocess.run(
