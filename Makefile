@@ -9,6 +9,7 @@
 # make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long)
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some twenty minutes
+# make docs     the documentation as a site, in _site/index.html
 # make lint     formatting, lint, types and the direction of imports
 #
 # Everything runs in a virtual environment of its own, made when it is first needed.
@@ -25,7 +26,7 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos fuzz check check-compiled lint format clean
+.PHONY: demo bench chaos fuzz check check-compiled docs lint format clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -56,6 +57,9 @@ check-compiled: $(COMPILED)/installed
 	        $(BIN)/pytest -q -m 'not flux' --numprocesses=$(WORKERS) --dist=worksteal \
 	        && cd t && prove --exec sh $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
+
+docs: $(VENV)/installed
+	$(BIN)/sphinx-build -W -q docs _site
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check
@@ -90,6 +94,6 @@ $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPILED) t/test-results t/trash\ directory.* dist .hypothesis \
+	rm -rf $(VENV) $(COMPILED) _site t/test-results t/trash\ directory.* dist .hypothesis \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
