@@ -41,7 +41,7 @@ _VARIES = (
     (re.compile(r"\bjob \d+ wrote\b"), "job ƒ wrote"),
     (re.compile(r"\bflux ensemble\b"), "flux-ensemble"),
     (re.compile(r"\bpid \d+"), "pid"),
-    (re.compile(r"\(host [\w.-]+\)"), "(host)"),
+    (re.compile(r" \(host [\w.-]+\)"), ""),
     (re.compile(r"\buserid=\d+"), "userid"),
     (re.compile(r"rank\d+/core\d+|ranks=\"\w+\""), "ranks"),
     (re.compile(r"^\d+\.\d{6}\b"), "TIME"),

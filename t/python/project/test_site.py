@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, made anew; a warning fails."""
     pytest.importorskip("sphinx")
     out = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", out / "doctrees"]
+    words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", f"{out}/doctrees"]
     done = subprocess.run([*words, DOCS, out / "html"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return out / "html"
