@@ -14,6 +14,7 @@
 #               and then 2,000 examples for each property that the tests in Python state
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some twenty minutes
+# make docs     the documentation as a site, in _site/index.html
 # make lint     formatting, lint, types and the direction of imports
 #
 # Everything runs in a virtual environment of its own, made when it is first needed.
@@ -30,7 +31,7 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons lint format clean
+.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons docs lint format clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -72,6 +73,9 @@ check-compiled: $(COMPILED)/installed
 check-pythons: $(VENV)/installed
 	@$(BIN)/nox
 
+docs: $(VENV)/installed
+	$(BIN)/sphinx-build -W -q docs _site
+
 lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -105,6 +109,6 @@ $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPILED) .nox t/test-results t/trash\ directory.* dist .hypothesis \
+	rm -rf $(VENV) $(COMPILED) .nox _site t/test-results t/trash\ directory.* dist .hypothesis \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -12,6 +12,9 @@ be compiled (there is no C compiler, or no Python.h) the wheel is the same witho
 environment variable FLUX_ENSEMBLE_COMPILE makes that an error (1), or leaves them out (0).
 
 What a site copies: `etc/` comes into the package, without what is for packagers.
+
+The manual page: docs/man has it in Markdown, and docs/man/roff.py makes what man(1) reads of it. An
+environment has it in share/man, where man(1) looks for those of commands on PATH.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PROTOCOL = Path("flux_ensemble/gateway/protocol")
+MANUAL = Path("docs/man")
 
 #: Set to 0 it leaves the compiled modules out; with 1 the build fails where they cannot be.
 SWITCH = "FLUX_ENSEMBLE_COMPILE"
@@ -62,9 +66,9 @@ command.run()
 
 
 class Build(BuildHookInterface):
-    """Generates the protocols, and compiles modules."""
+    """Generates the protocols and the manual page, and compiles modules."""
 
-    _aside: tempfile.TemporaryDirectory[str] | None = None
+    _aside: tempfile.TemporaryDirectory[str]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build them, and name them to the wheel.
@@ -73,17 +77,18 @@ class Build(BuildHookInterface):
             RuntimeError: protoc refuses a source, or modules that have to be compiled cannot be;
                 why is on standard error.
         """
+        self._aside = tempfile.TemporaryDirectory()
         self._generate(build_data)
         for path in Path(self.root, "etc").iterdir():
             if path.name not in NOT_INSTALLED:
                 build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
+        self._write_manual(build_data)
         if version == "standard" and os.environ.get(SWITCH) != "0":
             self._compile(build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built aside."""
-        if self._aside is not None:
-            self._aside.cleanup()
+        self._aside.cleanup()
 
     def _generate(self, build_data: dict[str, Any]) -> None:
         from grpc_tools import protoc
@@ -97,9 +102,18 @@ class Build(BuildHookInterface):
         # They are ignored files, which a wheel leaves out.
         build_data["artifacts"] += [f"/{PROTOCOL}/*_pb2*.py", f"/{PROTOCOL}/*_pb2.pyi"]
 
+    def _write_manual(self, build_data: dict[str, Any]) -> None:
+        for source in sorted(Path(self.root, MANUAL).glob("*.md")):
+            page = Path(self._aside.name, source.stem)
+            subprocess.run(
+                [sys.executable, MANUAL / "roff.py", source, self.metadata.version, page],
+                cwd=self.root,
+                check=True,
+            )
+            build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
+
     def _compile(self, build_data: dict[str, Any]) -> None:
-        self._aside = tempfile.TemporaryDirectory()
-        work = Path(self._aside.name)
+        work = Path(self._aside.name, "sources")
         shutil.copytree(Path(self.root, "flux_ensemble"), work / "flux_ensemble")
         (work / "mypy.ini").write_text(_MYPY)
         done = subprocess.run(

@@ -358,10 +358,15 @@ class LocalRun:
             environment=self._environment,
             cwd=self._cwd,
             info={"name": spec.name, "directory": spec.directory},
-            log=lambda _, text: self._listener.note(text),
+            log=self._note_of_functions,
             states=states,
             printed=Printed(self._ensemble.note).take,
         )
+
+    def _note_of_functions(self, level: str, text: str) -> None:
+        # What they print, at "info", is in the eventlog.
+        if level != "info":
+            self._listener.note(text)
 
     def _look(self) -> None:
         ensemble = self._ensemble

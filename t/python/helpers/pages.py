@@ -2,12 +2,13 @@
 
 A block of a page is a file if its first line is a comment with the file's name (`# sweep.yaml`,
 and what may follow after a colon), and a session if it has lines that begin with `$ `: commands,
-each with what it prints. The first command of a session is `flux start`.
+each with what it prints. Commands from `flux start` on run in the Flux instance that it makes, and
+those before it on the local queue.
 
 Printed lines are compared without what differs from run to run: job ids, process ids, versions,
-durations, times, hosts, ranks, the widths of columns, and empty lines. `...` on a page stands for
-any lines. A comment before a block says what else is not compared in it: `<!-- counts differ -->`
-numbers, `<!-- any order -->` the order of lines.
+durations, times, hosts, the widths of columns, lines on ranks, and empty lines. `...` on a page
+stands for any lines. A comment before a block says what else is not compared in it:
+`<!-- counts differ -->` numbers, `<!-- any order -->` the order of lines.
 
     python t/python/helpers/pages.py docs/howto/sweep.md
 
@@ -36,10 +37,13 @@ _FILE = re.compile(r"# ([\w-]+(?:\.\w+)+)\b")
 #: What differs from run to run, and what it is compared as.
 _VARIES = (
     (re.compile(r"\bƒ\w+"), "ƒ"),
+    # The local queue has numbers for ids.
+    (re.compile(r"\bjob \d+ wrote\b"), "job ƒ wrote"),
+    (re.compile(r"\bflux ensemble\b"), "flux-ensemble"),
     (re.compile(r"\bpid \d+"), "pid"),
-    (re.compile(r"\(host [\w.-]+\)"), "(host)"),
+    (re.compile(r" \(host [\w.-]+\)"), ""),
     (re.compile(r"\buserid=\d+"), "userid"),
-    (re.compile(r"ranks: .*|rank\d+/core\d+|ranks=\"\w+\""), "ranks"),
+    (re.compile(r"rank\d+/core\d+|ranks=\"\w+\""), "ranks"),
     (re.compile(r"^\d+\.\d{6}\b"), "TIME"),
     (re.compile(r"\b\d+(\.\d+){2,}"), "VERSION"),
     (re.compile(r"\b\d+(\.\d+)?(ms|s|m|h)\b"), "TIME"),
@@ -49,6 +53,9 @@ _VARIES = (
 
 #: What `run` prints of its progress where there is no terminal.
 _PROGRESS = re.compile(r"^\s*progress ")
+
+#: What `failures` says of the ranks where jobs failed.
+_RANKS = re.compile(r"^\s*ranks( =|:) ")
 
 
 @dataclass(frozen=True)
@@ -86,8 +93,9 @@ def read_page(text: str) -> Page:
         if block.startswith("$ "):
             for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 words, *shown = part.splitlines()
-                while words.endswith("\\"):
-                    words = words[:-1] + shown.pop(0).removeprefix("> ")
+                while shown and shown[0].startswith("> "):
+                    more = shown.pop(0).removeprefix("> ")
+                    words = words[:-1] + more if words.endswith("\\") else f"{words}\n{more}"
                 commands.append(Command(words, tuple(shown), lenient))
         elif named := _FILE.match(block):
             files[named[1]] = block
@@ -102,7 +110,7 @@ def comparable(lines: Sequence[str], lenient: str = "") -> list[str]:
             line = pattern.sub(text, line)
         if lenient == "counts differ":
             line = re.sub(r"-?\d+(\.\d+)?", "N", line)
-        if line.strip() and not _PROGRESS.match(line):
+        if line.strip() and not _PROGRESS.match(line) and not _RANKS.match(line):
             compared.append(line.strip())
     return sorted(compared) if lenient == "any order" else compared
 
@@ -115,28 +123,47 @@ def same(shown: Sequence[str], printed: Sequence[str], lenient: str = "") -> boo
     return re.fullmatch(pattern, text) is not None
 
 
-def run_session(page: Page, directory: Path) -> list[list[str]]:
-    """Run the commands of a page in a Flux instance of its own; the lines that each prints.
+def run_session(page: Page, directory: Path, before: str = "") -> list[list[str]]:
+    """Run the commands of a page; the lines that each prints.
 
     Args:
-        page: the page; its first command starts the instance.
+        page: the page.
         directory: where to: the files of the page are made there.
+        before: what those commands run in that come before `flux start`, such as another
+            `flux start`; without it, nothing but the shell.
     """
     write_files(page, directory)
-    start, *commands = page.commands
-    assert start.words.startswith("flux start")
-    words = [*start.words.split(), sys.executable, __file__, str(directory / "printed.json")]
+    words = [command.words for command in page.commands]
+    starts = [number for number, word in enumerate(words) if word.startswith("flux start")]
+    first = starts[0] if starts else len(words)
+    printed = run_commands(before.split(), words[:first], directory)
+    if starts:
+        printed += [[], *run_commands(words[first].split(), words[first + 1 :], directory)]
+    return printed
+
+
+def run_commands(within: Sequence[str], words: Sequence[str], directory: Path) -> list[list[str]]:
+    """Run commands one after the other; the lines that each prints.
+
+    Args:
+        within: what they run in, such as `flux start`; empty: nothing.
+        words: the commands.
+        directory: where to.
+    """
+    if not words:
+        return []
+    results = directory / "printed.json"
     done = subprocess.run(
-        words,
+        [*within, sys.executable, __file__, str(results)],
         cwd=directory,
-        env=environment(),
-        input=json.dumps([command.words for command in commands]),
+        env={**environment(), "XDG_STATE_HOME": str(directory / ".state")},
+        input=json.dumps(words),
         capture_output=True,
         text=True,
     )
-    printed: list[list[str]] = json.loads((directory / "printed.json").read_text())
-    assert len(printed) == len(commands), done.stderr
-    return [[], *printed]
+    printed: list[list[str]] = json.loads(results.read_text())
+    assert len(printed) == len(words), done.stderr
+    return printed
 
 
 def write_files(page: Page, directory: Path) -> None:
@@ -186,7 +213,7 @@ def update(path: Path) -> None:
 
 
 def inside(results: Path) -> None:
-    """Run the commands on standard input, which is inside an instance; write what they print."""
+    """Run the commands on standard input; write what they print."""
     printed = []
     for words in json.load(sys.stdin):
         done = subprocess.run(

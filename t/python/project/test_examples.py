@@ -29,6 +29,6 @@ def test_the_example_is_run_by_a_test_on_flux(path: Path) -> None:
     assert re.search(rf"^test_expect_success (?:FLUX )?'{re.escape(name)}\b", tests, re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
-def test_the_example_is_listed_in_the_readme(path: Path) -> None:
-    assert f"examples/{path.name}" in (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_example_is_listed(path: Path) -> None:
+    assert f"(../examples/{path.name})" in (ROOT / "docs" / "examples.md").read_text()

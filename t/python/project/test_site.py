@@ -1,0 +1,92 @@
+"""The site that is made of docs/: without a warning, without the network, with every page."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+#: What a browser fetches by itself, from another host.
+FETCHED = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//"
+    r"|<link\b[^>]*\bhref=\"(?:https?:)?//"
+    r"|(?:url\(|@import )[\"']?(?:https?:)?//"
+)
+
+
+def module(path: Path) -> ModuleType:
+    """A Python file of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, made anew; a warning fails."""
+    pytest.importorskip("sphinx")
+    out = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", f"{out}/doctrees"]
+    done = subprocess.run([*words, DOCS, out / "html"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out / "html"
+
+
+def test_every_page_is_in_the_contents(site: Path) -> None:
+    contents = re.findall(r'reference internal" href="([^"#]+)"', (site / "index.html").read_text())
+    pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
+    assert pages - {Path("index.html")} <= {Path(link) for link in contents}
+
+
+def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        assert not FETCHED.search(path.read_text()), path
+
+
+def test_links_to_examples_lead_to_their_text(site: Path) -> None:
+    assert 'href="../examples.html#hello-world-yaml"' not in (site / "index.html").read_text()
+    page = (site / "site" / "readme.html").read_text()
+    assert 'href="../examples.html#hello-world-yaml"' in page
+    assert 'id="hello-world-yaml"' in (site / "examples.html").read_text()
+
+
+def test_pages_outside_of_docs_are_on_the_site(site: Path) -> None:
+    for name, words in {
+        "changelog": "semantic versioning", "contributing": "Four walks", "etc": "The keeper",
+        "readme": "Five minutes",
+    }.items():  # fmt: skip
+        assert words in (site / "site" / f"{name}.html").read_text()
+
+
+def test_a_page_that_the_index_does_not_list_joins_the_part_of_its_folder() -> None:
+    pytest.importorskip("sphinx")
+    text = "# a\n\n## Tutorials\n\n- [b](b.md)\n\n## How-to guides\n\n## Reference\n\n- [c](c.md)\n"
+    contents = module(DOCS / "conf.py").contents(text, ["index", "b", "c", "d", "howto/e"])
+    parts = re.findall(r":caption: (.*)\n\n((?:[\w/]+\n)+)", contents)
+    assert parts == [
+        ("Tutorials", "b\n"), ("How-to guides", "howto/e\n"), ("Reference", "c\nd\n"),
+    ]  # fmt: skip
+
+
+def test_a_picture_is_the_one_that_its_source_draws() -> None:
+    pytest.importorskip("schemdraw")
+    for name, picture in module(DOCS / "images" / "draw.py").PICTURES.items():
+        assert (DOCS / "images" / name).read_bytes() == picture()
+
+
+def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
+    rows = re.findall(r"^\| (.*?) \| .* \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)[1:]
+    assert rows == sorted(rows, key=str.lower)
+    words = [word for row in rows for word in row.split(", ")]
+    assert len(words) == len({word.lower() for word in words})
