@@ -12,6 +12,7 @@ import click
 from flux_ensemble.cli.common import naming
 from flux_ensemble.cli.display.formats import print_json, table_options
 from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
+from flux_ensemble.cli.display.progress import is_live, show_progress
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
     GROUPS,
@@ -55,7 +56,8 @@ def status(
 ) -> None:
     """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
 
-    With NAME also its job groups, its rules, and the errors of its custom functions. With
+    With NAME also its job groups, its rules, and the errors of its custom functions; on a terminal
+    there are bars, with the time that has passed and the time that is left at the rate so far. With
     -o only the table of ensembles is printed, or with NAME that of the job groups.
     """
     client = reach(Client, member, state_dir)
@@ -79,6 +81,8 @@ def status(
         if not only_table:
             ENSEMBLES.show([ensemble_row(summary_of(ensemble), time.time())], no_header=no_header)
             click.echo()
+            if is_live():
+                show_progress(ensemble)
         GROUPS.show(group_rows(ensemble), fmt, no_header)
         if not only_table:
             _print_rules(ensemble, no_header)
