@@ -11,6 +11,7 @@ import click
 from flux_ensemble.cli.common import EXIT_CODES, naming
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
+from flux_ensemble.cli.display.progress import is_live, show_progress
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
     GROUPS,
@@ -45,7 +46,8 @@ def list_ensembles(output: Output, target: Target) -> None:
 def status(name: str | None, output: Output, target: Target) -> None:
     """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
 
-    With NAME also its job groups, its rules, and the errors of its custom functions. With
+    With NAME also its job groups, its rules, and the errors of its custom functions; on a terminal
+    there are bars, with the time that has passed and the time that is left at the rate so far. With
     -o only the table of ensembles is printed, or with NAME that of the job groups.
     """
     answer: Any
@@ -68,6 +70,8 @@ def status(name: str | None, output: Output, target: Target) -> None:
         row = ensemble_row(summary_of(ensemble), time.time())
         ENSEMBLES.show([row], no_header=output.no_header)
         click.echo()
+        if is_live():
+            show_progress(ensemble)
     output.show(GROUPS, group_rows(ensemble))
     if output.is_default:
         _print_rules(ensemble, output.no_header)

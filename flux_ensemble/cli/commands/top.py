@@ -35,8 +35,8 @@ def top(name: str | None, once: bool, member: str | None, state_dir: Path | None
         opened.append(open_source(name, member, state_dir))
         return opened[0]
 
-    poller = Poller(opening)
     plain = once or not (sys.stdout.isatty() and sys.stdin.isatty()) or _is_dumb()
+    poller = Poller(opening, quick=not plain)
     # Textual draws on standard error.
     textual = not plain and sys.stderr.isatty() and find_spec("textual") is not None
     if textual:

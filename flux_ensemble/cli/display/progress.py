@@ -9,13 +9,21 @@ and in a file; each has its numbers beside it.
 from __future__ import annotations
 
 import locale
+import os
+import shutil
+import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
+from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.outlook import in_words
+from flux_ensemble.texts import printable
 
 #: The rate at which jobs end is that of the last so many seconds; while fewer than `SOON` are
 #: known of, that since the start.
@@ -180,6 +188,36 @@ def progress_lines(
     if len(shown) < len(groups):
         lines.append((Span(f"... and {len(groups) - len(shown)} more groups", "detail"),))
     return lines
+
+
+def show_progress(status: Mapping[str, Any]) -> None:
+    """Print on a terminal how far an ensemble is, and an empty line; nothing if it has no jobs.
+
+    Args:
+        status: of the ensemble, as in `ensemble.status`.
+    """
+    now = time.time()
+    whole, groups = Paces().take(status, now)
+    t_start, t_end = status.get("t_start"), status.get("t_end")
+    elapsed = None if t_start is None else (now if t_end is None else t_end) - t_start
+    width, height = shutil.get_terminal_size()
+    # The tables have room too.
+    room = max(height // 3, 3)
+    for line in progress_lines(whole, groups, elapsed, width, room, ascii_only=is_ascii()):
+        text, left = "", width
+        for span in line:
+            words = printable(span.text)[:left]
+            left -= len(words)
+            begin = colour(span.style)
+            text += f"{begin}{words}{colour_off()}" if begin else words
+        click.echo(text)
+    if groups:
+        click.echo()
+
+
+def is_live() -> bool:
+    """Standard output is a terminal that can draw again what it has drawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def is_ascii() -> bool:

@@ -6,8 +6,6 @@ only; `Terminal` keeps below them how far all of it is, and a live bar for each 
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -21,6 +19,7 @@ from flux_ensemble.cli.display.progress import (
     Paces,
     details_of,
     is_ascii,
+    is_live,
     known_jobs,
     progress_lines,
 )
@@ -153,11 +152,6 @@ def make_view() -> View:
     return Terminal() if is_live() else Plain()
 
 
-def is_live() -> bool:
-    """Standard output is a terminal that can draw again what it has drawn."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
 def summarize(
     view: View, status: EnsembleStatus, metrics: Mapping[str, Any], failures: str | None = None
 ) -> None:
@@ -195,8 +189,8 @@ def failed_line(status: EnsembleStatus, command: str) -> Line | None:
     return (Span(text, "warn"),)
 
 
-def as_text(line: Line) -> Any:
-    """The line as rich's text, with styles."""
+def as_text(line: Line, styles: Mapping[str, str] = STYLES) -> Any:
+    """The line as rich's text; `styles` are rich's for each style of a span."""
     from rich.text import Text
 
-    return Text.assemble(*((printable(span.text), STYLES.get(span.style, "")) for span in line))
+    return Text.assemble(*((printable(span.text), styles.get(span.style, "")) for span in line))

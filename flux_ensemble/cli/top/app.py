@@ -21,7 +21,7 @@ from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.cli.top.poller import Poller
-from flux_ensemble.cli.top.rows import Rows
+from flux_ensemble.cli.top.rows import STYLES, Rows
 from flux_ensemble.cli.top.screens import KEYS, JobsScreen, Prompt, Question, TextScreen
 from flux_ensemble.cli.top.source import PAGE, Source
 from flux_ensemble.texts import printable
@@ -50,6 +50,7 @@ class TopApp(App[Exception | None]):
         ascii_only: draw with ASCII alone.
     """
 
+    TITLE = "flux ensemble top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { layout: vertical; background: $background; }
@@ -60,7 +61,7 @@ class TopApp(App[Exception | None]):
     #body > Vertical { height: auto; width: 1fr; }
     #body.wide > Vertical { height: 1fr; }
     #body.wide #right { margin-left: 2; }
-    Question, Prompt { align: center middle; }
+    Question, Prompt { align: center middle; background: $background 60%; }
     .dialog { width: 60; max-width: 90%; height: auto; padding: 1 2; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -81,6 +82,7 @@ class TopApp(App[Exception | None]):
         self._label = label
         self._ascii = ascii_only
         self.picture = Picture(0.0)
+        self._title_width = 0
 
     def follow(self) -> int:
         """Show pictures until the user leaves; returns the exit code.
@@ -136,7 +138,9 @@ class TopApp(App[Exception | None]):
     def _take(self, picture: Picture) -> None:
         self.picture = picture
         body = self.screen_stack[0]
-        body.query_one("#title", Static).update(as_text(lines.title(picture)))
+        title = as_text(lines.title(picture), STYLES)
+        self._title_width = title.cell_len
+        body.query_one("#title", Static).update(title)
         trouble = body.query_one("#trouble", Static)
         trouble.update(Text(printable(picture.trouble)))
         trouble.display = bool(picture.trouble)
@@ -160,7 +164,9 @@ class TopApp(App[Exception | None]):
         wide = self.size.width >= WIDE
         body = self.screen_stack[0].query_one("#body")
         body.set_class(wide, "wide")
-        room = self.size.height - 2 - bool(self.picture.trouble)
+        # The title has a second line where it is too long for one.
+        above = 1 + (self._title_width > self.size.width) + bool(self.picture.trouble)
+        room = self.size.height - above - 1
         columns = [("ensembles", "groups", "rules"), ("failures", "log")]
         for names in columns if wide else [columns[0] + columns[1]]:
             found = [self._list(name) for name in names]

@@ -18,8 +18,11 @@ from flux_ensemble.cli.top.source import Source
 
 _T = TypeVar("_T")
 
-#: Least seconds between two pictures.
-INTERVAL = 1.0
+#: Least seconds between two pictures, and most, of very large ensembles.
+INTERVAL, LONGEST = 1.0, 10.0
+
+#: So many times as much time as a picture costs passes until the next one.
+PATIENCE = 40.0
 
 
 class Poller:
@@ -28,13 +31,17 @@ class Poller:
     Args:
         open_source: opens the source, in the thread.
         interval: seconds between two pictures.
+        quick: begin with a picture without failures.
 
     Attributes:
         pictures: how many were taken.
     """
 
-    def __init__(self, open_source: Callable[[], Source], interval: float = INTERVAL) -> None:
+    def __init__(
+        self, open_source: Callable[[], Source], interval: float = INTERVAL, *, quick: bool = False
+    ) -> None:
         self._open = open_source
+        self._quick = quick
         self._interval = interval
         self._tasks: queue.SimpleQueue[Callable[[Source], None] | None] = queue.SimpleQueue()
         self._visible = Event()
@@ -100,18 +107,21 @@ class Poller:
     def _main(self) -> None:
         try:
             source = self._open()
+            if self._quick:
+                self._look(source, quick=True)
             while not self._stopped:
-                begin = time.monotonic()
+                begin, spent = time.monotonic(), time.thread_time()
                 if self._visible.is_set():
                     self._look(source)
-                self._work(source, begin + self._interval)
+                pause = min(PATIENCE * (time.thread_time() - spent), LONGEST)
+                self._work(source, begin + max(self._interval, pause))
         except Exception as error:
             if not self._first.done():
                 self._first.set_exception(error)
             self._fail(error)
 
-    def _look(self, source: Source) -> None:
-        picture = source.look()
+    def _look(self, source: Source, *, quick: bool = False) -> None:
+        picture = source.look(quick=quick)
         self.pictures += 1
         if not self._first.done():
             self._first.set_result(picture)

@@ -14,6 +14,19 @@ from textual.widget import Widget
 from flux_ensemble.cli.display.messages import Line
 from flux_ensemble.cli.display.views import as_text
 
+#: Styles of spans on Textual's dark background, which all have enough contrast with it and with
+#: the background of the line that is marked.
+STYLES = {
+    "trigger": "#87afff",
+    "action": "#5fd7ff",
+    "detail": "#a8a8a8",
+    "good": "#5fd787",
+    "bad": "#ff8787",
+    "warn": "#ffd75f",
+    "name": "bold",
+}
+MARKED = "on #303a52"
+
 #: Makes lines of some items, in so many columns.
 Draw = Callable[[Sequence[Any], int], list[Line]]
 
@@ -150,10 +163,10 @@ class Rows(Widget, can_focus=True):
         seen = self.items[self._top : self._top + self._page]
         rows = [self._head(len(seen), width)]
         for index, line in enumerate(self._draw_items(seen, width)):
-            text = as_text(line)
+            text = as_text(line, STYLES)
             text.truncate(width, overflow="ellipsis" if self._rule != "-" else "crop", pad=True)
             if self.has_focus and self._top + index == self.cursor:
-                text.stylize("reverse")
+                text.stylize(MARKED)
             rows.append(text)
         return Text("\n", no_wrap=True).join(rows)
 

@@ -92,14 +92,17 @@ class Source(ABC):
             self._chosen = name
             self._forget()
 
-    def look(self) -> Picture:
+    def look(self, *, quick: bool = False) -> Picture:
         """A picture of now; of what was known before, with its trouble, while nobody answers.
+
+        Args:
+            quick: without the failures that are not known yet: to find them can take a while.
 
         Raises:
             EnsembleError, Failure: there is no such ensemble, or no more Flux.
         """
         try:
-            self._last = self._look()
+            self._last = self._look(quick)
         except EnsembleError as error:
             if error.errno not in AWAY:
                 raise
@@ -109,7 +112,7 @@ class Source(ABC):
             self._last = Picture(**{**vars(self._last), "trouble": trouble})
         return self._last
 
-    def _look(self) -> Picture:
+    def _look(self, quick: bool) -> Picture:
         now = time.time()
         ensembles = self._ensembles()
         known = {summary["name"]: summary for summary in ensembles}
@@ -129,7 +132,7 @@ class Source(ABC):
             failed = sum(one["failed"] + one["timeout"] for one in status["groups"].values())
             if failed < self._failures.failed:
                 self._forget()  # another ensemble of the name
-            if failed > self._failures.failed:
+            if failed > self._failures.failed and not quick:
                 self._spaced_failures.do(self._count_failures, None)
         return Picture(
             now, ensembles, status, whole, groups, self._rules, self._failures.kinds(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -232,7 +233,7 @@ class Terminal:
         base = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CI")}
         self.child = pexpect.spawn(
             sys.executable,
-            ["-c", script, "top", *words],
+            ["-c", script, *words],
             dimensions=(rows, columns),
             env={**base, "TERM": "xterm-256color", **environment},  # type: ignore[arg-type]
             timeout=SEEN,
@@ -273,7 +274,7 @@ class Terminal:
 def test_keys_work_in_a_terminal_and_ctrl_c_gives_it_back(
     root: Path, size: tuple[int, int]
 ) -> None:
-    terminal = Terminal(size, "study", "--state-dir", str(root))
+    terminal = Terminal(size, "top", "study", "--state-dir", str(root))
     terminal.until("study: completed", "md", "4/4", "Log", "Leave")
     terminal.child.send("\r")
     terminal.until("Jobs of md", "t=4")
@@ -287,7 +288,7 @@ def test_keys_work_in_a_terminal_and_ctrl_c_gives_it_back(
 
 
 def test_a_signal_gives_the_terminal_back(root: Path) -> None:
-    terminal = Terminal((80, 24), "study", "--state-dir", str(root))
+    terminal = Terminal((80, 24), "top", "study", "--state-dir", str(root))
     terminal.until("study: completed", "Log")
     terminal.child.kill(signal.SIGTERM)
     assert terminal.end() == 0
@@ -295,7 +296,7 @@ def test_a_signal_gives_the_terminal_back(root: Path) -> None:
 
 
 def test_without_textual_there_is_a_live_table(root: Path) -> None:
-    terminal = Terminal((80, 24), "study", "--state-dir", str(root), NO_TEXTUAL="1")
+    terminal = Terminal((80, 24), "top", "study", "--state-dir", str(root), NO_TEXTUAL="1")
     terminal.until("study: completed", "4/4", "flux-ensemble[tui]")
     terminal.child.sendintr()
     assert terminal.end() == 0
@@ -303,7 +304,7 @@ def test_without_textual_there_is_a_live_table(root: Path) -> None:
 
 
 def test_colours_are_left_out_and_bars_stay(root: Path) -> None:
-    terminal = Terminal((80, 24), "study", "--state-dir", str(root), NO_COLOR="1")
+    terminal = Terminal((80, 24), "top", "study", "--state-dir", str(root), NO_COLOR="1")
     terminal.until("study: completed", "━━━", "2 failed")
     terminal.child.send("q")
     assert terminal.end() == 0
@@ -316,7 +317,7 @@ def test_colours_are_left_out_and_bars_stay(root: Path) -> None:
 
 
 def test_a_locale_without_characters_gets_ascii(root: Path) -> None:
-    terminal = Terminal((80, 24), "study", "--state-dir", str(root), LC_ALL="C", LANG="C")
+    terminal = Terminal((80, 24), "top", "study", "--state-dir", str(root), LC_ALL="C", LANG="C")
     terminal.until("study: completed", "###", "2 failed", "Leave")
     assert terminal.text.isascii(), terminal.text
     terminal.child.send("q")
@@ -329,13 +330,27 @@ def test_a_locale_without_characters_gets_ascii(root: Path) -> None:
 def test_plain_text_is_printed_once(
     words: list[str], environment: dict[str, str], root: Path
 ) -> None:
-    terminal = Terminal((80, 24), "study", "--state-dir", str(root), *words, **environment)
+    terminal = Terminal((80, 24), "top", "study", "--state-dir", str(root), *words, **environment)
     assert terminal.end() == 0
     assert b"\x1b" not in terminal.raw
     text = terminal.raw.decode()
     assert "md: 4 of 4 finished (100%), 2 failed" in text
     assert "  2 md exit 3" in text
     assert "finish        completed" in text
+
+
+def test_status_has_bars_on_a_terminal_and_none_in_a_pipe(root: Path) -> None:
+    words = ["status", "study", "--state-dir", str(root)]
+    terminal = Terminal((80, 24), *words, NO_COLOR="1")
+    assert terminal.end() == 0
+    text = terminal.text
+    assert re.search(r"^4 of 4 jobs \(100%\), \d+s elapsed *$", text, re.MULTILINE)
+    assert re.search(r"^md ━+ 4/4 100%  2 failed *$", text, re.MULTILINE)
+    assert "GROUP" in text
+    command = [sys.executable, "-m", "flux_ensemble.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "━" not in done.stdout
+    assert "4 of 4" not in done.stdout
 
 
 def test_a_pipe_gets_plain_text_and_may_be_closed(root: Path) -> None:
