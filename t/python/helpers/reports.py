@@ -96,17 +96,19 @@ def write(path: Path, *sources: Source) -> Path:
 
 
 #: What nobody may get into a page.
-EVIL = "</script><img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script>\x1b[31m\u202e'&"
+EVIL = (
+    '</script><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>\x1b[31m\u202e\'&'
+)
 
 
 def job(number: int, **fields: Any) -> dict[str, Any]:
     """A job as `ensemble.jobs` has it."""
     made = {
-        "id": number, "name": "sim", "state": "inactive", "group": "sim", "rule": "begin", "firing": 0,
-        "index": number, "attempt": 0, "params": {}, "nnodes": 1, "ranks": "0", "t_submit": 10.0,
+        "id": number, "name": "sim", "state": "inactive", "group": "sim", "rule": "begin",
+        "firing": 0, "index": number, "attempt": 0, "params": {}, "nnodes": 1, "ranks": "0", "t_submit": 10.0,
         "t_alloc": 11.0, "t_run": 12.0, "t_end": 13.0 + number, "runtime": 1.0 + number,
-        "outcome": "success", "returncode": 0, "exception": {"type": None, "note": None}, "memo": {},
-        "memo_left_out": 0, "output": None, "error": None,
+        "outcome": "success", "returncode": 0, "exception": {"type": None, "note": None},
+        "memo": {}, "memo_left_out": 0, "output": None, "error": None,
     }  # fmt: skip
     return {**made, **fields}
 
