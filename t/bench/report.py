@@ -111,7 +111,8 @@ def rows(numbers: Numbers) -> list[Row]:
     ]
     for more, seconds, _, size, ready, heap, _ in others:
         made = f"{size:.1f} MB, made in {seconds:.0f} s, {heap:.0f} MB of heap"
-        found.append(Row(f"report of {more:,} jobs: ready in the browser", ready, "<=", 10, "s", made))
+        text = f"report of {more:,} jobs: ready in the browser"
+        found.append(Row(text, ready, "<=", 10, "s", made))
     return found
 
 

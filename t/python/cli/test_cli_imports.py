@@ -101,10 +101,9 @@ def test_every_command_is_in_the_list_of_commands_by_its_module() -> None:
 def test_the_list_of_commands_imports_none_of_them() -> None:
     text, modules = run("--help", COLUMNS="200")
     lines = [line.strip() for line in text.splitlines()]
-    widest = max(len(name) for summaries in FAMILIES.values() for name in summaries)
     for summaries in FAMILIES.values():
         for name, summary in summaries.items():
-            assert f"{name:<{widest}}  {summary}" in lines
+            assert (f"{name:<9}  {summary}" if len(name) <= 9 else summary) in lines
     assert not families(modules)
     assert not packages(modules) & {*SLOW, "flux"}
 
