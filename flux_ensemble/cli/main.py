@@ -130,7 +130,9 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+            rows = [(name, summary) for name, (_, summary) in _COMMANDS.items()]
+            # A name that is longer has a line of its own, so that others keep theirs.
+            formatter.write_dl(rows, col_max=9)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem

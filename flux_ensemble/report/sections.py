@@ -209,8 +209,8 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
             key,
             "parallel",
             "Parameters of the jobs",
-            f"Each line is a job, through its values of {', '.join(params[:8])}; the strongest lines "
-            f"have the {what}. Broken lines are jobs that failed.",
+            f"Each line is a job, through its values of {', '.join(params[:8])}; the strongest "
+            f"lines have the {what}. Broken lines are jobs that failed.",
         )
     if figure is None:
         return

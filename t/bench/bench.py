@@ -47,6 +47,7 @@ NAMES = {
     "simulate": ("simulate", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),
     "export": ("export", "BENCHMARK"),
+    "report": ("report", "BENCHMARK"),
 }
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -27,9 +27,7 @@ def send_trace(client: Target, name: str, endpoint: str | None) -> str:
     try:
         from flux_ensemble.exporter.traces import TraceError, Traces, send
     except ImportError:
-        raise Failure(
-            "--to otlp needs OpenTelemetry: pip install 'flux-ensemble[otlp]'"
-        ) from None
+        raise Failure("--to otlp needs OpenTelemetry: pip install 'flux-ensemble[otlp]'") from None
     # What it says of a collector that is not there is said in one sentence below.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     source = source_of(client, name)

@@ -103,7 +103,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     lines = [line.strip() for line in text.splitlines()]
     for summaries in FAMILIES.values():
         for name, summary in summaries.items():
-            assert f"{name:<9}  {summary}" in lines
+            assert (f"{name:<9}  {summary}" if len(name) <= 9 else summary) in lines
     assert not families(modules)
     assert not packages(modules) & {*SLOW, "flux"}
 

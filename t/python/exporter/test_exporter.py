@@ -1,4 +1,4 @@
-"""The exporter says what the status says, to those who may ask, in as many series as are allowed."""
+"""The exporter says what the status says, to those who may ask, in no more series than allowed."""
 
 from __future__ import annotations
 
@@ -253,9 +253,9 @@ def test_the_command_serves_the_local_queue_until_it_is_told_to_end(tmp_path: Pa
             assert process.stderr is not None
             assert path in process.stderr.readline()
             found = samples(get(path)[2])
-            assert value(
-                found, "jobs_ended_total", ensemble="a", group="echo", outcome="success"
-            ) == 3
+            assert (
+                value(found, "jobs_ended_total", ensemble="a", group="echo", outcome="success") == 3
+            )
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0

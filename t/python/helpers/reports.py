@@ -96,17 +96,20 @@ def write(path: Path, *sources: Source) -> Path:
 
 
 #: What nobody may get into a page.
-EVIL = "</script><img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script>\x1b[31m\u202e'&"
+EVIL = (
+    '</script><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>\x1b[31m\u202e\'&'
+)
 
 
 def job(number: int, **fields: Any) -> dict[str, Any]:
     """A job as `ensemble.jobs` has it."""
     made = {
-        "id": number, "name": "sim", "state": "inactive", "group": "sim", "rule": "begin", "firing": 0,
-        "index": number, "attempt": 0, "params": {}, "nnodes": 1, "ranks": "0", "t_submit": 10.0,
-        "t_alloc": 11.0, "t_run": 12.0, "t_end": 13.0 + number, "runtime": 1.0 + number,
-        "outcome": "success", "returncode": 0, "exception": {"type": None, "note": None}, "memo": {},
-        "memo_left_out": 0, "output": None, "error": None,
+        "id": number, "name": "sim", "state": "inactive", "group": "sim", "rule": "begin",
+        "firing": 0, "index": number, "attempt": 0, "params": {}, "nnodes": 1, "ranks": "0",
+        "t_submit": 10.0, "t_alloc": 11.0, "t_run": 12.0, "t_end": 13.0 + number,
+        "runtime": 1.0 + number, "outcome": "success", "returncode": 0,
+        "exception": {"type": None, "note": None}, "memo": {}, "memo_left_out": 0,
+        "output": None, "error": None,
     }  # fmt: skip
     return {**made, **fields}
 
@@ -157,7 +160,7 @@ def columns(text: str) -> dict[str, dict[str, list[Any]]]:
             start = 4 + size + about["offset"]
             planes = data[start : start + rows * width]
             whole = bytes(planes[p * rows + row] for row in range(rows) for p in range(width))
-            numbers = array(codes[about["type"]], whole).tolist()
+            numbers: list[Any] = array(codes[about["type"]], whole).tolist()
             bits = 8 * width
             for row in range(1, rows) if about.get("delta") else ():
                 numbers[row] = (numbers[row] + numbers[row - 1]) % 2**bits

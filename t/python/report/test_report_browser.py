@@ -64,7 +64,8 @@ def test_no_pixel_hides_a_failure(browser: Browser, tmp_path: Path) -> None:
     # The colour of what failed is in the picture, though 5,000 jobs share some columns of it.
     found = page.run("""
         const canvas = document.querySelector("[data-chart=timeline] canvas");
-        const pixels = canvas.getContext("2d").getImageData(0, 44, canvas.width, canvas.height - 70).data;
+        const context = canvas.getContext("2d");
+        const pixels = context.getImageData(0, 44, canvas.width, canvas.height - 70).data;
         let red = 0, green = 0;
         for (let at = 0; at < pixels.length; at += 4) {
           if (pixels[at] > pixels[at + 1] && pixels[at] > pixels[at + 2] + 20) red++;
@@ -107,7 +108,8 @@ def test_what_others_wrote_is_text_and_nothing_else(browser: Browser, tmp_path: 
     assert page.run("return window.pwned") is None
     assert page.count("img") == 0
     assert page.count("script") == 1
-    assert "\\x1b" in page.text() and "onerror" in page.text()
+    assert "\\x1b" in page.text()
+    assert "onerror" in page.text()
     assert page.complaints() == []
     assert page.requests() == [file.as_uri()]
 
@@ -120,14 +122,16 @@ def test_tables_are_there_without_scripts(browser: Browser, study: Path) -> None
     text = page.driver.find_element(By.TAG_NAME, "body").text
     for part in ("need JavaScript", "Jobs of each group", "Best points", "What each rule did"):
         assert part in text
-    assert "sim" in text and "exit 1" in text
+    assert "sim" in text
+    assert "exit 1" in text
 
 
 @pytest.mark.skipif(find_spec("axe_selenium_python") is None, reason="no axe-selenium-python")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_has_nothing_serious_to_say(browser: Browser, study: Path, dark: bool) -> None:
     spec = find_spec("axe_selenium_python")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     axe = Path(spec.origin).parent / "node_modules" / "axe-core" / "axe.min.js"
     page = browser.open(study, dark=dark)
     page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
@@ -152,7 +156,9 @@ def test_the_keyboard_is_enough(browser: Browser, study: Path) -> None:
     assert page.text("[data-chart=timeline] [role=status]") == ""
     page.run("document.querySelector('[data-jobs] input').focus()")
     page.keys(*"t=280")
-    page.wait("document.querySelector('[data-jobs] [role=status]').innerText.includes('of 10 jobs')")
+    page.wait(
+        "document.querySelector('[data-jobs] [role=status]').innerText.includes('of 10 jobs')"
+    )
     page.run("document.querySelectorAll('[data-jobs] .sort')[4].focus()")
     page.keys(Keys.ENTER)
     assert page.count("[aria-sort=ascending]") == 1
@@ -185,7 +191,8 @@ def test_a_simulation_is_laid_over_what_happened(browser: Browser, tmp_path: Pat
     page = browser.open(file)
     assert "What was, and what the simulation said" in page.text()
     legend = page.text("[data-chart=running] .u-legend")
-    assert "running" in legend and "running, simulated" in legend
+    assert "running" in legend
+    assert "running, simulated" in legend
 
 
 def test_as_many_jobs_as_you_like_are_no_more_elements(browser: Browser, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from reports import SWEEP, columns, html, job, simulated, source
-
 from simulations import predict
 
 from flux_ensemble.cli.display.reports import describe
@@ -34,7 +33,8 @@ def test_totals_are_those_of_the_status() -> None:
             pairs = zip(jobs["group"], jobs["outcome"], strict=True)
             assert sum(pair == (group, outcome) for pair in pairs) == counts[outcome]
     assert len(jobs["id"]) == status["jobs"]["total"]
-    assert status["groups"]["sim"]["failed"] and status["groups"]["sim"]["timeout"]
+    assert status["groups"]["sim"]["failed"]
+    assert status["groups"]["sim"]["timeout"]
 
 
 def test_each_job_has_its_times_parameters_and_memo() -> None:
@@ -93,7 +93,8 @@ def test_values_of_environment_variables_stay_out_unless_they_are_asked_for() ->
     assert "TOKEN" in page
     assert "hunter" not in page
     shown = html(simulated(made), environment=True)
-    assert "hunter2" in shown and "hunter3" in shown
+    assert "hunter2" in shown
+    assert "hunter3" in shown
 
 
 @pytest.mark.parametrize(
@@ -163,14 +164,14 @@ def test_replay_knows_whether_the_log_of_a_report_is_that_of_a_recording(tmp_pat
     )
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments], cwd=tmp_path, capture_output=True, text=True
-        )
+        return subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True)
 
     local = ("--member", "local", "--state-dir", "state")
     assert run("run", *local, "a.yaml", "--record", "a.jsonl").returncode == 0
     assert run("report", "a", *local).returncode == 0
-    assert run("simulate", "a.yaml", "--record", "sim.jsonl", "--report", "sim.html").returncode == 0
+    assert (
+        run("simulate", "a.yaml", "--record", "sim.jsonl", "--report", "sim.html").returncode == 0
+    )
     same = run("replay", "a.jsonl", "--report", "a.html")
     assert (same.returncode, "its log is that of the recording" in same.stdout) == (0, True)
     assert run("replay", "sim.jsonl", "--report", "sim.html").returncode == 0
