@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from flux_ensemble.cli.common import FAILED, USAGE, Failure
+from flux_ensemble.cli.session import completion
 
 
 @click.command
-@click.argument("file")
+@click.argument("file", shell_complete=completion.files)
 def replay(file: str) -> int:
     """Feed recording FILE to a fresh engine, and compare what it does.
 

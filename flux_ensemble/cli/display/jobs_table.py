@@ -53,7 +53,7 @@ _NESTED = re.compile(r"\{((params|memo)\.([A-Za-z_][\w-]*))")
 def jobs_table(fmt: str) -> Table:
     """The table of jobs, for a format."""
     more = {field: name.upper() for field, _, name in _NESTED.findall(fmt)}
-    return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"))
+    return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"), "params")
 
 
 def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -> dict[str, Any]:
