@@ -62,7 +62,7 @@ class Table:
             click.UsageError: there is no such format, or it names an unknown column.
         """
         made = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
-        if self.yields is not None and sys.stdout.isatty():
+        if self.yields is not None and _is_terminal():
             made = self._fitting(made, self.yields, fmt, no_header)
         self._show(made, fmt, no_header)
 
@@ -176,6 +176,10 @@ def _cell(field: str, value: Any) -> Any:
     if isinstance(value, str) and not field.startswith("color_"):
         return printable(value).replace("\n", "\\n")
     return value
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _has_flux() -> bool:

@@ -12,8 +12,8 @@ from flux_ensemble.cli.display.formats import Table
 #: Columns, with what takes the place of a value that is not known.
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
-    "name", "state", "group", "rule", "firing", "index", "attempt", "nnodes", "ranks", "runtime",
-    "outcome", "returncode", "memo_left_out", "output", "error",
+    "name", "state", "group", "rule", "firing", "index", "attempt", "nnodes", "duration", "ranks",
+    "runtime", "outcome", "returncode", "memo_left_out", "output", "error",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",
