@@ -76,6 +76,11 @@ def recorded(code: int, recorder: Recorder | None) -> int:
     return code or FAILED
 
 
+def own_cores() -> int:
+    """The cores of this machine that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 class Duration(click.ParamType):
     """A duration in seconds or RFC 23 text (30s, 2m, 1.5h); 0 is no limit."""
 

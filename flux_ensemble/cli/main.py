@@ -116,7 +116,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
+        known = ctx.resilient_parsing or name.startswith("-") or name == "help"
+        if not known and name not in _COMMANDS:
             raise click.UsageError(unknown_command(name), ctx)
         return super().resolve_command(ctx, args)
 

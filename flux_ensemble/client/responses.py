@@ -206,6 +206,7 @@ class Job(TypedDict):
     attempt: int
     params: dict[str, Any]
     nnodes: int | None
+    duration: float
     ranks: str | None
     t_submit: float
     t_alloc: float | None

@@ -73,6 +73,7 @@ class Describer:
             "attempt": firing.attempt,
             "params": params,
             "nnodes": None if job.ranks is None else _nodes(job.ranks),
+            "duration": job_set.duration,
             "ranks": job.ranks,
             "t_submit": _time(job.t_submit),
             "t_alloc": _time(job.t_alloc),

@@ -121,7 +121,10 @@ class Scaling:
         """Why a request would be denied at once, as one sentence; None if it would not."""
         known = self.members.get(member)
         if known is None:
-            return f"member {member!r} has not said yet what size it has"
+            # Without a report the size is fixed, as on the local queue, but for the first moment.
+            return (
+                f"the size of member {member!r} is fixed, as on the local queue, or not known yet"
+            )
         if not self.elastic(member):
             return f"member {member!r} has a fixed size"
         if member in self._table.scales:

@@ -23,6 +23,7 @@ FIELDS = (
     "index",
     "attempt",
     "nnodes",
+    "duration",
     "ranks",
     "t_submit",
     "t_alloc",

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
+from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.target import Target, label_of, targeted
 
 
 @click.command
-@click.argument("name")
-@click.argument("group")
+@click.argument("name", shell_complete=completion.ensembles)
+@click.argument("group", shell_complete=completion.groups)
 @click.option(
     "--count",
     type=click.IntRange(min=1),
@@ -59,7 +60,7 @@ def submit(
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @targeted
 def pause(name: str, target: Target) -> None:
     """Keep the rules of ensemble NAME from firing; its jobs go on."""
@@ -68,7 +69,7 @@ def pause(name: str, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @targeted
 def resume(name: str, target: Target) -> None:
     """Let the paused ensemble NAME go on."""
@@ -77,7 +78,7 @@ def resume(name: str, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @click.option("--cancel", is_flag=True, help="Also cancel its jobs.")
 @targeted
 def terminate(name: str, cancel: bool, target: Target) -> None:
@@ -87,8 +88,8 @@ def terminate(name: str, cancel: bool, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
-@click.argument("group", required=False)
+@click.argument("name", shell_complete=completion.ensembles)
+@click.argument("group", required=False, shell_complete=completion.groups)
 @targeted
 def cancel(name: str, group: str | None, target: Target) -> None:
     """Cancel ensemble NAME and its jobs; with GROUP, only the active jobs of that group."""
@@ -103,8 +104,8 @@ def cancel(name: str, group: str | None, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
-@click.argument("rule")
+@click.argument("name", shell_complete=completion.ensembles)
+@click.argument("rule", shell_complete=completion.rules)
 @targeted
 def enable(name: str, rule: str, target: Target) -> None:
     """Turn rule RULE of ensemble NAME on."""
@@ -112,8 +113,8 @@ def enable(name: str, rule: str, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
-@click.argument("rule")
+@click.argument("name", shell_complete=completion.ensembles)
+@click.argument("rule", shell_complete=completion.rules)
 @targeted
 def disable(name: str, rule: str, target: Target) -> None:
     """Turn rule RULE of ensemble NAME off: it does not fire until it is enabled."""
@@ -127,7 +128,7 @@ def _set_rule(target: Target, name: str, rule: str, *, enabled: bool) -> None:
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @click.argument("action", type=Mapped())
 @targeted
 def action(name: str, action: dict[str, Any], target: Target) -> None:
@@ -141,7 +142,7 @@ def action(name: str, action: dict[str, Any], target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @click.option("--force", is_flag=True, help="Also a local run that was killed and could go on.")
 @targeted
 def unload(name: str, force: bool, target: Target) -> None:

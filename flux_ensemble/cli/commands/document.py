@@ -19,6 +19,7 @@ from flux_ensemble.cli.common import (
     read_document,
 )
 from flux_ensemble.cli.display.formats import print_json
+from flux_ensemble.cli.session import completion
 from flux_ensemble.texts import listed, printable
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", shell_complete=completion.files
+)
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def validate(files: tuple[str, ...], strict: bool, as_json: bool) -> int:
@@ -116,8 +119,8 @@ def schema() -> None:
 
 
 @click.command
-@click.argument("template", required=False)
-@click.argument("file", required=False)
+@click.argument("template", required=False, shell_complete=completion.templates)
+@click.argument("file", required=False, shell_complete=completion.files)
 @click.option("--list", "listing", is_flag=True, help="List the templates.")
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 def init(template: str | None, file: str | None, listing: bool, force: bool) -> None:
@@ -156,7 +159,7 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
 
 
 @click.command
-@click.argument("key", required=False)
+@click.argument("key", required=False, shell_complete=completion.keys)
 @click.option("--json", "as_json", is_flag=True, help="Print the keys as one line of JSON.")
 def explain(key: str | None, as_json: bool) -> None:
     """Say what KEY of a document means, its type, default and an example.

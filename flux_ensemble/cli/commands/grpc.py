@@ -109,6 +109,8 @@ def start(
     given = _given(members)
     scaler = _backend(backend, given, min_size, max_size)
     table = _members(given, scaler)
+    if not given and (scaler is None or not scaler.discovers):
+        _look_for_flux()
     start_logging(log_format)
 
     def ready(bound: int) -> None:
@@ -163,6 +165,20 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
         yield None if scaler is None else Counted(scaler)
     finally:
         health.close()
+
+
+def _look_for_flux() -> None:
+    """Says so if there is no Flux instance to serve."""
+    from flux_ensemble.bindings import BindingsError
+    from flux_ensemble.client import Client, EnsembleError
+
+    try:
+        Client()
+    except (BindingsError, EnsembleError) as exc:
+        click.echo(
+            f"warning: {exc}\nwarning: until then requests about ensembles and sizes are refused",
+            err=True,
+        )
 
 
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:

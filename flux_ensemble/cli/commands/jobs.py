@@ -15,6 +15,7 @@ import click
 from flux_ensemble.cli.common import USAGE, Failure, naming, print_error
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
+from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import (
     LocalStates,
     Target,
@@ -58,7 +59,12 @@ def choice_options(command: _Command) -> Callable[..., Any]:
     made: Callable[..., Any] = choosing
     for option in (
         click.option("--outcome", type=click.Choice(OUTCOMES), help="Only jobs that ended so."),
-        click.option("--group", metavar="GROUP", help="Only jobs of this job group."),
+        click.option(
+            "--group",
+            shell_complete=completion.groups,
+            metavar="GROUP",
+            help="Only jobs of this job group.",
+        ),
         click.option(
             "--filter",
             "text",
@@ -85,9 +91,9 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @choice_options
-@table_options
+@table_options(jobs_table("default"))
 @targeted
 def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
     """Show the jobs of ensemble NAME: those that have ended in that order, then active ones.
@@ -104,7 +110,7 @@ def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @click.option(
@@ -155,8 +161,13 @@ def export(
 
 
 @click.command
-@click.argument("name")
-@click.option("--group", metavar="GROUP", help="Only jobs of this job group.")
+@click.argument("name", shell_complete=completion.ensembles)
+@click.option(
+    "--group",
+    shell_complete=completion.groups,
+    metavar="GROUP",
+    help="Only jobs of this job group.",
+)
 @targeted
 def failures(name: str, group: str | None, target: Target) -> None:
     """Show why jobs of ensemble NAME failed, and what those that failed have in common.

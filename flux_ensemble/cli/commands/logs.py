@@ -27,6 +27,7 @@ from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import STATE_STYLES, Line, Span, explain
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, fails, sentence
 from flux_ensemble.cli.display.views import make_lines
+from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, Target, label_of, targeted
 from flux_ensemble.client import Client, EnsembleError
@@ -35,10 +36,17 @@ from flux_ensemble.client.responses import Ended, Entry
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @click.option("--follow", "-f", is_flag=True, help="Go on with new entries until its end.")
-@click.option("--rule", metavar="RULE", help="Only what is about this rule.")
-@click.option("--group", metavar="GROUP", help="Only what is about this job group.")
+@click.option(
+    "--rule", shell_complete=completion.rules, metavar="RULE", help="Only what is about this rule."
+)
+@click.option(
+    "--group",
+    shell_complete=completion.groups,
+    metavar="GROUP",
+    help="Only what is about this job group.",
+)
 @click.option(
     "--since", type=Duration(), metavar="DURATION", help="Only what was in the last so long (10m)."
 )
@@ -207,7 +215,13 @@ def _check_names(target: Target, name: str, rule: str | None, group: str | None)
 
 
 @click.command
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    metavar="NAME...",
+    shell_complete=completion.ensembles,
+)
 @click.option(
     "--timeout",
     type=Duration(),

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from flux_ensemble.cli.common import FAILED, USAGE, Failure
+from flux_ensemble.cli.session import completion
 
 
 @click.command
-@click.argument("file")
+@click.argument("file", shell_complete=completion.files)
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),

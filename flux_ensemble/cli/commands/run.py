@@ -20,9 +20,11 @@ from flux_ensemble.cli.common import (
     Failure,
     check_document,
     naming,
+    own_cores,
     read_document,
 )
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
+from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.target import Target, member_options, targeted
 from flux_ensemble.cli.session.own_service import is_needed, serving
@@ -49,7 +51,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
 
 
 @click.command
-@click.argument("file")
+@click.argument("file", shell_complete=completion.files)
 @click.option(
     "--name",
     metavar="NAME",
@@ -211,7 +213,7 @@ class _Run:
         """The virtual cluster: by default what `flux start -s4` offers here."""
         from flux_ensemble.members.virtual.cluster import Cluster
 
-        cores = self.cores or len(os.sched_getaffinity(0))
+        cores = self.cores or own_cores()
         return Cluster(self.nodes or 4, cores, self.gpus or 0)
 
     def _run_on_flux(
@@ -279,7 +281,7 @@ def _need_service(client: Client, isolate: bool) -> None:
 
 
 @click.command
-@click.argument("file")
+@click.argument("file", shell_complete=completion.files)
 @NAME_OPTION
 @ISOLATE_OPTION
 @member_options
@@ -307,7 +309,7 @@ def load(
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @DEBUG_OPTION
 @FAIL_ON_OPTION
 @targeted

@@ -20,6 +20,7 @@ from flux_ensemble.cli.display.tables import (
     group_rows,
     rule_row,
 )
+from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import summary_of
 from flux_ensemble.cli.session.target import Target, targeted
 from flux_ensemble.client.responses import EnsembleStatus, Status
@@ -27,7 +28,7 @@ from flux_ensemble.texts import printable
 
 
 @click.command("list")
-@table_options
+@table_options(ENSEMBLES)
 @targeted
 def list_ensembles(output: Output, target: Target) -> None:
     """List the ensembles that the service holds, ended ones included."""
@@ -40,8 +41,8 @@ def list_ensembles(output: Output, target: Target) -> None:
 
 
 @click.command
-@click.argument("name", required=False)
-@table_options
+@click.argument("name", required=False, shell_complete=completion.ensembles)
+@table_options(ENSEMBLES, GROUPS)
 @targeted
 def status(name: str | None, output: Output, target: Target) -> None:
     """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
@@ -144,8 +145,8 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
 
 
 @click.command
-@click.argument("name")
-@table_options
+@click.argument("name", shell_complete=completion.ensembles)
+@table_options()
 @targeted
 def metrics(name: str, output: Output, target: Target) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
@@ -158,8 +159,8 @@ def metrics(name: str, output: Output, target: Target) -> None:
 
 
 @click.command
-@click.argument("name")
-@click.argument("rule", required=False)
+@click.argument("name", shell_complete=completion.ensembles)
+@click.argument("rule", required=False, shell_complete=completion.rules)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @targeted
 def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:

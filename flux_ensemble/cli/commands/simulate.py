@@ -22,12 +22,15 @@ from flux_ensemble.cli.common import (
     Assignment,
     Duration,
     Failure,
+    first_problems,
+    own_cores,
     read_document,
     recorded,
 )
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
 from flux_ensemble.cli.display.views import make_view, summarize
+from flux_ensemble.cli.session import completion
 
 if TYPE_CHECKING:
     from flux_ensemble.document.distributions import Simulated
@@ -46,7 +49,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 @click.command
-@click.argument("file")
+@click.argument("file", shell_complete=completion.files)
 @click.option("--name", metavar="NAME", help="The ensemble's name, instead of the document's.")
 @click.option(
     "--nodes",
@@ -56,7 +59,10 @@ _BARS = " ▁▂▃▄▅▆▇█"
     help="Nodes of the cluster.",
 )
 @click.option(
-    "--cores", type=click.IntRange(1, MOST), default=1, show_default=True, help="Cores of a node."
+    "--cores",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="Cores of a node (default: those of this machine, as for a local run).",
 )
 @click.option(
     "--gpus", type=click.IntRange(0, MOST), default=0, show_default=True, help="GPUs of a node."
@@ -96,7 +102,7 @@ def simulate(
     file: str,
     name: str | None,
     nodes: int,
-    cores: int,
+    cores: int | None,
     gpus: int,
     seed: int | None,
     until: float,
@@ -118,6 +124,10 @@ def simulate(
 
     text, label = read_document(file)
     spec = _check(text, label, name)
+    if cores is None:
+        cores = own_cores()
+        words = f"{nodes} node{'s'[: nodes != 1]} of {cores} core{'s'[: cores != 1]}"
+        click.echo(f"flux-ensemble: simulating {words}", err=True)
     try:
         behaviour = resolve(spec, _behaviour(spec, durations), from_log)
         recorder = None if record is None else Recorder(record, spec, text)
@@ -184,7 +194,7 @@ def _check(text: str, file: str | None, name: str | None) -> Spec:
     try:
         return load_text(text, name=name, file=file, directory=directory, elastic=False)
     except DocumentError as error:
-        raise Failure(str(error), USAGE) from None
+        raise Failure(first_problems(str(error), file), USAGE) from None
 
 
 def _behaviour(spec: Spec, durations: tuple[tuple[str, Any], ...]) -> dict[str, Simulated]:

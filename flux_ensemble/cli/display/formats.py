@@ -12,16 +12,24 @@ configuration path, as for flux-jobs(1):
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
 from flux_ensemble.texts import printable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True)
@@ -31,12 +39,14 @@ class Table:
     Args:
         name, headings, formats: those.
         families: columns of which there can be any number, such as `params.NAME`, for errors.
+        yields: the column that is shortened where a terminal is too narrow for all.
     """
 
     name: str
     headings: Mapping[str, str]
     formats: Mapping[str, Mapping[str, str]]
     families: tuple[str, ...] = ()
+    yields: str | None = None
 
     def show(
         self, rows: Iterable[Mapping[str, Any]], fmt: str = "default", no_header: bool = False
@@ -51,7 +61,29 @@ class Table:
         Raises:
             click.UsageError: there is no such format, or it names an unknown column.
         """
-        rows = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
+        made = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
+        if self.yields is not None and _is_terminal():
+            made = self._fitting(made, self.yields, fmt, no_header)
+        self._show(made, fmt, no_header)
+
+    def _fitting(
+        self, rows: list[dict[str, Any]], field: str, fmt: str, no_header: bool
+    ) -> list[dict[str, Any]]:
+        """The rows with a shorter column, where the lines are wider than the terminal."""
+        if not rows or (fmt in _SPECIAL or fmt.startswith(GET_CONFIG)):
+            return rows
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self._show(rows, fmt, no_header)
+        lines = [_ANSI.sub("", line) for line in printed.getvalue().splitlines()]
+        excess = max(map(len, lines), default=0) - shutil.get_terminal_size().columns
+        longest = max(len(str(row[field])) for row in rows)
+        if excess <= 0:
+            return rows
+        most = max(longest - excess, LEAST)
+        return [{**row, field: middle_out(str(row[field]), most)} for row in rows]
+
+    def _show(self, rows: list[dict[str, Any]], fmt: str, no_header: bool) -> None:
         try:
             if not _has_flux():
                 self._show_plainly(rows, fmt, no_header)
@@ -75,6 +107,14 @@ class Table:
             for name, named in self.formats.items():
                 click.echo(f"{name:<10} {named['description']}")
             return
+        if fmt.startswith(GET_CONFIG):
+            name = fmt.removeprefix(GET_CONFIG)
+            if name in self.formats:
+                click.echo(f"[{self.name}.formats.{name}]")
+                for key, value in self.formats[name].items():
+                    click.echo(f'{key} = "{value}"')
+                return
+            fmt = name
         if fmt not in self.formats and "{" not in fmt:
             raise ValueError(f"no format named {fmt!r} (formats: {', '.join(self.formats)})")
         text = self.formats[fmt]["format"] if fmt in self.formats else fmt
@@ -102,6 +142,19 @@ class Table:
         return text
 
 
+def middle_out(text: str, most: int) -> str:
+    """Text of at most `most` characters: what is too much is left out of its middle.
+
+    >>> middle_out("nothing is active and no rule can fire", 20)
+    'nothing i...can fire'
+    """
+    if len(text) <= most:
+        return text
+    kept = max(0, most - 3)
+    tail = kept // 2
+    return f"{text[: kept - tail]}...{text[len(text) - tail :]}"
+
+
 class _Text(str):
     """Text with fields of its own: `{params}` and `{params.t}`."""
 
@@ -125,6 +178,10 @@ def _cell(field: str, value: Any) -> Any:
     return value
 
 
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def _has_flux() -> bool:
     """Flux's Python bindings can be imported."""
     try:
@@ -133,6 +190,16 @@ def _has_flux() -> bool:
         return False
     return True
 
+
+#: Fewest characters of a column that is shortened.
+LEAST = 12
+
+#: Formats that print something else than the table.
+GET_CONFIG = "get-config="
+_SPECIAL = ("help",)
+
+#: What steers a terminal, in tables only colours.
+_ANSI = re.compile("\033\\[[0-9;]*m")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -155,28 +222,51 @@ class Output:
         table.show(rows, self.fmt, self.no_header)
 
 
-def table_options(command: _Command) -> Callable[..., Any]:
-    """Adds `-o`, `-n` and `--json`, and gives the command an `Output` as `output`."""
+def table_options(*tables: Table) -> Callable[[_Command], Callable[..., Any]]:
+    """Adds `-o`, `-n` and `--json`, and gives the command an `Output` as `output`.
 
-    @wraps(command)
-    def printing(*, fmt: str, no_header: bool, as_json: bool, **options: Any) -> Any:
-        return command(output=Output(fmt, no_header, as_json), **options)
+    Args:
+        tables: what the command prints; a shell completes the names of their formats.
+    """
 
-    made: Callable[..., Any] = printing
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print the service's JSON."),
-        click.option("-n", "--no-header", is_flag=True, help="Leave out the line of headings."),
-        click.option(
-            "-o",
-            "--format",
-            "fmt",
-            metavar="FORMAT",
-            default="default",
-            help='Output format, or the name of one ("help" lists them).',
-        ),
-    ):
-        made = option(made)
-    return made
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        names = {
+            name: named["description"] for table in tables for name, named in table.formats.items()
+        }
+        names = {"default": "", **names, "help": "list the formats"}
+        return [
+            CompletionItem(name, help=about or None)
+            for name, about in names.items()
+            if name.startswith(incomplete)
+        ]
+
+    def decorate(command: _Command) -> Callable[..., Any]:
+        @wraps(command)
+        def printing(*, fmt: str, no_header: bool, as_json: bool, **options: Any) -> Any:
+            return command(output=Output(fmt, no_header, as_json), **options)
+
+        made: Callable[..., Any] = printing
+        for option in (
+            click.option("--json", "as_json", is_flag=True, help="Print the service's JSON."),
+            click.option("-n", "--no-header", is_flag=True, help="Leave out the line of headings."),
+            click.option(
+                "-o",
+                "--format",
+                "fmt",
+                metavar="FORMAT",
+                default="default",
+                shell_complete=complete,
+                help='Output format, or the name of one ("help" lists them).',
+            ),
+        ):
+            made = option(made)
+        return made
+
+    return decorate
 
 
 def print_json(value: Any) -> None:

@@ -12,8 +12,8 @@ from flux_ensemble.cli.display.formats import Table
 #: Columns, with what takes the place of a value that is not known.
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
-    "name", "state", "group", "rule", "firing", "index", "attempt", "nnodes", "ranks", "runtime",
-    "outcome", "returncode", "memo_left_out", "output", "error",
+    "name", "state", "group", "rule", "firing", "index", "attempt", "nnodes", "duration", "ranks",
+    "runtime", "outcome", "returncode", "memo_left_out", "output", "error",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",
@@ -53,7 +53,7 @@ _NESTED = re.compile(r"\{((params|memo)\.([A-Za-z_][\w-]*))")
 def jobs_table(fmt: str) -> Table:
     """The table of jobs, for a format."""
     more = {field: name.upper() for field, _, name in _NESTED.findall(fmt)}
-    return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"))
+    return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"), "params")
 
 
 def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 A format is text with `{FIELD}` in it. `+:` before a field widens it to its values, `?:`
 leaves it out if it is empty in every row; `!F` prints seconds as a duration and `!D` a time;
-an `h` at the end of a width prints a hyphen for what is empty (flux-jobs(1)).
+an `h` at the end of a width prints a hyphen for what is empty (flux-jobs(1)). `sort:KEY,-KEY` in
+front sorts the rows, downwards behind a hyphen; what is empty comes first, then numbers, then text.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from string import Formatter
@@ -43,6 +45,39 @@ _CONVERSIONS: Mapping[str | None, Callable[[Any], Any]] = {
 }
 
 
+#: Keys to sort by, in front of a format.
+_SORT = re.compile(r"sort:([^{\s]+) ?")
+
+
+def _sorted(
+    text: str, headings: Mapping[str, str], rows: list[Mapping[str, Any]]
+) -> tuple[str, list[Mapping[str, Any]]]:
+    """A format without what it says of the order, and the rows in that order.
+
+    Raises:
+        ValueError: a key is no field.
+    """
+    found = _SORT.match(text)
+    if found is None:
+        return text, rows
+    for key in reversed(found[1].split(",")):
+        name = key.removeprefix("-")
+        if name not in headings:
+            raise ValueError(f"Unknown format field: {name}")
+        rows = sorted(rows, key=lambda row: _place(row[name]), reverse=key.startswith("-"))
+    return text[found.end() :], rows
+
+
+def _place(value: Any) -> tuple[int, float, str]:
+    """Where a value comes in an order."""
+    if value in ("", None):
+        return 0, 0.0, ""
+    try:
+        return 1, float(value), ""
+    except (TypeError, ValueError):
+        return 2, 0.0, str(value)
+
+
 def print_rows(
     text: str,
     headings: Mapping[str, str],
@@ -61,7 +96,7 @@ def print_rows(
     Raises:
         ValueError: the format is none, or names an unknown field.
     """
-    rows = list(rows)
+    text, rows = _sorted(text, headings, list(rows))
     columns: list[list[str]] = []
     for literal, field, width, conversion in Formatter().parse(text):
         sentinel = literal[-2:] if literal.endswith(_SENTINELS) else ""

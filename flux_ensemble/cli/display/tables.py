@@ -37,6 +37,7 @@ ENSEMBLES = Table(
             "{finished:>8} {runtime!F:>8} {t_start!D:<19} {t_end!D:<19} ?:{reason}",
         },
     },
+    yields="reason",
 )
 
 GROUPS = Table(

@@ -146,7 +146,7 @@ def test_a_request_of_which_the_bounds_leave_nothing_is_denied(
 def test_a_member_that_has_said_nothing_and_one_of_fixed_size_are_not_asked() -> None:
     play = Play(scaling(beat(GROW)))
     play.heartbeat()
-    assert outcome(play)["reason"] == "member 'default' has not said yet what size it has"
+    assert "size of member 'default' is fixed, as on the local queue" in outcome(play)["reason"]
     play.member(2, low=2, high=2)
     play.heartbeat()
     assert outcome(play)["reason"] == "member 'default' has a fixed size"

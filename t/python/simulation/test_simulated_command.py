@@ -41,7 +41,7 @@ def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_json_has_the_whole_prediction(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["simulate", "--json", "--duration", "a=10s", file]) == 0
+    assert run_command(["simulate", "--json", "--cores", "1", "--duration", "a=10s", file]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["makespan"] == 20.0
     assert found["status"]["groups"]["a"]["success"] == 6
