@@ -29,6 +29,7 @@ SCENARIOS = {
     "undisturbed": ("kills", "undisturbed", 0.0),
     "kill-200": ("kills", "kill_200", 0.4),
     "kill-2000": ("kills", "kill_2000", 0.15),
+    "search": ("searches", "search", 0.1),
     "kill-points": ("kills", "kill_points", 0.4),
     "record": ("kills", "record", 0.1),
     "kill-module": ("kills", "kill_module", 0.05),

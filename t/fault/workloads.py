@@ -47,6 +47,7 @@ class Expected:
         firings: by rule, how often others fire.
         outcomes: by group, how many jobs end how; None where faults change that.
         calls: by word, how many lines the custom functions must write at least.
+        searches: by the rule id of a search, the trials that it submits, each by a firing.
     """
 
     submits: Mapping[str, Submits]
@@ -54,12 +55,13 @@ class Expected:
     firings: Mapping[str, int] = field(default_factory=dict)
     outcomes: Mapping[str, Mapping[str, int]] | None = None
     calls: Mapping[str, int] = field(default_factory=dict)
+    searches: Mapping[str, Submits] = field(default_factory=dict)
 
     def tags(self) -> set[Tag]:
         """The tags of all jobs but those that are tried again."""
         return {
             (one.group, rule, firing, index)
-            for rule, one in self.submits.items()
+            for rule, one in {**self.submits, **self.searches}.items()
             for firing in range(one.first, one.first + one.firings)
             for index in range(one.jobs)
         }
@@ -277,6 +279,46 @@ def burst(name: str, jobs: int, *, firings: int = 1, seconds: float = 0.1) -> Wo
     submits = {start: Submits("many", 1, each) for start in starts}
     outcomes = {"many": {"success": each * firings}, "last": {"success": 1}}
     expected = Expected({**submits, "last": Submits("last", 1, 1)}, outcomes=outcomes)
+    return Workload(document, expected)
+
+
+def search(name: str, trials: int, *, sampler: str, parallel: int) -> Workload:
+    """A search whose points follow from their numbers, and one job when it is done.
+
+    Its jobs publish nothing, so each trial has failed when its job has succeeded.
+
+    Args:
+        name: of the ensemble.
+        trials: how many there are.
+        sampler: "random" or "qmc".
+        parallel: how many are in the queue at once.
+    """
+    document = {
+        "name": name,
+        "seed": 7,
+        "search": [
+            {"id": "hpo", "group": "trial", "minimize": "loss", "sampler": sampler,
+             "variables": {"x": {"low": 1e-3, "high": 1, "log": True},
+                           "n": {"low": 1, "high": 9, "integer": True},
+                           "kind": ["p", "q"]},
+             "trials": trials, "parallel": parallel, "failures": trials + 1},
+        ],
+        "jobs": [
+            {"name": "trial", "command": "true {x} {n} {kind}", "attributes": mock(0.1)},
+            {"name": "last", "command": "true", "attributes": mock(0.01)},
+        ],
+        "rules": [
+            {"id": "begin", "trigger": "start", "action": {"name": "search", "label": "hpo"}},
+            {"id": "last", "trigger": "search-done", "name": "hpo",
+             "action": {"name": "submit", "label": "last"}},
+        ],
+    }  # fmt: skip
+    expected = Expected(
+        {"last": Submits("last", 1, 1)},
+        firings={"begin": 1},
+        outcomes={"trial": {"success": trials}, "last": {"success": 1}},
+        searches={"search:hpo": Submits("trial", trials, 1)},
+    )
     return Workload(document, expected)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document import samplers
+from flux_ensemble.document.computed import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
@@ -149,7 +150,8 @@ def loaded(**memo: Any) -> Spec:
 def test_a_memo_of_a_simulated_job_is_computed_from_its_parameters() -> None:
     memo = loaded(loss={"expression": "log10(x) ** 2 + exp(-n / 2)", "step": "n", "steps": 3})
     (computed,) = memo.simulate["a"].memo.values()
-    assert computed.value({"x": 10}, 2) == pytest.approx(1.3678794)  # type: ignore[union-attr]
+    assert isinstance(computed, Computed)
+    assert computed.value({"x": 10}, 2) == pytest.approx(1.3678794)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_of_very_many_trials_tpe_sees_the_best_the_latest_and_those_under_way() 
         asked.trials.end(number, COMPLETE, float(number % 500), 1.0)
     asked.ask()
     sampler = asked.sampling._sampler
-    trials = sampler._some.get_trials(deepcopy=False)  # type: ignore[attr-defined]
+    trials = sampler._some.get_trials(deepcopy=False)
     ended = [trial for trial in trials if trial.state.is_finished()]
     assert LATEST < len(ended) <= BEST + LATEST
     assert len(trials) - len(ended) == 3
