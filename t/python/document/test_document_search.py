@@ -76,6 +76,9 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "mean 'trial'? groups: trial)"),
         ("minimize: loss", "{minimize: loss, sampler: tpee}"[1:-1].replace(", ", "\n    "),
          "9: search[0].sampler: expected a sampler, not 'tpee' (did you mean 'tpe'?"),
+        ("minimize: loss", "{minimize: loss, sampler: cma}"[1:-1].replace(", ", "\n    "),
+         "7: search[0].variables.opt: expected a range, because the sampler 'cma' has no choices; "
+         "'tpe' has both"),
         ("trials: 10", "trials: 100001",
          "9: search[0].trials: expected at most 100000, which is limits.jobs, not 100001"),
         ("trials: 10", "trials: 10\n    on-failure: {penalty: much}",
