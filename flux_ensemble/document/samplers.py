@@ -13,8 +13,13 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import dotted
 from flux_ensemble.document.search import Search
 
-#: The module that a sampler needs; the extra `search` installs all of them.
-_NEEDS = {"tpe": "optuna", "random": "optuna", "qmc": "scipy"}
+#: The modules that a sampler needs; the extra `search` installs all of them.
+_NEEDS = {
+    "tpe": ("optuna",),
+    "random": ("optuna",),
+    "qmc": ("scipy",),
+    "cma": ("optuna", "cmaes"),
+}
 
 
 def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
@@ -24,11 +29,11 @@ def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
     []
     """
     for search in searches:
-        module = _NEEDS[search.sampler]
-        if find_spec(module) is None:
+        absent = [module for module in _NEEDS[search.sampler] if find_spec(module) is None]
+        if absent:
             yield (
                 search,
-                f"the sampler {search.sampler!r} needs {module!r}, which is not installed here: "
+                f"the sampler {search.sampler!r} needs {absent[0]!r}, which is not installed here: "
                 "pip install 'flux-ensemble[search]'",
             )
 

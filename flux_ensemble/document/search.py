@@ -11,7 +11,7 @@ from flux_ensemble.metrics.searched import Searched
 from flux_ensemble.texts import shown
 
 #: What suggests points, the default first.
-SAMPLERS = ("tpe", "random", "qmc")
+SAMPLERS = ("tpe", "random", "qmc", "cma")
 
 #: Most trials of one search, most variables, and most choices of one of them.
 MAX_TRIALS = 1_000_000

@@ -111,6 +111,12 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         except ValueError as error:
             problems.add((*at, "timeout"), str(error))
     variables = list(_variables(entry["variables"], (*at, "variables"), problems))
+    for variable in variables:
+        if variable.choices and entry.get("sampler") == "cma":
+            problems.add(
+                (*at, "variables", variable.name),
+                "expected a range, because the sampler 'cma' has no choices; 'tpe' has both",
+            )
     return Search(
         id=entry["id"],
         group=entry["group"],

@@ -24,14 +24,17 @@ MAX_ANSWER = 1 << 19
 #: Of more trials than this, TPE sees the best and the latest ones.
 MANY, BEST, LATEST = 1000, 100, 300
 
-#: A trial that is known: its parameters, and of one that has ended its value, or None.
+#: The parameters of a trial, in the order of the variables.
 Point = Sequence[Any]
+
+#: What a sampler needs of a point to go on, besides its parameters; None for nothing.
+Attributes = Mapping[str, Any] | None
 
 
 class Sampler(Protocol):
     """Suggests points."""
 
-    def add(self, params: Point) -> None:
+    def add(self, params: Point, attributes: Attributes) -> None:
         """A point was given; its trial is under way."""
         ...
 
@@ -39,7 +42,7 @@ class Sampler(Protocol):
         """A trial has ended, without a value if it failed or was canceled."""
         ...
 
-    def suggest(self, number: int, seed: int) -> Point:
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
         """The point of the next trial, which is added too.
 
         Args:
@@ -71,15 +74,18 @@ class Sampling:
         if request.get("reset"):
             self._reset()
         for params in request["points"]:
-            self._sampler.add(params)
+            self._sampler.add(params, request["attributes"].get(str(self._points)))
             self._points += 1
         for number, value in request["ends"]:
             self._sampler.end(number, value)
-        points, size = [], 0
+        points: list[dict[str, Any]] = []
+        size = 0
         for _ in range(request["count"]):
-            params = self._sampler.suggest(self._points, self._seed(self._points))
+            params, attributes = self._sampler.suggest(self._points, self._seed(self._points))
             self._points += 1
             points.append({"params": dict(zip(self._names, params, strict=True))})
+            if attributes:
+                points[-1]["attributes"] = attributes
             size += len(json.dumps(points[-1]))
             if size > MAX_ANSWER:
                 break
@@ -107,7 +113,7 @@ class Optuna:
         self._distributions = {
             variable["name"]: self._distribution(variable) for variable in search["variables"]
         }
-        self._points: list[Point] = []
+        self._points: list[tuple[Point, Attributes]] = []
         self._values: dict[int, float | None] = {}
         self._study = self._new_study()
         self._some: Any = None
@@ -131,18 +137,20 @@ class Optuna:
         samplers = self._optuna.samplers
         if self._search["sampler"] == "random":
             return samplers.RandomSampler(seed=seed)
+        if self._search["sampler"] == "cma":
+            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
         with warnings.catch_warnings():
             # That it is experimental.
             warnings.simplefilter("ignore")
             return samplers.TPESampler(seed=seed, constant_liar=self._search["parallel"] > 1)
 
-    def add(self, params: Point) -> None:
+    def add(self, params: Point, attributes: Attributes) -> None:
         """A point was given."""
-        self._points.append(params)
+        self._points.append((params, attributes))
         self._some = None
-        self._study.add_trial(self._trial(params))
+        self._study.add_trial(self._trial(params, attributes))
 
-    def _trial(self, params: Point, number: int | None = None) -> Any:
+    def _trial(self, params: Point, attributes: Attributes, number: int | None = None) -> Any:
         """A trial under way, or that has ended with the value that it has."""
         states = self._optuna.trial.TrialState
         ended = number in self._values
@@ -155,6 +163,7 @@ class Optuna:
             value=value,
             params=dict(zip(self._distributions, params, strict=True)),
             distributions=self._distributions,
+            system_attrs=None if attributes is None else dict(attributes),
         )
 
     def end(self, number: int, value: float | None) -> None:
@@ -166,7 +175,7 @@ class Optuna:
         else:
             self._study.tell(number, value)
 
-    def suggest(self, number: int, seed: int) -> Point:
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
         """The point of the next trial."""
         study = self._study
         if self._search["sampler"] == "tpe" and len(self._values) > MANY:
@@ -176,10 +185,14 @@ class Optuna:
         study.sampler = self._sampler(seed)
         trial = study.ask(self._distributions)
         params = [trial.params[name] for name in self._distributions]
-        self._points.append(params)
+        attributes = None
+        if self._search["sampler"] == "cma":
+            # The state of the strategy, which it keeps with its trials.
+            attributes = dict(study.get_trials(deepcopy=False)[number].system_attrs)
+        self._points.append((params, attributes))
         if study is not self._study:
-            self._study.add_trial(self._trial(params))
-        return params
+            self._study.add_trial(self._trial(params, None))
+        return params, attributes
 
     def _study_of_some(self) -> Any:
         """A study of the best trials, the latest ones, and those under way."""
@@ -189,7 +202,7 @@ class Optuna:
         kept = {*best[:BEST], *complete[-LATEST:]}
         kept.update(number for number in range(len(self._points)) if number not in self._values)
         study = self._new_study()
-        study.add_trials([self._trial(self._points[number], number) for number in sorted(kept)])
+        study.add_trials([self._trial(*self._points[number], number) for number in sorted(kept)])
         return study
 
 
@@ -211,13 +224,13 @@ class Qmc:
         self._sobol = qmc.Sobol(len(self._variables), rng=seed)
         self._block: tuple[int, Any] = (-1, None)
 
-    def add(self, params: Point) -> None:
+    def add(self, params: Point, attributes: Attributes) -> None:
         """What was given does not matter."""
 
     def end(self, number: int, value: float | None) -> None:
         """What came of it does not matter."""
 
-    def suggest(self, number: int, seed: int) -> Point:
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
         """The point with this number."""
         block, row = divmod(number, self._BLOCK)
         if self._block[0] != block:
@@ -226,7 +239,7 @@ class Qmc:
                 self._sobol.fast_forward(block * self._BLOCK)
             self._block = block, self._sobol.random(self._BLOCK)
         uniforms = self._block[1][row].tolist()
-        return list(map(at, self._variables, uniforms))
+        return list(map(at, self._variables, uniforms)), None
 
 
 def at(variable: Mapping[str, Any], uniform: float) -> Any:
@@ -254,4 +267,9 @@ def at(variable: Mapping[str, Any], uniform: float) -> Any:
     return round(value) if variable["integer"] else value
 
 
-_SAMPLERS: Mapping[str, Any] = {"tpe": Optuna, "random": Optuna, "qmc": Qmc}
+_SAMPLERS: Mapping[str, Any] = {
+    "tpe": Optuna,
+    "random": Optuna,
+    "qmc": Qmc,
+    "cma": Optuna,
+}

@@ -31,6 +31,7 @@ SCENARIOS = {
     "undisturbed": ("kills", "undisturbed", 0.0, 0),
     "kill-200": ("kills", "kill_200", 0.01, 1),
     "kill-2000": ("kills", "kill_2000", 0.005, 1),
+    "search": ("searches", "search", 0.01, 1),
     "kill-points": ("kills", "kill_points", 0.01, 9),
     "record": ("kills", "record", 0.003, 1),
     "kill-module": ("kills", "kill_module", 0.005, 1),

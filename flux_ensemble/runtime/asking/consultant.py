@@ -36,7 +36,7 @@ class Consultant:
         from flux_ensemble.runtime.sampling import Sampling
 
         known = self._known.get(command.search)
-        if known is None or known[1] > command.first:
+        if known is None or known[1] > command.first or known[2] > command.ended:
             search = self._searches[command.search]
             known = Sampling(described(search, self._seed)), 0, 0
         sampling, points, ends = known

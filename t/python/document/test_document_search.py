@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document import samplers
+from flux_ensemble.document.computed import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
@@ -75,6 +76,9 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "mean 'trial'? groups: trial)"),
         ("minimize: loss", "{minimize: loss, sampler: tpee}"[1:-1].replace(", ", "\n    "),
          "9: search[0].sampler: expected a sampler, not 'tpee' (did you mean 'tpe'?"),
+        ("minimize: loss", "{minimize: loss, sampler: cma}"[1:-1].replace(", ", "\n    "),
+         "7: search[0].variables.opt: expected a range, because the sampler 'cma' has no choices; "
+         "'tpe' has both"),
         ("trials: 10", "trials: 100001",
          "9: search[0].trials: expected at most 100000, which is limits.jobs, not 100001"),
         ("trials: 10", "trials: 10\n    on-failure: {penalty: much}",
@@ -149,7 +153,8 @@ def loaded(**memo: Any) -> Spec:
 def test_a_memo_of_a_simulated_job_is_computed_from_its_parameters() -> None:
     memo = loaded(loss={"expression": "log10(x) ** 2 + exp(-n / 2)", "step": "n", "steps": 3})
     (computed,) = memo.simulate["a"].memo.values()
-    assert computed.value({"x": 10}, 2) == pytest.approx(1.3678794)  # type: ignore[union-attr]
+    assert isinstance(computed, Computed)
+    assert computed.value({"x": 10}, 2) == pytest.approx(1.3678794)
 
 
 @pytest.mark.parametrize(

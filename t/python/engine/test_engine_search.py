@@ -23,7 +23,7 @@ def searching(rules: list[dict[str, Any]] | None = None, **given: Any) -> dict[s
         "minimize": "loss",
         "trials": 4,
         "parallel": 2,
-        **given,
+        **{key.replace("_", "-"): value for key, value in given.items()},
     }
     start = {"trigger": "start", "action": {"name": "search", "label": "hpo"}}
     return {
@@ -186,7 +186,7 @@ def test_success_without_the_objective_is_a_failed_trial(loss: Any, reason: str)
 
 
 def test_a_failed_trial_has_its_penalty_and_is_never_the_best() -> None:
-    play = Search(searching(**{"on-failure": {"penalty": "-1e3"}}))
+    play = Search(searching(on_failure={"penalty": "-1e3"}))
     play.try_out(1, 0.1, status=256)
     play.try_out(2, 0.5)
     trials = play.engine.searching.states["hpo"].trials
@@ -195,7 +195,7 @@ def test_a_failed_trial_has_its_penalty_and_is_never_the_best() -> None:
 
 
 def test_a_failed_trial_runs_again_with_the_same_parameters_up_to_three_times() -> None:
-    play = Search(searching(parallel=1, trials=1, **{"on-failure": "retry"}))
+    play = Search(searching(parallel=1, trials=1, on_failure="retry"))
     for job in (1, 2, 3, 4):
         play.try_out(job, status=256)
     assert play.points == [0.01] * 4

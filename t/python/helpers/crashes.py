@@ -25,12 +25,15 @@ from fakes import Result
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
-from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
+from flux_ensemble.engine.commands import Ask, CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
+from flux_ensemble.engine.trials import Trials
 from flux_ensemble.members.flux.delivery import Answer, Fences, Outcomes, Report
 from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.pipeline import Pipeline, Window
 from flux_ensemble.members.flux.submission import Submitter
+from flux_ensemble.runtime.asking.asker import Advice
+from flux_ensemble.runtime.asking.consultant import Consultant
 from flux_ensemble.runtime.durability.batches import Batch, identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
@@ -482,6 +485,29 @@ class Caller:
         pass
 
 
+class Adviser:
+    """Gives the points of searches: those of the real samplers, after a while, or not.
+
+    It does not fail three times in a row, which would end the search.
+    """
+
+    def __init__(self, service: Service, spec: Spec) -> None:
+        self._service = service
+        self._consultant = Consultant(spec.searches, spec.seed)
+
+    def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
+        world = self._service.world
+        advice: list[Advice] = []
+        self._consultant.ask(command, trials, advice.append)
+        world.calls["ask"] += 1
+        if world.calls["ask"] % 3 == 0 and world.chance(0.5):
+            advice = [Advice(False, reason="its sampler raised ValueError: no")]
+        self._service.loop.timer(world.random.uniform(0.0, 0.1), lambda: done(advice[0]))
+
+    def close(self) -> None:
+        pass
+
+
 class Stores:
     """The KVS of a world, as a service reads it when it begins."""
 
@@ -665,6 +691,7 @@ class Service:
             ahead=put_down,
             replayed=replayed,
             stirred=lambda ensemble: self.needs.stirred(ensemble),
+            adviser=lambda: Adviser(self, spec),
         )
 
     def _changed(self, ensemble: Ensemble) -> None:

@@ -29,11 +29,13 @@ VARIABLES = (
     Variable("kind", choices=("p", "q", True, 1)),
 )
 
-SAMPLERS = ["random", "qmc", "tpe"]
+SAMPLERS = ["random", "qmc", "tpe", "cma"]
 
 
 def search(sampler: str, **given: Any) -> Search:
-    return Search("hpo", "a", VARIABLES, "loss", sampler=sampler, trials=10_000, **given)
+    # CMA-ES has no choices.
+    variables = VARIABLES[:2] if sampler == "cma" else VARIABLES
+    return Search("hpo", "a", variables, "loss", sampler=sampler, trials=10_000, **given)
 
 
 def loss(params: Mapping[str, Any]) -> float:
@@ -111,22 +113,29 @@ def test_points_are_in_the_bounds_and_of_the_types_of_their_variables(sampler: s
     assert len({point["n"] for point in points}) > 3
 
 
-def test_points_are_those_of_optuna_with_the_same_seeds() -> None:
+@pytest.mark.parametrize("sampler", ["random", "tpe", "cma"])
+def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    given = search("tpe")
+    kinds = {
+        "random": optuna.samplers.RandomSampler,
+        "tpe": optuna.samplers.TPESampler,
+        "cma": optuna.samplers.CmaEsSampler,
+    }
+    given = search(sampler)
     asked = Asked(given)
     points = asked.run(30, 1)
     study = optuna.create_study()
-    distributions = {
+    distributions: dict[str, Any] = {
         "x": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
         "n": optuna.distributions.IntDistribution(1, 8),
         "kind": optuna.distributions.CategoricalDistribution(VARIABLES[2].choices),
     }
+    names = [variable.name for variable in given.variables]
     for number, point in enumerate(points):
-        study.sampler = optuna.samplers.TPESampler(seed=asked.sampling._seed(number))
-        trial = study.ask(distributions)
+        study.sampler = kinds[sampler](seed=asked.sampling._seed(number))
+        trial = study.ask({name: distributions[name] for name in names})
         assert trial.params == point
         if number % 7 == 6:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -144,7 +153,7 @@ def test_of_very_many_trials_tpe_sees_the_best_the_latest_and_those_under_way() 
         asked.trials.end(number, COMPLETE, float(number % 500), 1.0)
     asked.ask()
     sampler = asked.sampling._sampler
-    trials = sampler._some.get_trials(deepcopy=False)  # type: ignore[attr-defined]
+    trials = sampler._some.get_trials(deepcopy=False)
     ended = [trial for trial in trials if trial.state.is_finished()]
     assert LATEST < len(ended) <= BEST + LATEST
     assert len(trials) - len(ended) == 3

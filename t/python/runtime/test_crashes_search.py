@@ -1,0 +1,163 @@
+"""Searches in a world in which services die: no point is lost, and none is there twice.
+
+The parameters of a run whose services were killed are those of one that was not, for samplers
+whose points follow from what they are told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from crashes import IDENTITY, Job, Luck, Service, World
+from test_crashes import BAD_LUCK, crashing
+
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.runtime.durability import wal as wal
+from flux_ensemble.runtime.durability.replay import replay
+
+pytest.importorskip("optuna")
+
+#: Of the search, and how many slots it has.
+KINDS = {"random": 5, "qmc": 5, "tpe": 1}
+TRIALS = 20
+
+
+def document(sampler: str) -> dict[str, Any]:
+    return {
+        "name": "test",
+        "seed": 7,
+        "search": [
+            {
+                "id": "hpo",
+                "group": "a",
+                "variables": {
+                    "x": {"low": 0, "high": 1},
+                    "k": {"low": 1, "high": 9, "integer": True},
+                },
+                "minimize": "loss",
+                "sampler": sampler,
+                "trials": TRIALS,
+                "parallel": KINDS[sampler],
+                "on-failure": "retry" if sampler == "qmc" else "skip",
+                "failures": TRIALS,
+            }
+        ],
+        "jobs": [
+            {"name": "a", "command": "true {x} {k}"},
+            {"name": "b", "command": "true {x}", "params": {"x": 0}},
+        ],
+        "rules": [
+            {"trigger": "start", "action": {"name": "search", "label": "hpo"}},
+            {
+                "trigger": "search-done",
+                "action": {"name": "submit", "label": "b", "params": {"x": "{search.hpo.best.x}"}},
+            },
+        ],
+    }  # fmt: skip
+
+
+class Learning(World):
+    """Jobs publish a loss that follows from their parameters, and so does which of them fail."""
+
+    def _finish(self, job: Job) -> None:
+        if job.over:
+            return
+        x, fails = 0.0, False
+        if job.tag.group == "a":
+            x, fails = float(parameters(job)[0]), parameters(job)[1] == "5"
+            self.post(job, "memo", {"loss": (x - 0.3) ** 2})
+        job.outcome = "failed" if fails else "success"
+        self.post(job, "finish", {"status": 256 if fails else 0})
+        self._clean(job)
+
+
+def parameters(job: Job) -> list[str]:
+    command: list[str] = job.jobspec["tasks"][0]["command"]
+    return command[1:]
+
+
+def run(world: World, sampler: str) -> World:
+    """Until the ensemble has ended."""
+    world.begin_service()
+    for _ in range(200_000):
+        service = world.service
+        if service is not None and service.recovery.ready:
+            ensemble = next(iter(service.ensembles), None)
+            if ensemble is None:
+                service.load(document(sampler))
+            elif not ensemble.live:
+                return world
+        assert world.clock.step(), "nothing happens any more, and the ensemble has not ended"
+    raise AssertionError("no end")
+
+
+def points(world: World, sampler: str) -> dict[int, list[str]]:
+    """The parameters of each trial, after the checks."""
+    assert isinstance(world.service, Service)
+    (ensemble,) = world.service.ensembles
+    assert ensemble.state == "completed", ensemble.reason
+    state = ensemble.engine.searching.states["hpo"]
+    # Every trial has ended once, as its job did.
+    assert (state.state, state.reason) == ("done", "trials")
+    assert sorted(state.trials.ended) == list(range(TRIALS))
+    tags = Counter(job.tag for job in world.jobs.values())
+    assert set(tags.values()) == {1}, "a tag is there twice"
+    trials = {job.tag.firing: job for job in world.jobs.values() if job.tag.rule == "search:hpo"}
+    assert sorted(trials) == list(range(TRIALS))
+    for number, job in trials.items():
+        trial = state.trials.all[number]
+        assert parameters(job) == [str(value) for value in trial.params]
+        assert trial.state == ("complete" if job.outcome == "success" else "failed")
+    # What `on-failure: retry` runs again has the parameters of its trial.
+    again = [job for job in world.jobs.values() if job.tag.rule == "retry"]
+    failed = [parameters(job) for job in trials.values() if job.outcome == "failed"]
+    assert Counter(map(tuple, map(parameters, again))) == Counter(
+        {tuple(one): 3 for one in failed} if sampler == "qmc" else {}
+    )
+    (last,) = (job for job in world.jobs.values() if job.tag.group == "b")
+    assert float(parameters(last)[0]) == state.trials.best[0].params[0]
+    # The log from the beginning, which needs no sampler, comes to the same.
+    while world.clock.step():
+        pass
+    lines = "".join(world.texts["test"]).splitlines(keepends=True)
+    whole = replay(load_mapping(document(sampler)), IDENTITY, None, (), lines)
+    assert dump(whole.engine) == dump(ensemble.engine)
+    return {number: parameters(job) for number, job in trials.items()}
+
+
+@pytest.fixture(autouse=True)
+def short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots, many in each run."""
+    monkeypatch.setattr(wal, "SNAPSHOT_EVENTS", 40)
+    monkeypatch.setattr(wal, "SNAPSHOT_RATIO", 10**9)
+
+
+@pytest.mark.parametrize("sampler", KINDS)
+def test_a_run_that_is_killed_again_and_again_has_the_points_of_one_that_is_not(
+    sampler: str,
+) -> None:
+    expected = points(run(Learning(1, Luck()), sampler), sampler)
+    kills = 0
+    for seed in range(2, 5):
+        world = Learning(seed, BAD_LUCK if seed % 2 else Luck())
+        crashing(world, (0.02, 0.1, 0.4)[seed % 3], 20)
+        assert points(run(world, sampler), sampler) == expected, f"seed {seed}"
+        kills += world.epoch - 1
+    assert kills > 15
+
+
+def test_a_crash_at_every_commit_is_survived() -> None:
+    whole = run(Learning(1, Luck()), "random")
+    expected = points(whole, "random")
+    for number in range(1, whole.commits, 9):
+        world = Learning(1, Luck())
+
+        def strike(world: World = world, number: int = number) -> None:
+            if world.commits == number and world.service is not None:
+                world.kill()
+
+        world.on_commit = strike
+        assert points(run(world, "random"), "random") == expected, f"commit {number}"
