@@ -73,6 +73,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "supervise": {"supervise": "Run the service beside the broker, and again after a crash."},
     "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
     "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
+    "operator": {"operator": "The operator: Ensembles in Kubernetes."},
 }
 
 #: Command -> the module that has it, and what the list says about it.
