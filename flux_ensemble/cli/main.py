@@ -84,6 +84,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
     "exporter": {"metrics-exporter": "Give the metrics of ensembles to Prometheus."},
     "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
+    "operator": {"operator": "The operator: Ensembles in Kubernetes."},
 }
 
 #: What click raises where a command and no argument is missing; older ones print their help.

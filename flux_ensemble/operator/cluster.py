@@ -1,0 +1,229 @@
+"""The Kubernetes API as the operator needs it: objects as plain mappings, each request once.
+
+What fails is a `ClusterFailure` with the HTTP status; whoever asks decides whether to try again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+from lightkube import ApiError, Client
+from lightkube.core.resource import ApiInfo, ResourceDef
+from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus
+from lightkube.types import PatchType
+
+from flux_ensemble.gateway.backends.kubernetes import MiniCluster
+from flux_ensemble.operator import names
+
+Resource = dict[str, Any]
+
+#: The plural of each kind that is read or written.
+PLURALS = {
+    ("v1", "ConfigMap"): "configmaps",
+    ("v1", "Event"): "events",
+    ("v1", "Pod"): "pods",
+    ("v1", "Secret"): "secrets",
+    ("v1", "Service"): "services",
+    ("v1", "ServiceAccount"): "serviceaccounts",
+    ("apps/v1", "Deployment"): "deployments",
+    ("batch/v1", "Job"): "jobs",
+    ("coordination.k8s.io/v1", "Lease"): "leases",
+    ("networking.k8s.io/v1", "NetworkPolicy"): "networkpolicies",
+    ("rbac.authorization.k8s.io/v1", "Role"): "roles",
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): "rolebindings",
+    (names.MINICLUSTER, "MiniCluster"): "miniclusters",
+    (names.API_VERSION, names.KIND): names.PLURAL,
+}
+
+_VERBS = ["delete", "get", "global_list", "list", "patch", "post", "put"]
+
+
+class ClusterFailure(Exception):
+    """A request failed; the text is one sentence.
+
+    Args:
+        sentence: what the API server said.
+        code: the HTTP status; None if there was no answer.
+    """
+
+    def __init__(self, sentence: str, code: int | None) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+@functools.cache
+def _resource(api_version: str, kind: str) -> Any:
+    """lightkube's class of a kind, without its types: they would drop what they do not know."""
+    group, _, version = api_version.rpartition("/")
+    plural = PLURALS[api_version, kind]
+    info = ApiInfo(resource=ResourceDef(group, version, kind), plural=plural, verbs=_VERBS)
+    status = ApiInfo(
+        resource=info.resource,
+        parent=info.resource,
+        plural=plural,
+        verbs=["get", "patch", "put"],
+        action="status",
+    )
+    subresource = type(f"{kind}Status", (GenericNamespacedStatus,), {"_api_info": status})
+    return type(kind, (GenericNamespacedResource,), {"_api_info": info, "Status": subresource})
+
+
+class Cluster:
+    """A cluster.
+
+    Args:
+        client: of its API.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def get(self, api_version: str, kind: str, namespace: str, name: str) -> Resource | None:
+        """An object, or None."""
+        try:
+            return dict(
+                self._ask(self.client.get, _resource(api_version, kind), name, namespace=namespace)
+            )
+        except ClusterFailure as failure:
+            if failure.code == 404:
+                return None
+            raise
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+    ) -> list[Resource]:
+        """The objects of a kind that the selectors choose."""
+        chosen: Any = {
+            key: dict(part.split("=", 1) for part in text.split(","))
+            for key, text in (("labels", labels), ("fields", fields))
+            if text
+        }
+        resource = _resource(api_version, kind)
+
+        def everything() -> list[Resource]:
+            found = self.client.list(resource, namespace=namespace, **chosen)
+            return [{"apiVersion": api_version, "kind": kind, **dict(one)} for one in found]
+
+        listed: list[Resource] = self._ask(everything)
+        return listed
+
+    def create(self, manifest: Mapping[str, Any]) -> Resource:
+        """Make an object; one of the same name is 409."""
+        return dict(
+            self._ask(
+                self.client.create,
+                _object(manifest),
+                namespace=manifest["metadata"]["namespace"],
+                field_manager=names.MANAGER,
+            )
+        )
+
+    def try_out(self, manifest: Mapping[str, Any]) -> None:
+        """Have the API server check an object as if it were made, unknown fields included."""
+        # lightkube's `create` does not know this parameter.
+        self._ask(
+            self.client._client.request,
+            "post",
+            obj=_object(manifest),
+            namespace=manifest["metadata"]["namespace"],
+            params={
+                "fieldManager": names.MANAGER,
+                "dryRun": "All",
+                "fieldValidation": "Strict",
+            },
+        )
+
+    def replace(self, manifest: Mapping[str, Any]) -> Resource:
+        """Put an object in place of the one of its version; another version is 409."""
+        namespace = manifest["metadata"]["namespace"]
+        return dict(
+            self._ask(
+                self.client.replace,
+                _object(manifest),
+                namespace=namespace,
+                field_manager=names.MANAGER,
+            )
+        )
+
+    def apply(self, manifest: Mapping[str, Any]) -> Resource:
+        """Server-side apply: the fields of the manifest become ours, and those are dropped that
+        were."""
+        metadata = manifest["metadata"]
+        return dict(
+            self._ask(
+                self.client.patch,
+                _resource(manifest["apiVersion"], manifest["kind"]),
+                metadata["name"],
+                dict(manifest),
+                namespace=metadata["namespace"],
+                patch_type=PatchType.APPLY,
+                field_manager=names.MANAGER,
+                force=True,
+            )
+        )
+
+    def delete(self, api_version: str, kind: str, namespace: str, name: str) -> None:
+        """Delete an object and, afterwards, what it owns; one that is not there is no error."""
+        try:
+            self._ask(self.client.delete, _resource(api_version, kind), name, namespace=namespace)
+        except ClusterFailure as failure:
+            if failure.code != 404:
+                raise
+
+    def write_status(self, ensemble: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Put a status in place of the one that an Ensemble has, if it is of that version."""
+        metadata = ensemble["metadata"]
+        resource = _resource(names.API_VERSION, names.KIND).Status
+        full = resource(
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "metadata": dict(metadata),
+                "spec": ensemble["spec"],
+                "status": dict(status),
+            }
+        )
+        self._ask(self.client.replace, full, metadata["name"], namespace=metadata["namespace"])
+
+    def resize(self, minicluster: Mapping[str, Any], size: int) -> None:
+        """Set the size of a MiniCluster, if it is of this version still."""
+        from lightkube.models.autoscaling_v1 import ScaleSpec
+        from lightkube.models.meta_v1 import ObjectMeta
+
+        metadata = minicluster["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        scale: Any = MiniCluster.Scale(
+            metadata=ObjectMeta(
+                name=name, namespace=namespace, resourceVersion=metadata["resourceVersion"]
+            ),
+            spec=ScaleSpec(replicas=size),
+        )
+        self._ask(self.client.replace, scale, name, namespace=namespace)
+
+    def _ask(self, request: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return request(*args, **options)
+        except ApiError as exc:
+            raise ClusterFailure(_line(exc), exc.response.status_code) from exc
+        except httpx2.HTTPStatusError as exc:
+            raise ClusterFailure(_line(exc), exc.response.status_code) from exc
+        except (httpx2.HTTPError, OSError) as exc:
+            raise ClusterFailure(f"the API server does not answer: {_line(exc)}", None) from exc
+
+
+def _object(manifest: Mapping[str, Any]) -> Any:
+    """lightkube asks the object for its namespace, and leaves the rest as it is."""
+    return _resource(manifest["apiVersion"], manifest["kind"])(manifest)
+
+
+def _line(exc: Exception) -> str:
+    return " ".join(str(exc).split()) or type(exc).__name__

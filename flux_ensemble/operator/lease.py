@@ -1,0 +1,142 @@
+"""One operator of several works: the one that holds a Lease.
+
+The holder renews the Lease; the others take it over when it has not changed for as long as it
+lasts, by their own clocks, so that clocks need not agree. A holder that cannot renew it in time has
+lost it, and must stop before anybody else can have it: `lost` is called, and the process ends.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
+
+log = logging.getLogger(__name__)
+
+#: How long a Lease lasts without being renewed, until when it has to be renewed, and how often
+#: that is tried, in seconds.
+LEASE_SECONDS = 15.0
+RENEW_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+
+_KIND = "coordination.k8s.io/v1", "Lease"
+
+
+class Lease:
+    """A Lease that this operator holds, or waits for.
+
+    Args:
+        cluster: where it is.
+        namespace, name: of the Lease.
+        holder: who this is; no other has the same.
+        seconds: how long it lasts.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        holder: str,
+        *,
+        seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self._cluster = cluster
+        self._place = namespace, name
+        self._holder = holder
+        self._seconds = seconds
+        self._seen: tuple[object, float] = (None, 0.0)
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wait(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until this holds it.
+
+        Args:
+            stop: gives up when it holds.
+
+        Returns:
+            Whether it does.
+        """
+        while not stop() and not self._stopped.is_set():
+            if self._try():
+                return True
+            self._stopped.wait(self._seconds * RETRY_SECONDS / LEASE_SECONDS)
+        return False
+
+    def keep(self, lost: Callable[[], None]) -> None:
+        """Renew it from now on, in a thread; `lost` is called if that does not succeed."""
+
+        def renew() -> None:
+            t_renewed = time.monotonic()
+            while not self._stopped.wait(self._seconds * RETRY_SECONDS / LEASE_SECONDS):
+                began = time.monotonic()
+                if self._try():
+                    t_renewed = began
+                elif time.monotonic() - t_renewed > self._seconds * RENEW_SECONDS / LEASE_SECONDS:
+                    log.error("the lease is lost: another operator takes over")
+                    lost()
+                    return
+
+        self._thread = threading.Thread(target=renew, name="lease", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Renew it no more, and let others have it at once."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(self._seconds)
+        try:
+            lease = self._cluster.get(*_KIND, *self._place)
+            if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                self._cluster.replace({"apiVersion": _KIND[0], "kind": _KIND[1], **lease})
+        except ClusterFailure as failure:
+            log.warning("the lease was not given back: %s", failure)
+
+    def _try(self) -> bool:
+        """Take it or renew it, if nobody else holds it."""
+        try:
+            lease = self._cluster.get(*_KIND, *self._place)
+            if lease is None:
+                self._cluster.create(self._manifest(None))
+                return True
+            spec = lease["spec"]
+            holder = spec.get("holderIdentity")
+            if holder != self._holder and holder and not self._is_stale(lease):
+                return False
+            self._cluster.replace(self._manifest(lease))
+        except ClusterFailure as failure:
+            if failure.code != 409:
+                log.warning("the lease cannot be had: %s", failure)
+            return False
+        return True
+
+    def _is_stale(self, lease: Resource) -> bool:
+        """Whether its holder has not renewed it for as long as it lasts."""
+        version, now = lease["metadata"]["resourceVersion"], time.monotonic()
+        if self._seen[0] != version:
+            self._seen = version, now
+        lasts = float(lease["spec"].get("leaseDurationSeconds") or LEASE_SECONDS)
+        return now - self._seen[1] > lasts
+
+    def _manifest(self, lease: Resource | None) -> Resource:
+        namespace, name = self._place
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = dict(lease["spec"]) if lease is not None else {}
+        if spec.get("holderIdentity") != self._holder:
+            taken = spec.get("leaseTransitions", -1) + 1
+            spec |= {"acquireTime": now, "leaseTransitions": taken}
+        spec |= {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": max(1, round(self._seconds)),
+            "renewTime": now,
+        }
+        metadata = {"name": name, "namespace": namespace}
+        if lease is not None:
+            metadata["resourceVersion"] = lease["metadata"]["resourceVersion"]
+        return {"apiVersion": _KIND[0], "kind": _KIND[1], "metadata": metadata, "spec": spec}

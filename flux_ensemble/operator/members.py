@@ -1,0 +1,217 @@
+"""How a member is, from what the cluster has of it; pure.
+
+A `Kind` of member knows which object it is made of, and how to read its state there. There is one
+kind, the MiniCluster of the Flux Operator: an Indexed Job, whose pod of index 0 runs the ensemble
+and leaves how that ended in its termination message (`run --summary`). The exit code tells nothing:
+the Flux Operator's script ends with 0 unless its logging is strict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_ensemble.operator import names
+from flux_ensemble.operator.render import minicluster
+
+Resource = Mapping[str, Any]
+
+#: States of a member that has ended, by the state of its ensemble.
+ENDED = {"completed": "Completed", "failed": "Failed", "canceled": "Canceled"}
+OVER = frozenset(ENDED.values())
+
+#: Which pod of an Indexed Job it is.
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+#: Reasons for which a container waits that go by themselves.
+_PASSING = ("ContainerCreating", "PodInitializing")
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the cluster has of a member.
+
+    Args:
+        resource: what it is made of; None if that is not there.
+        job: of it.
+        pods: of the job.
+        warnings: what events say of the job, the last one last.
+    """
+
+    resource: Resource | None = None
+    job: Resource | None = None
+    pods: Sequence[Resource] = ()
+    warnings: Sequence[str] = ()
+
+
+class Kind(Protocol):
+    """What a member can be: `members[].kind`.
+
+    Attributes:
+        api_version, kind: of the object that it is made of.
+    """
+
+    api_version: str
+    kind: str
+
+    def render(self, ensemble: Resource, member: Resource) -> dict[str, Any]:
+        """Its object, with the size that it begins with."""
+        ...
+
+    def status(self, member: Resource, observed: Observed) -> dict[str, Any]:
+        """What `status.members` says of it: {state, reason, size, wanted, min, max, ...}."""
+        ...
+
+
+class MiniClusterKind:
+    """A MiniCluster of the Flux Operator."""
+
+    api_version = names.MINICLUSTER
+    kind = "MiniCluster"
+
+    def render(self, ensemble: Resource, member: Resource) -> dict[str, Any]:
+        return minicluster(ensemble, member)
+
+    def status(self, member: Resource, observed: Observed) -> dict[str, Any]:
+        own = member["minicluster"]["spec"]
+        spec = own if observed.resource is None else observed.resource["spec"]
+        size = spec.get("size", 1)
+        running = [pod for pod in observed.pods if _phase(pod) == "Running"]
+        status = {
+            "size": len(running),
+            "wanted": size,
+            "min": spec.get("minSize") or 1,
+            "max": spec.get("maxSize") or size,
+            **_state(observed),
+        }
+        if observed.resource is not None:
+            status["uid"] = observed.resource["metadata"]["uid"]
+        return status
+
+
+KINDS: Mapping[str, Kind] = {"MiniCluster": MiniClusterKind()}
+
+
+def kind_of(member: Resource) -> Kind:
+    """What a member is."""
+    return KINDS[member.get("kind", "MiniCluster")]
+
+
+def _state(observed: Observed) -> dict[str, Any]:
+    if observed.resource is None:
+        return {"state": "Pending", "reason": "it is not made yet"}
+    if observed.resource["metadata"].get("deletionTimestamp"):
+        return {"state": "Ending", "reason": "its MiniCluster is being deleted"}
+    first = _first(observed.pods)
+    job = _conditions(observed.job)
+    over = "Complete" in job or "Failed" in job or _phase(first) in ("Succeeded", "Failed")
+    if over:
+        return _outcome(first, job)
+    if _phase(first) == "Running":
+        lacking = "; ".join(_troubles(observed))
+        begun = first["status"].get("startTime") if first else None
+        state = {"state": "Running", "reason": lacking}
+        return {**state, "startTime": begun} if begun else state
+    return {"state": "Pending", "reason": "; ".join(_troubles(observed)) or "its pods start"}
+
+
+def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, Any]:
+    summary, times = _summary(first)
+    failed = job.get("Failed")
+    if summary is None and failed is not None:
+        said = f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
+        return {"state": "Failed", "reason": said or "its Job failed", **times}
+    if summary is None:
+        return {
+            "state": "Failed",
+            "reason": "rank 0 ended without a word on the ensemble: see its log",
+            **times,
+        }
+    state = ENDED.get(str(summary.get("state", "")))
+    if state is None or (state == "Completed" and summary.get("exit_code")):
+        state = "Failed" if summary.get("exit_code") else "Completed"
+    reason = summary.get("error") or summary.get("reason") or ""
+    result: dict[str, Any] = {"state": state, "reason": str(reason), **times}
+    if isinstance(summary.get("jobs"), Mapping):
+        result["jobs"] = {
+            str(key): value for key, value in summary["jobs"].items() if isinstance(value, int)
+        }
+    return result
+
+
+def _summary(pod: Resource | None) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """What the container that ran the ensemble left, and when it began and ended."""
+    times: dict[str, str] = {}
+    found = None
+    for container in _containers(pod):
+        terminated = container.get("state", {}).get("terminated") or container.get(
+            "lastState", {}
+        ).get("terminated")
+        if not terminated:
+            continue
+        message = _parsed(terminated.get("message", ""))
+        if message is not None or not times:
+            times = {
+                name: terminated[key]
+                for name, key in (("startTime", "startedAt"), ("completionTime", "finishedAt"))
+                if terminated.get(key)
+            }
+        found = message if message is not None else found
+    return found, times
+
+
+def _parsed(message: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(message)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and "exit_code" in value else None
+
+
+def _troubles(observed: Observed) -> list[str]:
+    """Why pods that should run do not; each reason once."""
+    found: dict[str, None] = {}
+    for pod in observed.pods:
+        for condition in _conditions(pod, "False").values():
+            if condition.get("reason") == "Unschedulable":
+                found[f"cannot be scheduled: {condition.get('message', '')}"] = None
+        for container in _containers(pod):
+            waiting = container.get("state", {}).get("waiting") or {}
+            reason = waiting.get("reason", "")
+            if reason and reason not in _PASSING:
+                found[f"{reason}: {waiting.get('message', '')}".rstrip(": ")] = None
+    wanted = observed.resource["spec"].get("size", 1) if observed.resource else 0
+    if len(observed.pods) < wanted and observed.warnings:
+        found[observed.warnings[-1]] = None
+    return list(found)
+
+
+def _first(pods: Iterable[Resource]) -> Resource | None:
+    """The latest pod of index 0."""
+
+    def index(pod: Resource) -> str:
+        metadata = pod["metadata"]
+        found = (metadata.get("annotations") or {}).get(_INDEX)
+        return str(found or (metadata.get("labels") or {}).get(_INDEX, ""))
+
+    chosen = [pod for pod in pods if index(pod) == "0"]
+    return max(
+        chosen, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None
+    )
+
+
+def _phase(pod: Resource | None) -> str:
+    return str((pod.get("status") or {}).get("phase", "")) if pod is not None else ""
+
+
+def _containers(pod: Resource | None) -> Iterator[Mapping[str, Any]]:
+    status = (pod or {}).get("status") or {}
+    for key in ("initContainerStatuses", "containerStatuses"):
+        yield from status.get(key) or ()
+
+
+def _conditions(resource: Resource | None, status: str = "True") -> dict[str, Resource]:
+    conditions = ((resource or {}).get("status") or {}).get("conditions") or ()
+    return {one["type"]: one for one in conditions if one.get("status") == status}

@@ -1,0 +1,109 @@
+"""What the objects of an Ensemble are called, and how they are told from those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+GROUP = "flux-ensemble.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Ensemble"
+PLURAL = "ensembles"
+
+MINICLUSTER = "flux-framework.org/v1alpha2"
+
+#: Whose fields are ours, for server-side apply.
+MANAGER = "flux-ensemble-operator"
+
+#: Labels: of which Ensemble something is, of which member, and what it is for.
+ENSEMBLE_LABEL = f"{GROUP}/ensemble"
+MEMBER_LABEL = f"{GROUP}/member"
+PART_LABEL = "app.kubernetes.io/component"
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+
+#: Annotations: what a manifest was made of, the release that made it, what of a MiniCluster cannot
+#: change while it runs, and when a certificate is to be renewed, in epoch seconds.
+HASH = f"{GROUP}/hash"
+RELEASE = f"{GROUP}/version"
+TEMPLATE = f"{GROUP}/template"
+RENEW = f"{GROUP}/renew-after"
+
+#: A change of this annotation of an Ensemble makes its members anew.
+RESTART = f"{GROUP}/restarted-at"
+
+#: Where a member finds its document, and its certificate.
+DOCUMENT_PATH = "/etc/flux-ensemble/document"
+TLS_PATH = "/etc/flux-ensemble/tls"
+DOCUMENT_FILE = "ensemble.yaml"
+
+#: The port of the service for probes and metrics.
+HEALTH_PORT = 8080
+
+#: Where the members of an Ensemble install what runs them.
+PREFIX = "/tmp/flux-ensemble"
+
+#: What Kubernetes takes the message of a container from.
+SUMMARY_PATH = "/dev/termination-log"
+
+
+def service(ensemble: str) -> str:
+    """The name of the gRPC service, and all that belongs to it."""
+    return f"{ensemble}-grpc"
+
+
+def service_tls(ensemble: str) -> str:
+    """The Secret of the service."""
+    return f"{ensemble}-grpc-tls"
+
+
+def authority(ensemble: str) -> str:
+    """The Secret of the authority that signs the certificates of an Ensemble."""
+    return f"{ensemble}-authority"
+
+
+def member(ensemble: str, name: str) -> str:
+    """The MiniCluster of a member."""
+    return f"{ensemble}-{name}"
+
+
+def member_tls(ensemble: str, name: str) -> str:
+    """The Secret of a member."""
+    return f"{ensemble}-{name}-tls"
+
+
+def member_document(ensemble: str, name: str) -> str:
+    """The ConfigMap of a member."""
+    return f"{ensemble}-{name}-document"
+
+
+def labels(ensemble: str, part: str, of_member: str | None = None) -> dict[str, str]:
+    """The labels of an object of ours.
+
+    Args:
+        ensemble: its Ensemble.
+        part: "service", "tls" or "member".
+        of_member: the member that it is of.
+    """
+    labels = {ENSEMBLE_LABEL: ensemble, PART_LABEL: part, MANAGED_LABEL: MANAGER}
+    if of_member is not None:
+        labels[MEMBER_LABEL] = of_member
+    return labels
+
+
+def selector(ensemble: str) -> str:
+    """What selects the objects of an Ensemble."""
+    return f"{ENSEMBLE_LABEL}={ensemble},{MANAGED_LABEL}={MANAGER}"
+
+
+def hosts(ensemble: str, namespace: str) -> list[str]:
+    """The names that the service goes by in DNS."""
+    name = service(ensemble)
+    return [f"{name}.{namespace}.svc", f"{name}.{namespace}", name]
+
+
+def owned_by(ensemble: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to this very Ensemble, and not to one of the same name before."""
+    uid = ensemble["metadata"]["uid"]
+    references = resource["metadata"].get("ownerReferences") or ()
+    return any(reference.get("uid") == uid for reference in references)

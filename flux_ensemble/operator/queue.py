@@ -1,0 +1,132 @@
+"""The Ensembles that are to be looked at: each once at a time, later again if that failed."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from flux_ensemble.operator.cluster import ClusterFailure
+
+log = logging.getLogger(__name__)
+
+#: The namespace and name of an Ensemble.
+Key = tuple[str, str]
+
+#: The pause after a failure in seconds, doubled each time: the first and the longest.
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 60.0
+
+
+class Queue:
+    """Looks at Ensembles in threads of its own.
+
+    One that is added while it is being looked at is looked at once more. One that fails delays no
+    other: it waits for its next time, and the threads go on.
+
+    Args:
+        look: looks at one; returns seconds until it is to be looked at again, or None.
+        told: called after each look, with the seconds that it took and whether it succeeded.
+        threads: how many are looked at at once.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[str, str], float | None],
+        told: Callable[[float, bool], None] = lambda seconds, good: None,
+        *,
+        threads: int = 4,
+    ) -> None:
+        self._look = look
+        self._told = told
+        self._changed = threading.Condition()
+        self._due: dict[Key, float] = {}
+        self._order: list[tuple[float, Key]] = []
+        self._busy: set[Key] = set()
+        self._again: set[Key] = set()
+        self._pauses: dict[Key, float] = {}
+        self._closed = False
+        self._begun: dict[int, float] = {}
+        self._threads = [
+            threading.Thread(target=self._work, args=(number,), name=f"look-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, key: Key, after: float = 0.0) -> None:
+        """Look at an Ensemble, at once or after some seconds; the earlier time counts."""
+        with self._changed:
+            if key in self._busy and not after:
+                self._again.add(key)
+                return
+            due = time.monotonic() + after
+            if due < self._due.get(key, float("inf")):
+                self._due[key] = due
+                heapq.heappush(self._order, (due, key))
+                self._changed.notify()
+
+    def age(self) -> float:
+        """For how long the longest look lasts that is under way, in seconds."""
+        with self._changed:
+            now = time.monotonic()
+            return max((now - begun for begun in self._begun.values()), default=0.0)
+
+    def close(self) -> None:
+        """Begin no look any more, and wait for those that are under way."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(30.0)
+
+    def _work(self, number: int) -> None:
+        while (key := self._take(number)) is not None:
+            began, after, good = time.monotonic(), None, False
+            try:
+                after = self._look(*key)
+                good = True
+            except ClusterFailure as failure:
+                log.warning("%s/%s: %s", *key, failure)
+            except Exception:
+                # One that is wrong in a way that nobody thought of must not end the others.
+                log.exception("%s/%s: an unexpected error", *key)
+            self._told(time.monotonic() - began, good)
+            self._done(number, key, after, good)
+
+    def _take(self, number: int) -> Key | None:
+        with self._changed:
+            while not self._closed:
+                now = time.monotonic()
+                while self._order and self._due.get(self._order[0][1]) != self._order[0][0]:
+                    heapq.heappop(self._order)
+                if self._order and self._order[0][0] <= now:
+                    _, key = heapq.heappop(self._order)
+                    del self._due[key]
+                    if key in self._busy:
+                        self._again.add(key)
+                        continue
+                    self._busy.add(key)
+                    self._begun[number] = now
+                    return key
+                self._changed.wait(self._order[0][0] - now if self._order else None)
+        return None
+
+    def _done(self, number: int, key: Key, after: float | None, good: bool) -> None:
+        with self._changed:
+            self._busy.discard(key)
+            self._begun.pop(number, None)
+            again = key in self._again
+            self._again.discard(key)
+        if good:
+            self._pauses.pop(key, None)
+            if again:
+                self.add(key)
+            elif after is not None:
+                self.add(key, max(after, FIRST_PAUSE))
+        else:
+            pause = self._pauses.get(key, FIRST_PAUSE)
+            self._pauses[key] = min(2 * pause, LONGEST_PAUSE)
+            self.add(key, pause)

@@ -1,0 +1,481 @@
+"""Makes a cluster have what an Ensemble says, and the Ensemble's status say what the cluster has.
+
+    Reconciler(cluster, settings).reconcile(namespace, name)
+
+It may be called at any time and any number of times: it looks, writes what differs, and a second
+call writes nothing. An Ensemble with an error changes nothing in the cluster but its own status.
+What it owns is told by label and owner; an object of another owner is never touched.
+
+A MiniCluster is made with its size, and applied without it afterwards: the size is the gRPC
+service's then, and a server-side apply that had it once and does not any more would reset it.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from flux_ensemble.operator import names
+from flux_ensemble.operator import status as statuses
+from flux_ensemble.operator.check import Missing, check
+from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
+from flux_ensemble.operator.members import OVER, Observed, kind_of
+from flux_ensemble.operator.metrics import Metrics
+from flux_ensemble.operator.render import Settings, owned, render
+from flux_ensemble.operator.secrets import Certificates
+from flux_ensemble.operator.status import Event, View
+
+log = logging.getLogger(__name__)
+
+#: What an Ensemble can own, in the order in which it is deleted.
+_OWN = (
+    (names.MINICLUSTER, "MiniCluster"),
+    ("apps/v1", "Deployment"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("v1", "Service"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("v1", "ServiceAccount"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+)
+
+#: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
+_WRONG = (400, 422)
+
+
+class Reconciler:
+    """Reconciles Ensembles, each by a call.
+
+    Args:
+        cluster: where they are.
+        settings: of the operator.
+        metrics: counts.
+        now: the time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        metrics: Metrics,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._metrics = metrics
+        self._now = now
+
+    def reconcile(self, namespace: str, name: str) -> float | None:
+        """Look at one Ensemble, and do what is to be done.
+
+        Returns:
+            Seconds after which it is to be looked at again, at the latest; None if that is
+            as for all.
+
+        Raises:
+            ClusterFailure: the cluster did not do it all; its status says so, if that can be
+                written. It is to be tried again.
+        """
+        ensemble = self._cluster.get(names.API_VERSION, names.KIND, namespace, name)
+        if ensemble is None or ensemble["metadata"].get("deletionTimestamp"):
+            # What it owns goes with it.
+            self._metrics.forget(namespace, name)
+            return None
+        return _Turn(self._cluster, self._settings, self._metrics, self._now(), ensemble).take()
+
+
+class _Turn:
+    """One look at one Ensemble."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        metrics: Metrics,
+        now: datetime.datetime,
+        ensemble: Resource,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._metrics = metrics
+        self._now = now
+        self._ensemble = ensemble
+        self._namespace: str = ensemble["metadata"]["namespace"]
+        self._before: Mapping[str, Any] = ensemble.get("status") or {}
+        self._events: list[Event] = []
+        self._refused: list[str] = []
+        self._problems: list[str] = []
+        self._owned: dict[tuple[str, str], Resource] = {}
+        self._certificates = Certificates(cluster, ensemble, now)
+
+    def take(self) -> float | None:
+        failure: ClusterFailure | None = None
+        try:
+            self._look()
+            self._problems = check(self._ensemble, self._documents())
+            if not self._problems:
+                self._write()
+        except ClusterFailure as exc:
+            failure = exc
+        status = self._write_status("" if failure is None else str(failure))
+        if failure is not None:
+            raise failure
+        return self._finish(status)
+
+    # -- what there is -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Find what it owns."""
+        selector = names.selector(self._ensemble["metadata"]["name"])
+        for api_version, kind in _OWN:
+            for found in self._list(api_version, kind, selector):
+                if names.owned_by(self._ensemble, found):
+                    self._owned[kind, found["metadata"]["name"]] = found
+
+    def _list(self, api_version: str, kind: str, selector: str) -> list[Resource]:
+        try:
+            return self._cluster.list(api_version, kind, self._namespace, labels=selector)
+        except ClusterFailure as failure:
+            if failure.code != 404:
+                raise
+            raise ClusterFailure(
+                f"the cluster has no {kind} of {api_version}: install the Flux Operator", 404
+            ) from failure
+
+    def _documents(self) -> dict[str, str | Missing]:
+        documents: dict[str, str | Missing] = {}
+        for member in self._members():
+            if "ensemble" in member:
+                documents[member["name"]] = member["ensemble"]
+            else:
+                documents[member["name"]] = self._from_map(member["ensembleFrom"])
+        return documents
+
+    def _from_map(self, source: Mapping[str, str]) -> str | Missing:
+        name, key = source["name"], source.get("key", names.DOCUMENT_FILE)
+        found = self._cluster.get("v1", "ConfigMap", self._namespace, name)
+        if found is None:
+            return Missing(f"there is no ConfigMap {name!r}")
+        data = found.get("data") or {}
+        if key not in data:
+            keys = ", ".join(sorted(data)) or "none"
+            return Missing(f"ConfigMap {name!r} has no key {key!r} (keys: {keys})")
+        text: str = data[key]
+        return text
+
+    def _members(self) -> list[Mapping[str, Any]]:
+        members: list[Mapping[str, Any]] = self._ensemble["spec"]["members"]
+        return members
+
+    def _ended(self) -> set[str]:
+        """The members that have ended, and are as they were then."""
+        live = {
+            found["metadata"]["uid"]: found
+            for (kind, _), found in self._owned.items()
+            if kind == "MiniCluster"
+        }
+        ended = set()
+        for member in self._before.get("members") or ():
+            here = live.get(member.get("uid"))
+            if member["state"] in OVER and (here is None or not self._is_new(member["name"], here)):
+                ended.add(member["name"])
+        return ended
+
+    def _is_new(self, name: str, live: Resource) -> bool:
+        """Whether a member is to be another one than it was."""
+        member = next((one for one in self._members() if one["name"] == name), None)
+        if member is None or self._ensemble["spec"].get("onChange", "Refuse") != "Recreate":
+            return False
+        wanted = kind_of(member).render(self._ensemble, member)
+        return _annotation(wanted, names.TEMPLATE) != _annotation(live, names.TEMPLATE)
+
+    # -- writing -----------------------------------------------------------------------
+
+    def _write(self) -> None:
+        ended = self._ended()
+        suspended = bool(self._ensemble["spec"].get("suspend"))
+        serve = not suspended and len(ended) < len(self._members())
+        manifests = [
+            owned(manifest, self._ensemble)
+            for manifest in render(self._ensemble, self._settings, serve=serve)
+        ]
+        clusters = [one for one in manifests if one["kind"] == "MiniCluster"]
+        others = [one for one in manifests if one["kind"] != "MiniCluster"]
+        self._try_out(clusters)
+        if self._problems:
+            return
+        # MiniClusters that are not wanted go first: what they mount stays until then.
+        keep = {(one["kind"], one["metadata"]["name"]) for one in manifests}
+        keep |= {("Secret", name) for name in self._certificates.names()}
+        if suspended:
+            keep -= {("MiniCluster", one["metadata"]["name"]) for one in clusters}
+        self._prune(keep)
+        self._certificates.ensure(self._owned)
+        self._problems += self._certificates.problems
+        for manifest in others:
+            self._ensure(manifest)
+        if suspended or self._problems:
+            return
+        members = {names.member(self._name(), one["name"]): one["name"] for one in self._members()}
+        for manifest in clusters:
+            name = members[manifest["metadata"]["name"]]
+            self._ensure_minicluster(name, manifest, ended=name in ended)
+
+    def _try_out(self, clusters: Iterable[Resource]) -> None:
+        """Have the API server check the MiniClusters that are to be made, before anything is."""
+        for manifest in clusters:
+            name = manifest["metadata"]["name"]
+            if ("MiniCluster", name) in self._owned:
+                continue
+            try:
+                self._cluster.try_out(manifest)
+            except ClusterFailure as failure:
+                if failure.code == 409:
+                    self._problems.append(_foreign("MiniCluster", name))
+                elif failure.code in _WRONG:
+                    self._problems.append(f"MiniCluster {name!r}: {failure}")
+                else:
+                    raise
+
+    def _prune(self, keep: set[tuple[str, str]]) -> None:
+        for (kind, name), found in list(self._owned.items()):
+            if (kind, name) in keep or found["metadata"].get("deletionTimestamp"):
+                continue
+            log.info("%s: delete %s %s", self._label(), kind, name)
+            self._cluster.delete(found["apiVersion"], kind, self._namespace, name)
+            del self._owned[kind, name]
+
+    def _ensure(self, manifest: Resource) -> None:
+        """Make an object, or mend what of it is not ours to differ."""
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        live = self._owned.get((kind, name))
+        if live is None:
+            try:
+                self._owned[kind, name] = self._cluster.create(manifest)
+            except ClusterFailure as failure:
+                if failure.code != 409:
+                    raise
+                self._problems.append(_foreign(kind, name))
+            else:
+                log.info("%s: made %s %s", self._label(), kind, name)
+        elif differs(manifest, live):
+            log.info("%s: mend %s %s", self._label(), kind, name)
+            self._owned[kind, name] = self._cluster.apply(manifest)
+
+    def _ensure_minicluster(self, member: str, manifest: Resource, *, ended: bool) -> None:
+        name = manifest["metadata"]["name"]
+        live = self._owned.get(("MiniCluster", name))
+        if live is None:
+            if not ended:
+                self._ensure(manifest)
+                self._tell("MemberCreated", f"member {member!r}: made MiniCluster {name!r}")
+            return
+        if live["metadata"].get("deletionTimestamp"):
+            return
+        if _annotation(live, names.TEMPLATE) != _annotation(manifest, names.TEMPLATE):
+            if self._ensemble["spec"].get("onChange", "Refuse") == "Recreate":
+                log.info("%s: delete MiniCluster %s, to make it anew", self._label(), name)
+                self._cluster.delete(live["apiVersion"], "MiniCluster", self._namespace, name)
+                self._tell("MemberRecreated", f"member {member!r}: it has changed, and begins anew")
+            else:
+                self._refused.append(
+                    f"members[{member}]: a member that runs does not change, but for its minSize: "
+                    "set onChange: Recreate to have it begin anew"
+                )
+            return
+        if not ended:
+            live = self._mend(manifest, live)
+            self._bound(member, live)
+
+    def _mend(self, manifest: Resource, live: Resource) -> Resource:
+        sizeless = copy.deepcopy(manifest)
+        del sizeless["spec"]["size"]
+        same = _annotation(manifest, names.RELEASE) == _annotation(live, names.RELEASE)
+        if not same or not differs(sizeless, live):
+            # One that another release has made goes on as it was made.
+            return live
+        log.info("%s: mend MiniCluster %s", self._label(), manifest["metadata"]["name"])
+        return self._cluster.apply(sizeless)
+
+    def _bound(self, member: str, live: Resource) -> None:
+        """Undo a size beyond its bounds: the Flux Operator would do nothing any more."""
+        spec, status = live["spec"], live.get("status") or {}
+        low, size = spec.get("minSize") or 1, spec.get("size", 1)
+        tops = [top for top in (spec.get("maxSize"), status.get("maximumSize")) if top]
+        bounded = max(low, min([size, *tops]))
+        if bounded == size:
+            return
+        high = min(tops, default=size)
+        self._cluster.resize(live, bounded)
+        self._tell(
+            "SizeOutOfBounds",
+            f"member {member!r}: somebody set a size of {size}, which is not within {low} to "
+            f"{high}: it is {bounded} again",
+            warning=True,
+        )
+
+    # -- the status --------------------------------------------------------------------
+
+    def _write_status(self, failure: str) -> Mapping[str, Any]:
+        members = []
+        for member in self._members():
+            try:
+                members.append(self._of_member(member))
+            except ClusterFailure as exc:
+                failure = failure or str(exc)
+                members.append(self._known(member) or self._unknown(member))
+        view = View(
+            generation=self._ensemble["metadata"].get("generation", 0),
+            problems=self._problems,
+            refused=self._refused,
+            failure=failure,
+            suspended=bool(self._ensemble["spec"].get("suspend")),
+            service=self._service(),
+            members=members,
+        )
+        now = self._now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = statuses.status(view, self._before, now)
+        if status != self._before:
+            self._cluster.write_status(self._ensemble, status)
+            self._events += statuses.events(self._before, status)
+        for event in self._events:
+            self._post(event, now)
+        self._metrics.seen(self._namespace, self._name(), status)
+        return status
+
+    def _of_member(self, member: Mapping[str, Any]) -> dict[str, Any]:
+        """How a member is; one that has ended stays so."""
+        name = names.member(self._name(), member["name"])
+        known = self._known(member)
+        resource = self._owned.get(("MiniCluster", name))
+        if known is not None and known["state"] in OVER:
+            same = resource is None or resource["metadata"]["uid"] == known.get("uid")
+            if same:
+                return {**known, "size": 0}
+        job, pods, warnings = None, [], []
+        if resource is not None:
+            job = self._cluster.get("batch/v1", "Job", self._namespace, name)
+            pods = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+            if len(pods) < resource["spec"].get("size", 1):
+                warnings = self._warnings(name)
+        observed = Observed(resource, job, pods, warnings)
+        return {"name": member["name"], **kind_of(member).status(member, observed)}
+
+    def _known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:
+        known = (one for one in self._before.get("members") or ())
+        return next((dict(one) for one in known if one["name"] == member["name"]), None)
+
+    def _unknown(self, member: Mapping[str, Any]) -> dict[str, Any]:
+        return {"name": member["name"], **kind_of(member).status(member, Observed())}
+
+    def _warnings(self, job: str) -> list[str]:
+        """What the Job controller could not do, such as make pods beyond a quota."""
+        found = self._cluster.list(
+            "v1",
+            "Event",
+            self._namespace,
+            fields=f"involvedObject.kind=Job,involvedObject.name={job},type=Warning",
+        )
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
+        return [f"{event.get('reason')}: {event.get('message')}" for event in found]
+
+    def _service(self) -> tuple[bool, str]:
+        live = self._owned.get(("Deployment", names.service(self._name())))
+        if live is None:
+            return False, "its Deployment is not made yet"
+        ready = (live.get("status") or {}).get("readyReplicas", 0)
+        wanted = live["spec"].get("replicas", 1)
+        return ready > 0 and wanted > 0, f"{ready} of {wanted} pods are ready"
+
+    def _tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self._events.append(Event(reason, message, warning))
+
+    def _post(self, event: Event, now: str) -> None:
+        """Write an event; that one is lost is no failure."""
+        metadata = self._ensemble["metadata"]
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "generateName": f"{metadata['name']}.",
+                "namespace": self._namespace,
+            },
+            "involvedObject": {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": metadata["name"],
+                "namespace": self._namespace,
+                "uid": metadata["uid"],
+            },
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "message": event.message[:1024],
+            "source": {"component": names.MANAGER},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            self._cluster.create(manifest)
+        except ClusterFailure as failure:
+            log.warning("%s: an event was not written: %s", self._label(), failure)
+
+    # -- afterwards --------------------------------------------------------------------
+
+    def _finish(self, status: Mapping[str, Any]) -> float | None:
+        """Delete it in its time; when to look again."""
+        now = self._now.timestamp()
+        after = [self._certificates.t_renew - now] if self._certificates.t_renew else []
+        keep = self._ensemble["spec"].get("ttlSecondsAfterFinished")
+        if keep is not None and "completionTime" in status:
+            ended = datetime.datetime.fromisoformat(status["completionTime"]).timestamp()
+            if now >= ended + keep:
+                log.info("%s: delete it, %s s after its end", self._label(), keep)
+                self._cluster.delete(names.API_VERSION, names.KIND, self._namespace, self._name())
+                return None
+            after.append(ended + keep - now)
+        return max(0.0, min(after)) if after else None
+
+    def _name(self) -> str:
+        name: str = self._ensemble["metadata"]["name"]
+        return name
+
+    def _label(self) -> str:
+        return f"{self._namespace}/{self._name()}"
+
+
+def differs(manifest: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
+    """Whether an object has to be applied: it was made of something else, or has been changed."""
+    return _annotation(manifest, names.HASH) != _annotation(live, names.HASH) or not _within(
+        manifest, live
+    )
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Whether all that is in one value is in another, which may have more keys."""
+    if isinstance(part, Mapping):
+        return isinstance(whole, Mapping) and all(
+            _within(value, whole.get(key)) for key, value in part.items()
+        )
+    if isinstance(part, list):
+        return (
+            isinstance(whole, list) and len(part) == len(whole) and all(map(_within, part, whole))
+        )
+    # The API server leaves out what is false, or empty, in some places.
+    return bool(part == whole or (whole is None and not part))
+
+
+def _annotation(resource: Mapping[str, Any], name: str) -> str | None:
+    value: str | None = (resource["metadata"].get("annotations") or {}).get(name)
+    return value
+
+
+def _foreign(kind: str, name: str) -> str:
+    return (
+        f"{kind} {name!r} is there already, and is not of this Ensemble: delete it, or give the "
+        "Ensemble or the member another name"
+    )

@@ -1,0 +1,166 @@
+"""The Secrets of an Ensemble: made, and made anew in time (`flux_ensemble.operator.tls`)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from flux_ensemble.gateway.tls import MEMBER_URI
+from flux_ensemble.operator import names, tls
+from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
+from flux_ensemble.operator.render import owned
+
+
+class Certificates:
+    """The certificates of one Ensemble.
+
+    Args:
+        cluster: where it is.
+        ensemble: as the API server has it.
+        now: the time.
+
+    Attributes:
+        problems: why there are none; sentences.
+        t_renew: when the next one is to be renewed, in epoch seconds; None if that is not known.
+    """
+
+    def __init__(
+        self, cluster: Cluster, ensemble: Mapping[str, Any], now: datetime.datetime
+    ) -> None:
+        self._cluster = cluster
+        self._ensemble = ensemble
+        self._now = now
+        self._name: str = ensemble["metadata"]["name"]
+        self._namespace: str = ensemble["metadata"]["namespace"]
+        self.problems: list[str] = []
+        self.t_renew: float | None = None
+
+    def names(self) -> list[str]:
+        """The Secrets that it is to have."""
+        own = [] if self._given() else [names.authority(self._name)]
+        return [*own, names.service_tls(self._name), *self._of_members()]
+
+    def ensure(self, there: MutableMapping[tuple[str, str], Resource]) -> None:
+        """Make what is missing, or due.
+
+        Args:
+            there: what the Ensemble owns, by kind and name; what is made is added.
+
+        Raises:
+            ClusterFailure: the cluster did not do it.
+        """
+        authority = self._authority(there)
+        if authority is None:
+            return
+        name = names.service_tls(self._name)
+        # The last one is for `kubectl port-forward`.
+        hosts = [*names.hosts(self._name, self._namespace), "localhost"]
+        self._ensure(there, name, authority, lambda: tls.for_service(authority, hosts, self._now))
+        for name, uri in self._of_members().items():
+            self._ensure(
+                there, name, authority, lambda uri=uri: tls.for_member(authority, uri, self._now)
+            )
+
+    def _of_members(self) -> dict[str, str]:
+        """The Secret of each member, and the URI that it is for."""
+        return {
+            names.member_tls(self._name, member["name"]): (
+                f"{MEMBER_URI}{self._namespace}/{names.member(self._name, member['name'])}"
+            )
+            for member in self._ensemble["spec"]["members"]
+        }
+
+    def _given(self) -> str | None:
+        """The Secret of an authority that somebody else makes."""
+        given = (self._ensemble["spec"].get("service") or {}).get("tls") or {}
+        name: str | None = given.get("authoritySecret")
+        return name
+
+    def _authority(self, there: MutableMapping[tuple[str, str], Resource]) -> tls.Authority | None:
+        given = self._given()
+        if given is not None:
+            found = self._cluster.get("v1", "Secret", self._namespace, given)
+            if found is None:
+                self.problems.append(f"service.tls.authoritySecret: there is no Secret {given!r}")
+                return None
+            try:
+                return tls.read_authority(tls.decoded(found.get("data")))
+            except tls.UnusableAuthority as exc:
+                self.problems.append(f"service.tls.authoritySecret: Secret {given!r}: {exc}")
+                return None
+        name = names.authority(self._name)
+        live = there.get(("Secret", name))
+        before = None
+        if live is not None:
+            try:
+                before = tls.read_authority(tls.decoded(live.get("data")))
+            except tls.UnusableAuthority:
+                # Somebody has damaged it: another one, and new certificates from it.
+                before = None
+            if before is not None and self._now.timestamp() < tls.t_renew(before.certificate):
+                self._due(before.certificate)
+                return before
+        made = tls.new_authority(f"{self._namespace}/{self._name}", self._now, before)
+        if not self._put(there, name, made.data(), live):
+            return None
+        self._due(made.certificate)
+        return made
+
+    def _ensure(
+        self,
+        there: MutableMapping[tuple[str, str], Resource],
+        name: str,
+        authority: tls.Authority,
+        issue: Any,
+    ) -> None:
+        live = there.get(("Secret", name))
+        data = tls.decoded(live.get("data")) if live is not None else {}
+        if not tls.is_current(data, authority, self._now):
+            data = issue()
+            if not self._put(there, name, data, live):
+                return
+        self._due(tls.certificate_of(data))
+
+    def _put(
+        self,
+        there: MutableMapping[tuple[str, str], Resource],
+        name: str,
+        data: Mapping[str, bytes],
+        live: Resource | None,
+    ) -> bool:
+        manifest = owned(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "type": "Opaque",
+                "metadata": {
+                    "name": name,
+                    "namespace": self._namespace,
+                    "labels": names.labels(self._name, "tls"),
+                },
+                "data": tls.encoded(data),
+            },
+            self._ensemble,
+        )
+        if live is not None:
+            # Two operators for a moment, at a change of leader, must not mix two pairs.
+            version = live["metadata"]["resourceVersion"]
+            manifest["metadata"]["resourceVersion"] = version
+            there["Secret", name] = self._cluster.replace(manifest)
+            return True
+        try:
+            there["Secret", name] = self._cluster.create(manifest)
+        except ClusterFailure as failure:
+            if failure.code != 409:
+                raise
+            self.problems.append(
+                f"Secret {name!r} is there already, and is not of this Ensemble: delete it, or "
+                "give the Ensemble another name"
+            )
+            return False
+        return True
+
+    def _due(self, certificate: Any) -> None:
+        due = tls.t_renew(certificate)
+        self.t_renew = due if self.t_renew is None else min(self.t_renew, due)

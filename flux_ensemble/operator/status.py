@@ -1,0 +1,201 @@
+"""The status of an Ensemble, in the style of kstatus, and the events of its changes; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.operator.members import OVER
+
+#: How long a message of a condition may be, in characters.
+_LONGEST = 32000
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a status is made of.
+
+    Args:
+        generation: of the Ensemble that was looked at.
+        problems: why it is not accepted; sentences.
+        refused: what of it is not applied to members that run; sentences.
+        failure: why the cluster is not as it should be yet; "" if it is.
+        suspended: it has been suspended.
+        service: whether the gRPC service is ready, and why not.
+        members: how they are: `name` and what `members.Kind.status` says.
+    """
+
+    generation: int
+    problems: Sequence[str]
+    refused: Sequence[str]
+    failure: str
+    suspended: bool
+    service: tuple[bool, str]
+    members: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell of an Ensemble."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def status(view: View, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """The status of an Ensemble.
+
+    Args:
+        view: how it is.
+        before: the status that it has.
+        now: the time, as Kubernetes writes it.
+
+    Returns:
+        The whole status; equal to `before` if nothing has changed.
+    """
+    states = Counter(str(member["state"]) for member in view.members)
+    phase = _phase(view, states)
+    conditions = _conditions(view, phase)
+    old = {one["type"]: one for one in before.get("conditions") or ()}
+    for condition in conditions:
+        same = old.get(condition["type"], {})
+        changed = same.get("status") != condition["status"]
+        condition["lastTransitionTime"] = now if changed else same["lastTransitionTime"]
+        condition["observedGeneration"] = view.generation
+    result = {
+        "observedGeneration": view.generation,
+        "phase": phase,
+        "summary": ", ".join(f"{states[state]} {state.lower()}" for state in sorted(states)),
+        "size": sum(member["size"] for member in view.members),
+        "conditions": conditions,
+        "members": [dict(member) for member in view.members],
+    }
+    if over(result):
+        result["completionTime"] = before.get("completionTime", now)
+    return result
+
+
+def over(status: Mapping[str, Any]) -> bool:
+    """Whether all members have ended."""
+    members = status.get("members") or ()
+    return bool(members) and all(member["state"] in OVER for member in members)
+
+
+def events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
+    """What there is to tell of a change of status."""
+    was = {one["type"]: one for one in before.get("conditions") or ()}
+    for condition in after["conditions"]:
+        old = was.get(condition["type"], {})
+        told = old.get("status"), old.get("message")
+        if condition["type"] != "Accepted" or told == (condition["status"], condition["message"]):
+            continue
+        good = condition["status"] == "True"
+        yield Event(condition["reason"], condition["message"], warning=not good)
+    members = {member["name"]: member for member in before.get("members") or ()}
+    for member in after["members"]:
+        yield from _of_member(member, members.get(member["name"], {}))
+    if before.get("phase") != after["phase"] and after["phase"] in OVER:
+        yield Event(after["phase"], after["summary"], warning=after["phase"] != "Completed")
+
+
+def _of_member(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[Event]:
+    name = f"member {now['name']!r}"
+    if was.get("wanted", now["wanted"]) != now["wanted"] and was.get("uid") == now.get("uid"):
+        yield Event("Resized", f"{name}: from {was['wanted']} to {now['wanted']} nodes")
+    if was.get("state") != now["state"] and was:
+        reason = f": {now['reason']}" if now.get("reason") else ""
+        yield Event(
+            f"Member{now['state']}",
+            f"{name}{reason}",
+            warning=now["state"] in ("Failed", "Canceled"),
+        )
+    elif was and now.get("reason") not in ("", was.get("reason")) and now["state"] != "Ending":
+        yield Event("MemberWaits", f"{name}: {now['reason']}", warning=True)
+
+
+def _phase(view: View, states: Counter[str]) -> str:
+    if view.problems and not set(states) - {"Pending"}:
+        return "Rejected"
+    if view.suspended:
+        return "Suspended"
+    if states and not set(states) - OVER:
+        for worst in ("Failed", "Canceled"):
+            if states[worst]:
+                return worst
+        return "Completed"
+    return "Running" if states["Running"] else "Pending"
+
+
+def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
+    ended = phase in OVER
+    accepted = not view.problems and not view.refused
+    if view.problems:
+        why = "Invalid", "\n".join(view.problems)
+    elif view.refused:
+        why = "ChangeRefused", "\n".join(view.refused)
+    else:
+        why = "Accepted", "the Ensemble and its documents are valid"
+    served, said = view.service
+    if ended:
+        service = True, "NotNeeded", "all members have ended"
+    elif view.suspended:
+        service = False, "Suspended", "the Ensemble is suspended"
+    else:
+        service = served, "Ready" if served else "NotReady", said
+    lacking = _lacking(view, phase)
+    failed = phase in ("Failed", "Canceled")
+    reasons = "; ".join(
+        f"{member['name']}: {member['reason']}"
+        for member in view.members
+        if member["state"] in ("Failed", "Canceled")
+    )
+    conditions = [
+        _condition("Accepted", accepted, *why),
+        _condition("ServiceReady", *service),
+        _condition(
+            "Ready", not lacking, phase if not lacking or failed else _reason(view), lacking or ""
+        ),
+        _condition("Completed", phase == "Completed", phase, "all members have completed" * ended),
+        _condition("Failed", failed, phase, reasons),
+    ]
+    return conditions
+
+
+def _reason(view: View) -> str:
+    if view.problems:
+        return "Invalid"
+    if view.failure:
+        return "ClusterFailure"
+    return "Suspended" if view.suspended else "Progressing"
+
+
+def _lacking(view: View, phase: str) -> str:
+    """Why it is not ready; "" if it is."""
+    if view.problems:
+        return "; ".join(view.problems)
+    if phase == "Completed":
+        return ""
+    if view.failure:
+        return view.failure
+    if view.suspended:
+        return "the Ensemble is suspended"
+    bad = [
+        f"{member['name']}: {member['reason'] or member['state'].lower()}"
+        for member in view.members
+        if member["state"] not in ("Running", "Completed")
+    ]
+    if not view.service[0] and phase not in OVER:
+        bad.insert(0, f"the gRPC service: {view.service[1]}")
+    return "; ".join(bad)
+
+
+def _condition(name: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "type": name,
+        "status": "True" if holds else "False",
+        "reason": reason,
+        "message": message[:_LONGEST],
+    }

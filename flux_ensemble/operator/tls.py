@@ -1,0 +1,224 @@
+"""Certificates: an authority for each Ensemble, and what it signs.
+
+The service's certificate is for its names in DNS, each member's for the one member that it may act
+for (`flux_ensemble.gateway.tls`). They are made anew after two thirds of their time. A new
+authority is trusted together with the one before, so that both sides can be renewed one after the
+other; they read their files again when these change.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+#: How long certificates live.
+AUTHORITY_LIFE = datetime.timedelta(days=1095)
+LIFE = datetime.timedelta(days=90)
+
+#: Clocks of nodes differ.
+_EARLIER = datetime.timedelta(minutes=10)
+
+#: The longest common name that there may be.
+_COMMON_NAME = 64
+
+CERTIFICATE, KEY, TRUSTED = "tls.crt", "tls.key", "ca.crt"
+
+
+class UnusableAuthority(Exception):
+    """A Secret is not that of an authority; the text is one sentence."""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """What signs, and what is to be trusted.
+
+    Args:
+        certificate, key: its own.
+        trusted: certificates in PEM of this authority and of the one before.
+    """
+
+    certificate: x509.Certificate
+    key: CertificateIssuerPrivateKeyTypes
+    trusted: bytes
+
+    def data(self) -> dict[str, bytes]:
+        """What is in its Secret."""
+        return {
+            CERTIFICATE: _pem(self.certificate),
+            KEY: _private(self.key),
+            TRUSTED: self.trusted,
+        }
+
+
+def new_authority(name: str, now: datetime.datetime, before: Authority | None = None) -> Authority:
+    """Make an authority.
+
+    Args:
+        name: of whom it is.
+        now: the time.
+        before: the authority that it replaces, which stays trusted until it ends.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _subject(name)
+    certificate = (
+        _begin(subject, subject, key, now, AUTHORITY_LIFE)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        .add_extension(_usage(signs=True), True)
+        .sign(key, hashes.SHA256())
+    )
+    trusted = _pem(certificate)
+    if before is not None and before.certificate.not_valid_after_utc > now:
+        trusted += _pem(before.certificate)
+    return Authority(certificate, key, trusted)
+
+
+def read_authority(data: Mapping[str, bytes]) -> Authority:
+    """Read an authority from its Secret, ours or one of cert-manager.
+
+    Raises:
+        UnusableAuthority: it is none.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
+        key = serialization.load_pem_private_key(data[KEY], None)
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        fits = key.public_key() == certificate.public_key()
+    except KeyError as exc:
+        raise UnusableAuthority(f"it has no key {exc.args[0]!r}") from exc
+    except (ValueError, TypeError, x509.ExtensionNotFound) as exc:
+        raise UnusableAuthority("it has no certificate of an authority with its key") from exc
+    if not basic.ca or not fits:
+        raise UnusableAuthority("its certificate is not one of an authority, or of another key")
+    # That of cert-manager has who signed it there, which need not be trusted here.
+    own = data.get(TRUSTED, b"")
+    trusted = own if own.startswith(_pem(certificate)) else _pem(certificate)
+    return Authority(certificate, key, trusted)  # type: ignore[arg-type]
+
+
+def for_service(
+    authority: Authority, hosts: Sequence[str], now: datetime.datetime
+) -> dict[str, bytes]:
+    """The contents of the Secret of a service with these names."""
+    names = [x509.DNSName(host) for host in hosts]
+    return _issue(authority, hosts[0], names, ExtendedKeyUsageOID.SERVER_AUTH, now)
+
+
+def for_member(authority: Authority, uri: str, now: datetime.datetime) -> dict[str, bytes]:
+    """The contents of the Secret of a member that this URI names."""
+    name = x509.UniformResourceIdentifier(uri)
+    usage = ExtendedKeyUsageOID.CLIENT_AUTH
+    return _issue(authority, uri.rpartition("/")[2], [name], usage, now)
+
+
+def t_renew(certificate: x509.Certificate) -> float:
+    """When a certificate is to be made anew, in epoch seconds."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return (begin + (end - begin) * 2 / 3).timestamp()
+
+
+def is_current(data: Mapping[str, bytes], authority: Authority, now: datetime.datetime) -> bool:
+    """Whether what is in a Secret is signed by this authority, and not to be renewed yet."""
+    try:
+        certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
+        certificate.verify_directly_issued_by(authority.certificate)
+        key = serialization.load_pem_private_key(data[KEY], None)
+    except Exception:
+        # Whatever is wrong with it, it is made anew.
+        return False
+    return (
+        data.get(TRUSTED) == authority.trusted
+        and key.public_key() == certificate.public_key()
+        and now.timestamp() < t_renew(certificate)
+    )
+
+
+def certificate_of(data: Mapping[str, bytes]) -> x509.Certificate:
+    """The certificate in a Secret."""
+    return x509.load_pem_x509_certificate(data[CERTIFICATE])
+
+
+def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
+    """As a Secret has it."""
+    return {key: base64.b64encode(value).decode() for key, value in data.items()}
+
+
+def decoded(data: Mapping[str, str] | None) -> dict[str, bytes]:
+    """What is in a Secret."""
+    return {key: base64.b64decode(value) for key, value in (data or {}).items()}
+
+
+def _issue(
+    authority: Authority,
+    name: str,
+    names: Sequence[x509.GeneralName],
+    usage: x509.ObjectIdentifier,
+    now: datetime.datetime,
+) -> dict[str, bytes]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    # None outlives who signs it.
+    life = min(LIFE, authority.certificate.not_valid_after_utc - now)
+    certificate = (
+        _begin(_subject(name), authority.certificate.subject, key, now, life)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+        .add_extension(x509.SubjectAlternativeName(names), False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), False)
+        .add_extension(_usage(signs=False), True)
+        .sign(authority.key, hashes.SHA256())
+    )
+    return {CERTIFICATE: _pem(certificate), KEY: _private(key), TRUSTED: authority.trusted}
+
+
+def _begin(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime.datetime,
+    life: datetime.timedelta,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + life)
+    )
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[-_COMMON_NAME:])])
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private(key: CertificateIssuerPrivateKeyTypes) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

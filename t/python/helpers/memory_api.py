@@ -1,0 +1,646 @@
+"""The Kubernetes API in memory, as a server on loopback: what an operator and its tests need of it.
+
+Objects have versions, and a write of another version than the current one is 409. Schemas and
+rules of CRDs are checked, which is 422, and unknown fields too where that is asked for. Roles are
+enforced, 403, and nobody makes a Role that has more rights than he has. Server-side apply drops
+what its manager had applied before and does not any more. What an object owns goes with it.
+
+It is used like a real API server (`apiserver`): `with memory_api() as api: api.client("admin")`.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from crd_schema import Schema
+from lightkube import Client
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import Cluster, User
+
+Object = dict[str, Any]
+
+#: Kind and plural of each group and version, and whether it has namespaces.
+KINDS = {
+    "v1": {
+        "ConfigMap": "configmaps",
+        "Event": "events",
+        "Pod": "pods",
+        "Secret": "secrets",
+        "Service": "services",
+        "ServiceAccount": "serviceaccounts",
+        "Namespace": "namespaces",
+    },
+    "apps/v1": {"Deployment": "deployments"},
+    "batch/v1": {"Job": "jobs"},
+    "coordination.k8s.io/v1": {"Lease": "leases"},
+    "networking.k8s.io/v1": {"NetworkPolicy": "networkpolicies"},
+    "rbac.authorization.k8s.io/v1": {
+        "Role": "roles",
+        "RoleBinding": "rolebindings",
+        "ClusterRole": "clusterroles",
+        "ClusterRoleBinding": "clusterrolebindings",
+    },
+    "apiextensions.k8s.io/v1": {"CustomResourceDefinition": "customresourcedefinitions"},
+}
+CLUSTERED = {
+    "namespaces",
+    "clusterroles",
+    "clusterrolebindings",
+    "customresourcedefinitions",
+}
+VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+class Failure(Exception):
+    """The answer is an error."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+class MemoryApi:
+    """The objects, and who may do what with them.
+
+    Attributes:
+        url: where it answers.
+        users: the name of each token's user; that of "admin" may do everything.
+        writes: what was written: "POST configmaps default/a".
+        refuse: raises a `Failure` for a request that is to fail: method, plural, name.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.users = {"admin": "admin"}
+        self.writes: list[str] = []
+        self.refuse: Any = lambda method, plural, name: None
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._kinds = copy.deepcopy(KINDS)
+        self._schemas: dict[str, Schema] = {}
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {}
+        self._applied: dict[tuple[str, str, str, str], Object] = {}
+        self._history: list[tuple[int, str, str, Object]] = []
+        self._version = 0
+        self.closed = False
+        self.clients: list[Client] = []
+
+    def client(self, token: str = "admin", namespace: str = "default") -> Client:
+        """A client with a token."""
+        cluster = Cluster(server=self.url)
+        config = KubeConfig.from_one(cluster=cluster, user=User(token=token), namespace=namespace)
+        client = Client(config=config)
+        self.clients.append(client)
+        return client
+
+    def kubeconfig(self, token: str, namespace: str = "default") -> str:
+        """A configuration with a token, as text."""
+        return json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [
+                    {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}
+                ],
+                "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+                "users": [{"name": "u", "user": {"token": token}}],
+            }
+        )
+
+    def account_token(self, namespace: str, name: str) -> str:
+        """A token of a ServiceAccount."""
+        token = f"{namespace}-{name}"
+        self.users[token] = f"system:serviceaccount:{namespace}:{name}"
+        return token
+
+    # -- requests ----------------------------------------------------------------------
+
+    def answer(self, method: str, url: str, token: str, body: Any, kind: str) -> tuple[int, Any]:
+        """The answer to a request but a watch: its status, and its object."""
+        parts = urlsplit(url)
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        discovered = self._discover(parts.path)
+        if discovered is not None:
+            return 200, discovered
+        with self._lock:
+            try:
+                where = self.place(parts.path)
+                if where is None:
+                    raise Failure(404, "", "404 page not found")
+                version, plural, namespace, name, sub = where
+                self.refuse(method, plural, name)
+                self.authorize(token, method, version, plural, namespace, name, sub)
+                return self._do(
+                    method, version, plural, namespace, name, sub, query, body, token, kind
+                )
+            except Failure as failure:
+                if not failure.reason:
+                    return failure.code, str(failure)
+                return failure.code, {
+                    "apiVersion": "v1",
+                    "kind": "Status",
+                    "status": "Failure",
+                    "message": str(failure),
+                    "reason": failure.reason,
+                    "code": failure.code,
+                    "details": {"kind": where[1] if where else ""},
+                }
+
+    def place(self, path: str) -> tuple[str, str, str, str, str] | None:
+        """Version, plural, namespace, name and subresource of a path."""
+        words = [unquote(word) for word in path.strip("/").split("/")]
+        if words[:1] == ["api"]:
+            version, rest = words[1], words[2:]
+        elif words[:1] == ["apis"] and len(words) > 2:
+            version, rest = "/".join(words[1:3]), words[3:]
+        else:
+            return None
+        namespace = ""
+        if rest[:1] == ["namespaces"] and len(rest) > 2:
+            namespace, rest = rest[1], rest[2:]
+        if version not in self._kinds or not rest:
+            return None
+        if rest[0] not in self._kinds[version].values():
+            return None
+        rest += ["", ""]
+        return version, rest[0], namespace, rest[1], rest[2]
+
+    def _discover(self, path: str) -> Any:
+        groups = sorted({version for version in self._kinds if "/" in version})
+        if path in ("/readyz", "/version"):
+            return {"gitVersion": "memory"}
+        if path == "/api":
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        if path == "/apis":
+            listed = [
+                {
+                    "name": version.partition("/")[0],
+                    "versions": [{"groupVersion": version, "version": version.partition("/")[2]}],
+                    "preferredVersion": {
+                        "groupVersion": version,
+                        "version": version.partition("/")[2],
+                    },
+                }
+                for version in groups
+            ]
+            return {"kind": "APIGroupList", "groups": listed}
+        version = path.removeprefix("/apis/").removeprefix("/api/")
+        if version not in self._kinds:
+            return None
+        resources = [
+            {
+                "name": plural,
+                "singularName": kind.lower(),
+                "kind": kind,
+                "namespaced": plural not in CLUSTERED,
+                "verbs": VERBS,
+                "shortNames": [],
+                "categories": [],
+            }
+            for kind, plural in self._kinds[version].items()
+        ]
+        return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
+
+    def _do(
+        self,
+        method: str,
+        version: str,
+        plural: str,
+        namespace: str,
+        name: str,
+        sub: str,
+        query: Mapping[str, str],
+        body: Any,
+        token: str,
+        kind: str,
+    ) -> tuple[int, Any]:
+        table = self._objects.setdefault(plural, {})
+        dry = "dryRun" in query
+        if method == "GET" and not name:
+            items = [
+                one
+                for (ns, _), one in sorted(table.items())
+                if namespace in ("", ns) and chosen(one, query)
+            ]
+            return 200, {
+                "kind": "List",
+                "apiVersion": version,
+                "metadata": {"resourceVersion": str(self._version)},
+                "items": items,
+            }
+        if method == "POST" and not sub:
+            return 201, self._create(version, plural, namespace, body, query, token)
+        if method == "PATCH" and "apply" in kind:
+            return 200, self._apply(version, plural, namespace, name, body, query, token)
+        live = table.get((namespace, name))
+        if live is None:
+            raise Failure(404, "NotFound", f'{plural} "{name}" not found')
+        if method == "GET":
+            return 200, self._scale_of(live) if sub == "scale" else live
+        if method == "DELETE":
+            if not dry:
+                self._remove(plural, (namespace, name))
+            return 200, {"kind": "Status", "status": "Success"}
+        if method not in ("PUT", "PATCH"):
+            raise Failure(405, "MethodNotAllowed", "the method is not allowed")
+        if method == "PATCH":
+            merged = merge(copy.deepcopy(live), body)
+        else:
+            merged = body
+            asked = (body.get("metadata") or {}).get("resourceVersion")
+            if asked and asked != live["metadata"]["resourceVersion"]:
+                raise Failure(409, "Conflict", "the object has been modified")
+        new = copy.deepcopy(live)
+        if sub == "scale":
+            new["spec"]["size"] = merged["spec"]["replicas"]
+        elif sub == "status":
+            new["status"] = merged.get("status", {})
+        else:
+            new = {**merged, "metadata": {**merged["metadata"]}}
+            for key in ("uid", "creationTimestamp", "generation", "resourceVersion"):
+                if key in live["metadata"]:
+                    new["metadata"][key] = live["metadata"][key]
+            if plural in self._statused() and "status" in live:
+                new["status"] = live["status"]
+        self._check(version, plural, new, live, query, token)
+        if not dry:
+            self._store(method, version, plural, new, live)
+        return 200, self._scale_of(new) if sub == "scale" else new
+
+    def _create(
+        self,
+        version: str,
+        plural: str,
+        namespace: str,
+        body: Object,
+        query: Mapping[str, str],
+        token: str,
+    ) -> Object:
+        new = copy.deepcopy(body)
+        metadata = new.setdefault("metadata", {})
+        if "name" not in metadata:
+            metadata["name"] = metadata["generateName"] + uuid.uuid4().hex[:5]
+        if plural not in CLUSTERED:
+            metadata["namespace"] = namespace
+        key = namespace, metadata["name"]
+        if key in self._objects[plural]:
+            raise Failure(409, "AlreadyExists", f'{plural} "{key[1]}" already exists')
+        home = self._objects.get("namespaces", {}).get(("", namespace))
+        if home is not None and home["metadata"].get("deletionTimestamp"):
+            raise Failure(
+                403, "Forbidden", f"unable to create: namespace {namespace} is being terminated"
+            )
+        metadata |= {
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": now(),
+            "generation": 1,
+        }
+        if plural in self._statused():
+            new.pop("status", None)
+        self._check(version, plural, new, None, query, token)
+        if "dryRun" not in query:
+            self._store("POST", version, plural, new, None)
+        return new
+
+    def _apply(
+        self,
+        version: str,
+        plural: str,
+        namespace: str,
+        name: str,
+        body: Object,
+        query: Mapping[str, str],
+        token: str,
+    ) -> Object:
+        live = self._objects[plural].get((namespace, name))
+        if live is None:
+            return self._create(version, plural, namespace, body, query, token)
+        key = plural, namespace, name, query["fieldManager"]
+        new = drop(copy.deepcopy(live), self._applied.get(key, {}), body)
+        new = overlay(new, body)
+        self._check(version, plural, new, live, query, token)
+        if "dryRun" not in query:
+            self._applied[key] = copy.deepcopy(body)
+            self._store("APPLY", version, plural, new, live)
+        return new
+
+    # -- storing -----------------------------------------------------------------------
+
+    def _statused(self) -> set[str]:
+        return {"deployments", "jobs", "pods"} | set(self._schemas)
+
+    def _check(
+        self,
+        version: str,
+        plural: str,
+        new: Object,
+        live: Object | None,
+        query: Mapping[str, str],
+        token: str,
+    ) -> None:
+        schema = self._schemas.get(plural)
+        if schema is not None:
+            strict = query.get("fieldValidation") == "Strict"
+            wrong = schema.problems(new, live, strict=strict)
+            if wrong:
+                unknown = [one for one in wrong if one.startswith("unknown field")]
+                if unknown:
+                    raise Failure(400, "BadRequest", "strict decoding error: " + "; ".join(unknown))
+                name = new["metadata"]["name"]
+                raise Failure(
+                    422, "Invalid", f'{new["kind"]} "{name}" is invalid: {"; ".join(wrong)}'
+                )
+        if plural in ("roles", "clusterroles") and token != "admin":
+            namespace = new["metadata"].get("namespace", "")
+            for rule in new.get("rules") or ():
+                for group in rule["apiGroups"]:
+                    for resource in rule["resources"]:
+                        for verb in rule["verbs"]:
+                            if not self._may(token, verb, group, resource, namespace, ""):
+                                raise Failure(
+                                    403,
+                                    "Forbidden",
+                                    "attempting to grant RBAC permissions not currently held: "
+                                    f"{verb} {resource}.{group}",
+                                )
+        kind = new.get("kind")
+        if kind != next(k for k, p in self._kinds[version].items() if p == plural):
+            raise Failure(400, "BadRequest", f"the kind {kind!r} does not match")
+
+    def _store(
+        self, method: str, version: str, plural: str, new: Object, live: Object | None
+    ) -> None:
+        metadata = new["metadata"]
+        if live is not None:
+            if {**new, "metadata": {**metadata, "resourceVersion": ""}} == {
+                **live,
+                "metadata": {**live["metadata"], "resourceVersion": ""},
+            }:
+                metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+                return
+            if new.get("spec") != live.get("spec"):
+                metadata["generation"] = live["metadata"].get("generation", 1) + 1
+        self._version += 1
+        metadata["resourceVersion"] = str(self._version)
+        new["apiVersion"] = version
+        key = metadata.get("namespace", ""), metadata["name"]
+        self._objects.setdefault(plural, {})[key] = new
+        self.writes.append(f"{method} {plural} {'/'.join(key)}")
+        if plural == "customresourcedefinitions":
+            self._define(new)
+        self._happened("ADDED" if live is None else "MODIFIED", plural, new)
+
+    def _define(self, crd: Object) -> None:
+        spec = crd["spec"]
+        version = f"{spec['group']}/{spec['versions'][0]['name']}"
+        self._kinds.setdefault(version, {})[spec["names"]["kind"]] = spec["names"]["plural"]
+        self._schemas[spec["names"]["plural"]] = Schema(crd)
+        crd["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+
+    def _remove(self, plural: str, key: tuple[str, str]) -> None:
+        gone = self._objects[plural].pop(key)
+        self.writes.append(f"DELETE {plural} {'/'.join(key)}")
+        self._version += 1
+        gone["metadata"]["resourceVersion"] = str(self._version)
+        self._happened("DELETED", plural, gone)
+        for applied in [one for one in self._applied if one[:3] == (plural, *key)]:
+            del self._applied[applied]
+        for other, table in self._objects.items():
+            for name, one in list(table.items()):
+                owners = one["metadata"].get("ownerReferences") or ()
+                owned = any(owner["uid"] == gone["metadata"]["uid"] for owner in owners)
+                if owned and name in table:
+                    self._remove(other, name)
+
+    def _happened(self, what: str, plural: str, one: Object) -> None:
+        self._history.append((self._version, what, plural, copy.deepcopy(one)))
+        self._changed.notify_all()
+
+    def watch(self, plural: str, namespace: str, query: Mapping[str, str]) -> Iterator[Object]:
+        """What happens, until the time is up."""
+        begin = int(query.get("resourceVersion") or self._version)
+        deadline = time.monotonic() + float(query.get("timeoutSeconds") or 300)
+        at = 0
+        while not self.closed and time.monotonic() < deadline:
+            with self._changed:
+                if at == len(self._history):
+                    self._changed.wait(0.5)
+                found, at = self._history[at:], len(self._history)
+            for version, what, kind, one in found:
+                ns = one["metadata"].get("namespace", "")
+                wanted = version > begin and kind == plural and namespace in ("", ns)
+                if wanted and chosen(one, query):
+                    yield {"type": what, "object": one}
+
+    def _scale_of(self, one: Object) -> Object:
+        return {
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": one["metadata"],
+            "spec": {"replicas": one["spec"].get("size", 0)},
+            "status": {"replicas": 0},
+        }
+
+    # -- rights ------------------------------------------------------------------------
+
+    def authorize(
+        self,
+        token: str,
+        method: str,
+        version: str,
+        plural: str,
+        namespace: str,
+        name: str,
+        sub: str,
+    ) -> None:
+        """Raises a `Failure` if the user of a token may not do it."""
+        if token not in self.users:
+            raise Failure(401, "Unauthorized", "Unauthorized")
+        verb = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}.get(
+            method, method.lower()
+        )
+        if verb == "get" and not name:
+            verb = "list"
+        group = version.rpartition("/")[0]
+        resource = f"{plural}/{sub}" if sub else plural
+        if not self._may(token, verb, group, resource, namespace, name):
+            raise Failure(
+                403,
+                "Forbidden",
+                f'{plural} "{name}" is forbidden: User "{self.users[token]}" cannot {verb} '
+                f'resource "{resource}" in API group "{group}" in the namespace "{namespace}"',
+            )
+
+    def _may(
+        self, token: str, verb: str, group: str, resource: str, namespace: str, name: str
+    ) -> bool:
+        user = self.users[token]
+        if user == "admin":
+            return True
+        return any(
+            group in rule.get("apiGroups", ())
+            and resource in rule.get("resources", ())
+            and verb in rule.get("verbs", ())
+            and (not rule.get("resourceNames") or name in rule["resourceNames"])
+            for rule in self._rules(user, namespace)
+        )
+
+    def _rules(self, user: str, namespace: str) -> Iterator[Object]:
+        for plural in ("clusterrolebindings", "rolebindings"):
+            for (home, _), binding in self._objects.get(plural, {}).items():
+                if plural == "rolebindings" and home != namespace:
+                    continue
+                names = [
+                    f"system:serviceaccount:{subject.get('namespace')}:{subject['name']}"
+                    for subject in binding.get("subjects") or ()
+                ]
+                if user not in names:
+                    continue
+                reference = binding["roleRef"]
+                clustered = reference["kind"] == "ClusterRole"
+                table = self._objects.get("clusterroles" if clustered else "roles", {})
+                role = table.get(("" if clustered else home, reference["name"]))
+                yield from (role or {}).get("rules") or ()
+
+
+def chosen(one: Object, query: Mapping[str, str]) -> bool:
+    """Whether an object is one that the selectors choose."""
+    labels = one["metadata"].get("labels") or {}
+    for part in filter(None, query.get("labelSelector", "").split(",")):
+        key, equal, value = part.partition("=")
+        if key not in labels or (equal and labels[key] != value.lstrip("=")):
+            return False
+    for part in filter(None, query.get("fieldSelector", "").split(",")):
+        path, _, value = part.partition("=")
+        found: Any = one
+        for key in path.split("."):
+            found = (found or {}).get(key)
+        if str(found) != value.lstrip("="):
+            return False
+    return True
+
+
+def merge(old: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    old = old if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            old.pop(key, None)
+        else:
+            old[key] = merge(old.get(key), value)
+    return old
+
+
+def overlay(old: Any, new: Any) -> Any:
+    """What is applied, over what is there; lists are replaced."""
+    if not isinstance(new, dict):
+        return copy.deepcopy(new)
+    old = old if isinstance(old, dict) else {}
+    return {**old, **{key: overlay(old.get(key), value) for key, value in new.items()}}
+
+
+def drop(live: Any, before: Any, now: Any) -> Any:
+    """Takes out what was applied before and is not now."""
+    if not isinstance(live, dict) or not isinstance(before, dict):
+        return live
+    for key, value in before.items():
+        if key in ("name", "namespace", "apiVersion", "kind"):
+            continue
+        if not isinstance(now, dict) or key not in now:
+            live.pop(key, None)
+        elif key in live:
+            live[key] = drop(live[key], value, now[key])
+    return live
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def memory_api() -> Iterator[MemoryApi]:
+    """An API that answers on loopback."""
+    api = MemoryApi()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def handle_one(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            parts = urlsplit(self.path)
+            query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+            if query.get("watch") in ("true", "1"):
+                where = api.place(parts.path)
+                assert where is not None
+                try:
+                    api.authorize(token, "watch", *where)
+                except Failure as failure:
+                    self.send(failure.code, {"kind": "Status", "message": str(failure)})
+                    return
+                self.stream(api.watch(where[1], where[2], query))
+                return
+            kind = self.headers.get("Content-Type", "")
+            self.send(*api.answer(self.command, self.path, token, body, kind))
+
+        def send(self, code: int, answer: Any) -> None:
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            self.send_response(code)
+            kind = "text/plain" if isinstance(answer, str) else "application/json"
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def stream(self, events: Iterator[Object]) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            try:
+                for event in events:
+                    line = json.dumps(event).encode() + b"\n"
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                self.wfile.write(b"0\r\n\r\n")
+            except OSError:
+                self.close_connection = True
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Clients are killed, too."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    api.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield api
+    finally:
+        api.closed = True
+        for client in api.clients:
+            client.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,105 @@
+"""The operator as a process, on an API in memory: watches, probes, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+from ensembles import Bench, condition, ensemble
+from memory_api import MemoryApi
+
+#: Nothing takes nearly as long, in seconds.
+PATIENCE = 100
+
+OPERATOR = "flux-ensemble-flux-ensemble-operator"
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+@contextmanager
+def operator(
+    api: MemoryApi, directory: Path, name: str = "operator", *options: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs `flux-ensemble operator run` with the operator's token."""
+    config = directory / f"{name}.config"
+    api.account_token("flux-ensemble", "flux-ensemble-operator")
+    config.write_text(api.kubeconfig(OPERATOR, "flux-ensemble"))
+    command = [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"]
+    command += ["--health-port=0", "--lease-seconds=3", *options]
+    with (directory / f"{name}.log").open("w") as log:
+        child = subprocess.Popen(
+            command, stderr=log, stdout=log, env={**os.environ, "KUBECONFIG": str(config)}
+        )
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait(PATIENCE)
+
+
+def test_an_operator_that_runs_makes_mends_and_ends(
+    api: MemoryApi, bench: Bench, tmp_path: Path
+) -> None:
+    log = tmp_path / "operator.log"
+    with operator(api, tmp_path) as child:
+        bench.put(ensemble("first"))
+        until(lambda: bench.minicluster("first-solve") is not None, log.read_text())
+        bench.put(ensemble("second"))
+        until(lambda: bench.minicluster("second-solve") is not None, "the second one")
+        # A MiniCluster that changes is looked at without waiting.
+        live = bench.minicluster("second-solve")
+        assert live is not None
+        bench.admin.resize(live, 9)
+        until(lambda: (bench.minicluster("second-solve") or {})["spec"]["size"] == 3, "a size of 9")
+        found = bench.ensemble("first")
+        assert found is not None
+        assert condition(found["status"], "Accepted")[0] == "True"
+        (port,) = (line.split()[-1] for line in log.read_text().splitlines() if "probes" in line)
+        url = f"http://127.0.0.1:{port}"
+        assert httpx2.get(f"{url}/healthz").text == "ok\n"
+        metrics = httpx2.get(f"{url}/metrics").text
+        assert "flux_ensemble_leader 1.0" in metrics
+        assert 'flux_ensemble_ensembles{phase="Pending"} 2.0' in metrics
+        assert httpx2.get(f"{url}/other").status_code == 404
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(PATIENCE) == 0, log.read_text()
+    lease = bench.admin.get(
+        "coordination.k8s.io/v1", "Lease", "flux-ensemble", "flux-ensemble-operator"
+    )
+    assert (lease or {})["spec"]["holderIdentity"] == ""
+    said = log.read_text()
+    assert "Traceback" not in said
+    assert "HTTP Request" not in said
+
+
+def test_when_the_leader_is_killed_the_other_one_takes_over(
+    api: MemoryApi, bench: Bench, tmp_path: Path
+) -> None:
+    with operator(api, tmp_path, "one") as one:
+        bench.put(ensemble("first"))
+        until(lambda: bench.minicluster("first-solve") is not None, "the first one")
+        with operator(api, tmp_path, "two"):
+            until(lambda: "wait for the lease" in (tmp_path / "two.log").read_text(), "the lease")
+            one.kill()
+            bench.put(ensemble("second"))
+            until(lambda: bench.minicluster("second-solve") is not None, "the second one")
+
+
+def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"]
+    environment = {**os.environ, "KUBECONFIG": str(tmp_path / "none")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "there is no Kubernetes cluster to talk to" in done.stderr

@@ -1,0 +1,445 @@
+"""The reconciler on an API in memory, with no more rights than the shipped roles give it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pytest
+from ensembles import Bench, condition, ensemble, member, write_status
+from memory_api import Failure, MemoryApi
+
+from flux_ensemble.operator import names, tls
+from flux_ensemble.operator.cluster import ClusterFailure
+
+PARTS = (
+    ("v1", "ServiceAccount", "sweep-grpc"),
+    ("rbac.authorization.k8s.io/v1", "Role", "sweep-grpc"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "sweep-grpc"),
+    ("v1", "Service", "sweep-grpc"),
+    ("networking.k8s.io/v1", "NetworkPolicy", "sweep-grpc"),
+    ("apps/v1", "Deployment", "sweep-grpc"),
+    ("v1", "ConfigMap", "sweep-solve-document"),
+    ("v1", "Secret", "sweep-authority"),
+    ("v1", "Secret", "sweep-grpc-tls"),
+    ("v1", "Secret", "sweep-solve-tls"),
+    (names.MINICLUSTER, "MiniCluster", "sweep-solve"),
+)
+
+
+def there(bench: Bench) -> list[tuple[str, str, str]]:
+    return [
+        part for part in PARTS if bench.admin.get(part[0], part[1], "default", part[2]) is not None
+    ]
+
+
+def end(bench: Bench, **summary: Any) -> None:
+    """The pod of rank 0 ends, and says how the ensemble did."""
+    terminated = {
+        "exitCode": 0,
+        "message": json.dumps(summary),
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:01:00Z",
+    }
+    bench.pod(phase="Succeeded", state={"terminated": terminated})
+
+
+def test_an_ensemble_becomes_all_that_it_consists_of(bench: Bench) -> None:
+    bench.put(ensemble())
+    status = bench.look()
+    assert there(bench) == list(PARTS)
+    uid = (bench.ensemble() or {})["metadata"]["uid"]
+    for api_version, kind, name in PARTS:
+        found = bench.admin.get(api_version, kind, "default", name)
+        assert found is not None
+        (owner,) = found["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["blockOwnerDeletion"]) == (uid, False)
+    assert condition(status, "Accepted")[0] == "True"
+    assert condition(status, "Ready")[:2] == ("False", "Progressing")
+    assert (status["phase"], status["observedGeneration"]) == ("Pending", 1)
+    assert bench.events() == ["MemberCreated", "Accepted"]
+
+
+def test_a_second_look_writes_nothing_nor_does_an_operator_that_starts_anew(
+    bench: Bench, api: MemoryApi
+) -> None:
+    bench.put(ensemble())
+    bench.look()
+    bench.look()
+    before = len(api.writes)
+    bench.look()
+    again = Bench(api, "flux-ensemble-flux-ensemble-operator")
+    again.moment = bench.moment + datetime.timedelta(minutes=5)
+    again.look()
+    again.close()
+    assert api.writes[before:] == []
+
+
+def test_the_size_is_that_of_the_service_and_each_change_is_told(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    live = bench.minicluster()
+    assert live is not None
+    bench.admin.resize(live, 3)
+    bench.pod(0)
+    bench.pod(1)
+    status = bench.look()
+    assert (bench.minicluster() or {})["spec"]["size"] == 3
+    (one,) = status["members"]
+    assert (one["size"], one["wanted"], one["min"], one["max"]) == (2, 3, 1, 3)
+    assert (one["state"], status["phase"], status["size"]) == ("Running", "Running", 2)
+    assert "Resized" in bench.events()
+
+
+def test_what_somebody_changes_or_deletes_is_mended_but_for_the_size(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    live = bench.minicluster()
+    assert live is not None
+    live["spec"] |= {"size": 2, "tasks": 7, "backoffLimit": 1}
+    live["metadata"]["labels"] = {names.ENSEMBLE_LABEL: "sweep", names.MANAGED_LABEL: names.MANAGER}
+    bench.admin.replace(live)
+    deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    assert deployment is not None
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "evil"
+    bench.admin.replace({"apiVersion": "apps/v1", "kind": "Deployment", **deployment})
+    bench.admin.delete("v1", "Secret", "default", "sweep-solve-tls")
+    bench.admin.delete("v1", "Service", "default", "sweep-grpc")
+    bench.look()
+    assert there(bench) == list(PARTS)
+    live = bench.minicluster()
+    assert live is not None
+    assert (live["spec"]["size"], live["spec"]["backoffLimit"]) == (2, 6)
+    assert live["metadata"]["labels"][names.MEMBER_LABEL] == "solve"
+    deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    assert deployment is not None
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "image:1"
+
+
+def test_a_member_that_is_taken_out_goes_with_all_that_it_has(bench: Bench) -> None:
+    bench.put(ensemble("sweep", member("solve"), member("other")))
+    bench.look()
+    bench.put(ensemble("sweep", member("other")))
+    bench.look()
+    assert not any(name.startswith("sweep-solve") for _, _, name in there(bench))
+    assert bench.minicluster("sweep-other") is not None
+    role = bench.admin.get("rbac.authorization.k8s.io/v1", "Role", "default", "sweep-grpc")
+    assert (role or {})["rules"][0]["resourceNames"] == ["sweep-other"]
+
+
+def test_the_deletion_of_an_ensemble_leaves_nothing(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    bench.admin.delete(names.API_VERSION, names.KIND, "default", "sweep")
+    assert there(bench) == []
+    assert bench.reconciler.reconcile("default", "sweep") is None
+
+
+def test_a_document_with_errors_changes_nothing_and_all_of_them_are_told(bench: Bench) -> None:
+    bad = "jobs: [{name: a, command: a, count: five}]\nrules:\n  - {trigger: nevr}\n"
+    bench.put(ensemble("sweep", member(document=bad)))
+    status = bench.look()
+    assert there(bench) == []
+    holds, reason, message = condition(status, "Accepted")
+    assert (holds, reason, status["phase"]) == ("False", "Invalid", "Rejected")
+    first, second = message.splitlines()[:2]
+    assert first.startswith("members[solve].ensemble: line 1: jobs[0].count: expected an integer")
+    assert "line 3" in second
+    assert bench.events() == ["Invalid"]
+    # One that runs goes on as it is.
+    bench.put(ensemble())
+    bench.look()
+    bench.put(ensemble("sweep", member(document=bad)))
+    status = bench.look()
+    assert condition(status, "Accepted")[0] == "False"
+    assert there(bench) == list(PARTS)
+
+
+def test_a_typo_in_what_is_passed_on_is_told_and_nothing_is_made(bench: Bench) -> None:
+    bench.put(ensemble("sweep", member(deadlineSecond=5)))
+    status = bench.look()
+    assert 'unknown field "spec.deadlineSecond"' in condition(status, "Accepted")[2]
+    assert there(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"containers": [{"image": "a"}, {"image": "b"}]}, "expected one container with 'runFlux"),
+        ({"containers": [{"image": "a", "command": "sh"}]}, "the container with runFlux runs"),
+        ({"containers": [{"image": "a", "batch": True}]}, "not a batch script"),
+        ({"interactive": True}, "an interactive MiniCluster runs no ensemble"),
+        ({"backoffLimit": 0}, "the Flux Operator takes 0 for 100"),
+        ({"pod": {"labels": {"flux-ensemble.dev/x": "y"}}}, "are the operator's"),
+        (
+            {"containers": [{"image": "a", "volumes": {"flux-ensemble-tls": {"path": "/x"}}}]},
+            "this name is taken",
+        ),
+    ],
+)
+def test_what_would_be_overwritten_is_refused(
+    bench: Bench, changes: dict[str, Any], sentence: str
+) -> None:
+    bench.put(ensemble("sweep", member(**changes)))
+    assert sentence in condition(bench.look(), "Accepted")[2]
+    assert there(bench) == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "name"),
+    [part for part in PARTS if part[1] in ("MiniCluster", "ConfigMap", "Secret", "Deployment")],
+)
+def test_an_object_of_somebody_else_is_never_touched(
+    bench: Bench, api_version: str, kind: str, name: str
+) -> None:
+    labels = {names.ENSEMBLE_LABEL: "sweep", names.MANAGED_LABEL: names.MANAGER}
+    metadata = {"name": name, "namespace": "default", "labels": labels}
+    theirs = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {}}
+    made = bench.admin.create(theirs)
+    bench.put(ensemble())
+    status = bench.look()
+    assert condition(status, "Accepted")[0] == "False"
+    assert f"{kind} '{name}' is there already" in condition(status, "Accepted")[2]
+    assert bench.admin.get(api_version, kind, "default", name) == made
+    bench.admin.delete(names.API_VERSION, names.KIND, "default", "sweep")
+    assert bench.admin.get(api_version, kind, "default", name) == made
+
+
+def test_a_size_beyond_its_bounds_is_undone_and_told(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    for size, bounded in ((9, 3), (0, 1)):
+        live = bench.minicluster()
+        assert live is not None
+        bench.admin.resize(live, size)
+        bench.look()
+        assert (bench.minicluster() or {})["spec"]["size"] == bounded
+    assert bench.events().count("SizeOutOfBounds") == 2
+
+
+@pytest.mark.parametrize(
+    ("summary", "state", "phase"),
+    [
+        ({"exit_code": 0, "state": "completed", "reason": "idle"}, "Completed", "Completed"),
+        ({"exit_code": 1, "state": "failed", "reason": "too many"}, "Failed", "Failed"),
+        ({"exit_code": 3, "state": "canceled", "reason": "by root"}, "Canceled", "Canceled"),
+        ({"exit_code": 2, "error": "no such file"}, "Failed", "Failed"),
+        ({"exit_code": 1, "state": "completed", "reason": "jobs failed"}, "Failed", "Failed"),
+        ({"other": 1}, "Failed", "Failed"),
+    ],
+)
+def test_the_end_of_a_member_is_what_it_has_left(
+    bench: Bench, summary: dict[str, Any], state: str, phase: str
+) -> None:
+    bench.put(ensemble())
+    bench.look()
+    end(bench, **summary)
+    status = bench.look()
+    (one,) = status["members"]
+    assert (one["state"], status["phase"]) == (state, phase)
+    assert one["reason"] in (
+        *summary.values(),
+        "rank 0 ended without a word on the ensemble: see its log",
+    )
+    good = phase == "Completed"
+    assert condition(status, "Completed")[0] == str(good)
+    assert condition(status, "Failed")[0] == str(not good)
+    assert condition(status, "Ready")[0] == str(good)
+    # The service is not needed any more, and the end stays even when the pods are gone.
+    bench.look()
+    deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    assert (deployment or {})["spec"]["replicas"] == 0
+    bench.admin.delete("v1", "Pod", "default", "sweep-solve-0")
+    bench.admin.delete(names.MINICLUSTER, "MiniCluster", "default", "sweep-solve")
+    assert bench.look()["phase"] == phase
+    assert bench.minicluster() is None
+    assert bench.events()[-1] == phase
+
+
+def test_an_ensemble_is_deleted_some_time_after_its_end(bench: Bench) -> None:
+    bench.put(ensemble(ttlSecondsAfterFinished=60))
+    bench.look()
+    end(bench, exit_code=0, state="completed")
+    bench.look()
+    assert bench.reconciler.reconcile("default", "sweep") == 60
+    bench.moment += datetime.timedelta(seconds=61)
+    bench.reconciler.reconcile("default", "sweep")
+    assert bench.ensemble() is None
+    assert there(bench) == []
+
+
+def test_what_keeps_pods_from_running_is_in_the_status(bench: Bench) -> None:
+    bench.put(ensemble("sweep", member(size=2)))
+    bench.look()
+    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "app"'}
+    bench.pod(phase="Pending", state={"waiting": waiting})
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "quota", "namespace": "default"},
+        "involvedObject": {"kind": "Job", "name": "sweep-solve"},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "message": "pods is forbidden: exceeded quota",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    bench.admin.create(event)
+    status = bench.look()
+    reason = status["members"][0]["reason"]
+    assert 'ImagePullBackOff: Back-off pulling image "app"' in reason
+    assert "exceeded quota" in reason
+    assert reason in condition(status, "Ready")[2]
+    assert "MemberWaits" in bench.events()
+
+
+def test_a_change_of_a_member_that_runs_is_refused_or_begins_it_anew(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    first = (bench.minicluster() or {})["metadata"]["uid"]
+    other = member(containers=[{"image": "other"}])
+    bench.put(ensemble("sweep", other))
+    status = bench.look()
+    assert condition(status, "Accepted")[:2] == ("False", "ChangeRefused")
+    assert (bench.minicluster() or {})["metadata"]["uid"] == first
+    bench.put(ensemble("sweep", other, onChange="Recreate"))
+    bench.look()
+    bench.look()
+    live = bench.minicluster()
+    assert live is not None
+    assert live["metadata"]["uid"] != first
+    assert live["spec"]["containers"][0]["image"] == "other"
+    # A new size to begin with, or least size, is no change of what runs.
+    bench.put(ensemble("sweep", member(containers=[{"image": "other"}], size=2, minSize=2)))
+    status = bench.look()
+    assert condition(status, "Accepted")[0] == "True"
+    live = bench.minicluster()
+    assert live is not None
+    assert live["spec"]["minSize"] == 2
+
+
+def test_a_suspended_ensemble_has_no_miniclusters(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    bench.put(ensemble(suspend=True))
+    assert bench.look()["phase"] == "Suspended"
+    assert bench.minicluster() is None
+    bench.put(ensemble(suspend=False))
+    bench.look()
+    assert bench.minicluster() is not None
+
+
+def test_a_document_can_be_in_a_config_map(bench: Bench) -> None:
+    one = member()
+    text = one.pop("ensemble")
+    bench.put(ensemble("sweep", {**one, "ensembleFrom": {"name": "docs", "key": "a"}}))
+    assert "there is no ConfigMap 'docs'" in condition(bench.look(), "Accepted")[2]
+    metadata = {"name": "docs", "namespace": "default"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    bench.admin.create({**config, "data": {"b": text}})
+    assert "has no key 'a' (keys: b)" in condition(bench.look(), "Accepted")[2]
+    bench.admin.replace({**config, "data": {"a": text}})
+    assert condition(bench.look(), "Accepted")[0] == "True"
+    volumes = (bench.minicluster() or {})["spec"]["containers"][0]["volumes"]
+    assert volumes["flux-ensemble-document"]["items"] == {"a": "ensemble.yaml"}
+
+
+def test_a_namespace_that_is_being_deleted_is_told_and_tried_again(
+    bench: Bench, api: MemoryApi
+) -> None:
+    def refuse(method: str, plural: str, name: str) -> None:
+        if method == "POST" and plural not in ("ensembles", "events"):
+            raise Failure(403, "Forbidden", "namespace default is being terminated")
+
+    bench.put(ensemble())
+    api.refuse = refuse
+    with pytest.raises(ClusterFailure, match="being terminated"):
+        bench.look()
+    found = bench.ensemble()
+    assert found is not None
+    assert condition(found["status"], "Ready")[1] == "ClusterFailure"
+    assert "being terminated" in condition(found["status"], "Ready")[2]
+    api.refuse = lambda *_: None
+    bench.look()
+    assert there(bench) == list(PARTS)
+
+
+def test_without_the_flux_operator_it_says_so(bench: Bench, api: MemoryApi) -> None:
+    bench.put(ensemble())
+    del api._kinds[names.MINICLUSTER]
+    with pytest.raises(ClusterFailure):
+        bench.look()
+    found = bench.ensemble()
+    assert found is not None
+    assert "the Flux Operator" in condition(found["status"], "Ready")[2]
+
+
+def test_certificates_are_made_anew_in_time_and_the_old_authority_stays_trusted(
+    bench: Bench,
+) -> None:
+    def secret(name: str) -> dict[str, bytes]:
+        found = bench.admin.get("v1", "Secret", "default", name)
+        assert found is not None
+        return tls.decoded(found["data"])
+
+    bench.put(ensemble())
+    bench.look()
+    first = secret("sweep-solve-tls"), secret("sweep-grpc-tls"), secret("sweep-authority")
+    after = bench.reconciler.reconcile("default", "sweep")
+    assert after is not None
+    assert after < datetime.timedelta(days=61).total_seconds()
+    bench.moment += datetime.timedelta(days=61)
+    bench.look()
+    second = secret("sweep-solve-tls"), secret("sweep-grpc-tls"), secret("sweep-authority")
+    assert second[0] != first[0]
+    assert second[1] != first[1]
+    assert second[2] == first[2]
+    bench.moment += datetime.timedelta(days=700)
+    bench.look()
+    third = secret("sweep-solve-tls"), secret("sweep-authority")
+    assert third[1]["tls.crt"] != first[2]["tls.crt"]
+    assert third[0]["ca.crt"] == third[1]["tls.crt"] + first[2]["tls.crt"]
+
+
+def test_an_authority_of_cert_manager_signs(bench: Bench) -> None:
+    with_secret = ensemble(service={"tls": {"authoritySecret": "issuer"}})
+    bench.put(with_secret)
+    assert "there is no Secret 'issuer'" in condition(bench.look(), "Accepted")[2]
+    authority = tls.new_authority("issuer", bench.moment)
+    metadata = {"name": "issuer", "namespace": "default"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "tls"}
+    bench.admin.create({**secret, "data": tls.encoded({"tls.crt": b"x", "tls.key": b"y"})})
+    assert "has no certificate of an authority" in condition(bench.look(), "Accepted")[2]
+    data = {key: value for key, value in authority.data().items() if key != "ca.crt"}
+    bench.admin.replace({**secret, "data": tls.encoded(data)})
+    bench.look()
+    found = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
+    assert tls.is_current(tls.decoded((found or {})["data"]), authority, bench.moment)
+    assert ("v1", "Secret", "sweep-authority") not in there(bench)
+
+
+def test_readiness_of_the_service_is_that_of_its_deployment(bench: Bench) -> None:
+    bench.put(ensemble())
+    assert condition(bench.look(), "ServiceReady")[0] == "False"
+    live = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    assert live is not None
+    full = {"apiVersion": "apps/v1", "kind": "Deployment", **live}
+    write_status(bench.admin, full, {"readyReplicas": 1})
+    bench.pod(0)
+    status = bench.look()
+    assert condition(status, "ServiceReady")[0] == "True"
+    assert condition(status, "Ready")[:2] == ("True", "Running")
+
+
+def test_a_new_release_rolls_the_service_and_leaves_members_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.put(ensemble(onChange="Recreate"))
+    bench.look()
+    before = bench.minicluster()
+    monkeypatch.setattr("flux_ensemble.operator.render.__version__", "9.9.9")
+    monkeypatch.setattr("flux_ensemble.operator.render.REQUIREMENT", "flux-ensemble==9.9.9")
+    bench.look()
+    assert bench.minicluster() == before
+    deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    assert (deployment or {})["metadata"]["annotations"][names.RELEASE] == "9.9.9"
