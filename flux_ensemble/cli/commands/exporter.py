@@ -13,7 +13,7 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import USAGE, Duration, Failure
-from flux_ensemble.cli.session.target import LocalStates, Target, member_options, reach
+from flux_ensemble.cli.session.target import Target, member_options, reach
 from flux_ensemble.client import Client, EnsembleError
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ def exporter(
         raise Failure(str(error), USAGE) from None
 
 
-def _collector(
-    connect: Callable[[], Target], most: int
-) -> Callable[[], Iterator[Metric]]:
+def _collector(connect: Callable[[], Target], most: int) -> Callable[[], Iterator[Metric]]:
     """Asks for the status each time; by a new connection where the last one was lost."""
     from flux_ensemble.exporter.families import families
 

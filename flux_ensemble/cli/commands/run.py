@@ -26,9 +26,9 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
-from flux_ensemble.cli.session.target import Target, member_options, targeted
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.summary_file import Summary
+from flux_ensemble.cli.session.target import Target, member_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 

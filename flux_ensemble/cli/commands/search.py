@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from flux_ensemble.cli.common import Failure, naming
-from flux_ensemble.cli.display.formats import Table, print_json, table_options
-from flux_ensemble.cli.session.target import LocalStates, member_options, reach
-from flux_ensemble.client import Client
+from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
+from flux_ensemble.cli.session import completion
+from flux_ensemble.cli.session.target import Target, targeted
 from flux_ensemble.client.responses import SearchStatus
 from flux_ensemble.texts import printable
 
@@ -53,38 +52,26 @@ _SEARCHES = Table(
 
 
 @click.command
-@click.argument("name")
+@click.argument("name", shell_complete=completion.ensembles)
 @click.argument("id", required=False)
-@table_options
-@member_options
-def search(
-    name: str,
-    id: str | None,
-    fmt: str,
-    no_header: bool,
-    as_json: bool,
-    member: str | None,
-    state_dir: Path | None,
-) -> None:
+@table_options(_SEARCHES)
+@targeted
+def search(name: str, id: str | None, output: Output, target: Target) -> None:
     """Show the searches of ensemble NAME, or search ID alone, and the best trials.
 
     With -o only the table of searches is printed. The trials are jobs: "jobs NAME" shows them.
     """
-    client = reach(Client, member, state_dir)
     answer: Any
-    if isinstance(client, LocalStates):
-        answer = client.status(name)
-    else:
-        with naming(client, name):
-            answer = client.status(name)
+    with naming(target, name):
+        answer = target.status(name)
     searches = _chosen(answer["ensembles"][0].get("searches", []), name, id)
-    if as_json:
+    if output.as_json:
         print_json({"searches": searches})
         return
-    _SEARCHES.show([_row(one) for one in searches], fmt, no_header)
-    if fmt == "default":
+    output.show(_SEARCHES, [_row(one) for one in searches])
+    if output.is_default:
         for one in searches:
-            _print_best(one, no_header)
+            _print_best(one, output.no_header)
 
 
 def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[SearchStatus]:

@@ -7,7 +7,6 @@ import logging
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.session.sources import source_of
 from flux_ensemble.cli.session.target import Target
-from flux_ensemble.client import Client
 
 
 def send_trace(client: Target, name: str, endpoint: str | None) -> str:
