@@ -28,7 +28,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
@@ -38,6 +37,7 @@ from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.control import Control, Handler, Parse
 from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.functions import Functions
 from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
@@ -46,8 +46,6 @@ from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.asking.advisers import processes
-from flux_ensemble.runtime.custom.printed import Printed
-from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.eventlog import Entry
@@ -94,13 +92,10 @@ class LocalRun:
     ) -> None:
         self.events = listener.events
         self._stack = stack
-        self._worker: Worker | None = None
         self._spec = spec
         self._loop = loop
         self._log = log
         self._listener = listener
-        self._environment = environment
-        self._cwd = cwd
         self._left = False
         self._stopped: str | None = None
         self._control: Control | None = None
@@ -132,9 +127,7 @@ class LocalRun:
             cwd=cwd,
             member=self._queue.member,
             loop=loop,
-            custom=lambda ensemble: (
-                self._worker or self._start_worker(ensemble.engine.function_states)
-            ),
+            custom=lambda ensemble: self._functions.worker(ensemble.engine.function_states),
             log_error=listener.note,
             changed=lambda _: None,
             ahead=lambda _: self._events,
@@ -147,6 +140,16 @@ class LocalRun:
                 log=lambda _, text: listener.note(text),
             ),
         )
+
+        self._functions = Functions(
+            spec,
+            loop,
+            self._ensemble.note,
+            listener.note,
+            environment=environment,
+            cwd=cwd,
+        )
+        stack.callback(self._functions.close)
 
     @property
     def state(self) -> str:
@@ -168,7 +171,7 @@ class LocalRun:
         uninstalled = objection(self._spec, None)
         if uninstalled is not None:
             raise FunctionsError(uninstalled)
-        self._check_functions()
+        self._functions.check(lambda: self._over)
         self._ensemble.log.read(self, follow=True)
         self._ensemble.note("load", {"document": text})
         self._publish()
@@ -328,45 +331,6 @@ class LocalRun:
             # Written before the job starts, so that no later run starts it again.
             self._events.take_down(event)
         self._ensemble.job_event(event)
-
-    def _check_functions(self) -> None:
-        """Check that the functions that the document names can be called.
-
-        Raises:
-            FunctionsError: they cannot.
-            RunError: a signal came first.
-        """
-        functions = unresolved(self._spec)
-        if functions is None:
-            return
-        results: list[WorkerResult] = []
-        self._worker = worker = self._start_worker({})
-        self._stack.callback(worker.close)
-        worker.check(functions, results.append)
-        self._loop.run(lambda: self._over or bool(results))
-        if not results:
-            raise RunError("interrupted while its custom functions were being loaded")
-        if not results[0].ok:
-            raise FunctionsError(f"{results[0].reason}\n{results[0].detail}".rstrip())
-
-    def _start_worker(self, states: Mapping[str, Any]) -> Worker:
-        spec = self._spec
-        return Worker(
-            self._loop,
-            source=spec.custom,
-            plugins=spec.plugins,
-            environment=self._environment,
-            cwd=self._cwd,
-            info={"name": spec.name, "directory": spec.directory},
-            log=self._note_of_functions,
-            states=states,
-            printed=Printed(self._ensemble.note).take,
-        )
-
-    def _note_of_functions(self, level: str, text: str) -> None:
-        # What they print, at "info", is in the eventlog.
-        if level != "info":
-            self._listener.note(text)
 
     def _look(self) -> None:
         ensemble = self._ensemble
