@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -36,7 +37,7 @@ class PythonDocument(Document):
     def file(self, path: Path) -> str | None:
         """The file with that line."""
         place = self._place_of(path)
-        return None if place is None else place[0]
+        return None if place is None else _shown_file(place[0])
 
     def _place_of(self, path: Path) -> Place | None:
         for length in range(len(path), -1, -1):
@@ -44,6 +45,14 @@ class PythonDocument(Document):
             if place is not None:
                 return place
         return None
+
+
+def _shown_file(file: str) -> str:
+    """A file as people know it: a cell of a notebook by its number, not by its file in /tmp."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    return file if name is None else str(name[1])
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action, Rule, Spec
-from flux_ensemble.document.problems import MAX_PROBLEMS, DocumentError, Path, Problem, dotted
+from flux_ensemble.document.problems import (
+    MAX_PROBLEMS,
+    DocumentError,
+    Path,
+    Problem,
+    dotted,
+    placed,
+)
 from flux_ensemble.document.samplers import missing
 from flux_ensemble.document.texts import placeholders, split_command
 from flux_ensemble.document.yaml_reader import Document
@@ -79,7 +86,7 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     )
     for finding in findings:
         line, place = document.line(finding.path), document.file(finding.path)
-        problem = Problem(line, dotted(finding.path), finding.message, place)
+        problem = placed(Problem(line, dotted(finding.path), finding.message), place)
         kept = found.notes if finding.note else found.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))

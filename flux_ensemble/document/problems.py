@@ -25,15 +25,30 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Problem(NamedTuple):
-    """One problem. `line` is None where the document has no lines.
-
-    `file` is where it is, if that is not the document's file: of documents made in Python.
-    """
+    """One problem. `line` is None where the document has no lines."""
 
     line: int | None
     path: str
     message: str
-    file: str | None = None
+
+
+class PlacedProblem(Problem):
+    """A problem whose line is in another file than the document: one that is made in Python."""
+
+    file: str = ""
+
+
+def placed(problem: Problem, file: str | None) -> Problem:
+    """The problem, in a file if it is not the document's.
+
+    >>> DocumentError([placed(Problem(3, "jobs[0]", "expected a command"), "study.py")])
+    DocumentError('study.py:3: jobs[0]: expected a command')
+    """
+    if file is None:
+        return problem
+    result = PlacedProblem(*problem)
+    result.file = file
+    return result
 
 
 class DocumentError(ValueError):
@@ -61,7 +76,8 @@ class DocumentError(ValueError):
         return _joined(map(self._sentence, self.problems), "\n", last, self.more)
 
     def _sentence(self, problem: Problem) -> str:
-        where = shortened(problem.file or self.file or "document", MAX_MESSAGE)
+        file = problem.file if isinstance(problem, PlacedProblem) else self.file
+        where = shortened(file or "document", MAX_MESSAGE)
         if problem.line is not None:
             where += f":{problem.line}"
         return ": ".join(part for part in (where, problem.path, problem.message) if part)
@@ -145,7 +161,7 @@ class Problems:
     def listed(self) -> list[Problem]:
         """The problems, ordered by line."""
         problems = [
-            Problem(line or self._line(path), dotted(path), message, self._file(path))
+            placed(Problem(line or self._line(path), dotted(path), message), self._file(path))
             for (path, message), line in self._collected.items()
         ]
         return sorted(problems, key=lambda problem: problem.line or 0)

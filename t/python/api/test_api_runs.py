@@ -108,8 +108,7 @@ def waiting_root(ensemble: Ensemble) -> Path:
 def test_a_wait_that_is_cancelled_leaves_the_ensemble_alone(waiting: Ensemble) -> None:
     async def cancel() -> None:
         task = asyncio.create_task(waiting.wait())
-        reader = asyncio.create_task(anext(aiter(waiting.log())))
-        await reader
+        await anext(aiter(waiting.log()))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

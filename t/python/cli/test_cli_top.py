@@ -63,6 +63,11 @@ async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
         await pilot.pause(0.01)
 
 
+def _picture(pilot: Pilot[Any]) -> lines.Picture:
+    assert isinstance(pilot.app, TopApp)
+    return pilot.app.picture
+
+
 def screen_of(pilot: Pilot[Any]) -> str:
     rows = pilot.app.screen.query(Rows)
     return "\n".join(row.render().plain for row in rows if row.display)
@@ -154,7 +159,7 @@ def test_another_ensemble_is_looked_at(root: Path) -> None:
     async def check(pilot: Pilot[Any], poller: Poller) -> None:
         pilot.app.query_one("#ensembles", Rows).focus()
         await pilot.press("home", "enter")
-        await until(pilot, lambda: pilot.app.picture.name == "other")
+        await until(pilot, lambda: _picture(pilot).name == "other")
         await until(
             pilot, lambda: "report" in screen_of(pilot) and "exit 3" not in screen_of(pilot)
         )
@@ -235,7 +240,7 @@ class Terminal:
             sys.executable,
             ["-c", script, *words],
             dimensions=(rows, columns),
-            env={**base, "TERM": "xterm-256color", **environment},  # type: ignore[arg-type]
+            env={**base, "TERM": "xterm-256color", **environment},
             timeout=SEEN,
         )
 
@@ -453,7 +458,8 @@ RULE: Any = {
     ],
 )
 def test_a_rule_says_when_it_can_fire_next(change: dict[str, Any], words: str) -> None:
-    assert lines.chance({**RULE, **change}, 100.0)[0] == words
+    rule: Any = {**RULE, **change}
+    assert lines.chance(rule, 100.0)[0] == words
 
 
 def test_what_takes_long_is_done_rarely() -> None:

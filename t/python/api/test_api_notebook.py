@@ -1,0 +1,81 @@
+"""In a real Jupyter kernel: what cells show, while they wait and of what is wrong."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+
+MAKE = """
+from flux_ensemble import Action, Ensemble, Job, Rule
+start = Rule(trigger="start", action=Action(name="submit", label="a"))
+ensemble = Ensemble(name="cell", jobs=[Job(name="a", command="sleep 0.1")], rules=[start])
+"""
+
+#: Runs a cell: what it shows as (kind of message, MIME type -> text), and its error or "".
+Run = Callable[[str], tuple[list[tuple[str, dict[str, str]]], str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from jupyter_client.manager import start_new_kernel
+
+        state = tmp_path_factory.mktemp("state")
+        manager, client = start_new_kernel(
+            kernel_name="python3", env={"XDG_STATE_HOME": str(state), "PATH": "/usr/bin:/bin"}
+        )
+
+    def run(code: str) -> tuple[list[tuple[str, dict[str, str]]], str]:
+        shown, error = [], ""
+
+        def take(message: Any) -> None:
+            nonlocal error
+            kind, content = message["header"]["msg_type"], message["content"]
+            if kind in ("display_data", "update_display_data", "execute_result"):
+                shown.append((kind, content["data"]))
+            elif kind == "error":
+                error = f"{content['ename']}: {content['evalue']}"
+
+        client.execute_interactive(code, timeout=60, output_hook=take)
+        return shown, error
+
+    yield run
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    manager.cleanup_resources()
+
+
+def test_run_shows_how_far_it_is_and_how_it_ended(run: Run) -> None:
+    shown, error = run(MAKE + "ended = ensemble.run('local')")
+    assert error == ""
+    assert [kind for kind, _ in shown][:1] == ["display_data"]
+    assert {kind for kind, _ in shown[1:]} == {"update_display_data"}
+    assert "completed" in shown[-1][1]["text/html"]
+    assert "1/1" in shown[-1][1]["text/html"]
+
+
+def test_a_cell_waits_and_shows_the_ensemble(run: Run) -> None:
+    run(MAKE)
+    shown, error = run("ensemble.start('local'); print((await ensemble.wait())['state'])\nensemble")
+    assert error == ""
+    assert shown[0][0] == "display_data"
+    assert shown[-1][0] == "execute_result"
+    assert "<strong>cell</strong>: completed" in shown[-1][1]["text/html"]
+    assert shown[-1][1]["text/plain"] == "<Ensemble 'cell': completed>"
+
+
+def test_an_error_names_the_cell(run: Run) -> None:
+    _, error = run("x = 1\n\nEnsemble(name='x', jobs=[Job(name='a', comand='x')]).validate()")
+    assert re.match(r"DocumentError: In\[\d+\]:3: jobs\[0\]\.comand: unknown key", error)
+
+
+def test_an_ensemble_that_was_not_started_is_shown_without_markup(run: Run) -> None:
+    shown, _ = run(MAKE.replace('"cell"', '"<b>"') + "ensemble")
+    assert "<b>" not in shown[-1][1]["text/html"]
