@@ -25,6 +25,9 @@ RESULTS = TESTS / "test-results"
 WORKERS = (os.cpu_count() or 1) + 2
 SIDE_BY_SIDE = 3
 
+#: The sharness tests that take longest: they begin first, so that none goes on alone at the end.
+LONGEST = ("t2000-", "t32", "t3103-", "t3306-", "t41", "t1006-", "t4000-", "t3301-")
+
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
 TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
 
@@ -89,7 +92,10 @@ def run_sharness(counts: Counts) -> None:
     if shutil.which("prove") is None:
         counts.failed.append("t/*.t: prove is not on PATH; it comes with Perl")
         return
-    files = sorted(path.name for path in TESTS.glob("*.t"))
+    files = sorted(
+        (path.name for path in TESTS.glob("*.t")),
+        key=lambda name: (not name.startswith(LONGEST), name),
+    )
     environment = os.environ | {
         "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
         "TEST_RESULTS": str(RESULTS),

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import pytest
 import yaml
+from warm import WarmProcess
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
@@ -149,7 +150,15 @@ def events_in(directory: Path) -> Iterator[Event]:
 
 
 class Run:
-    """`flux-ensemble run --member local` in a process of its own."""
+    """`flux-ensemble run --member local` in a process of its own.
+
+    Args:
+        directory: its working directory, with the document and the state directory.
+        document: what is run.
+        options: of the command.
+        stdout: where its standard output goes.
+        cold: it is started as a program, as a child that has all from this process, limits too.
+    """
 
     def __init__(
         self,
@@ -157,16 +166,18 @@ class Run:
         document: Mapping[str, Any],
         *options: str,
         stdout: int | IO[bytes] = subprocess.PIPE,
+        cold: bool = False,
     ) -> None:
         file = directory / "test.yaml"
         file.write_text(yaml.safe_dump(dict(document)))
         self.state = directory / "state"
-        self.process = subprocess.Popen(
-            command("run", "--member", "local", "--state-dir", str(self.state), *options, file),
-            cwd=directory,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
+        words = ["run", "--member", "local", "--state-dir", str(self.state), *options, str(file)]
+        self.process = (
+            subprocess.Popen(
+                command(*words), cwd=directory, stdout=stdout, stderr=subprocess.PIPE, text=True
+            )
+            if cold
+            else WarmProcess(words, directory, stdout)
         )
 
     def end(self) -> tuple[int, str, str]:

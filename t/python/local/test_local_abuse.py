@@ -91,7 +91,7 @@ def test_a_job_can_stop_the_run_which_then_goes_on(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     script = "kill -STOP $(cat <fifo); echo >fifo; read _ <fifo"
     document = {"jobs": [{"name": "a", "command": ["sh", "-c", script]}], "rules": SUBMIT}
-    run = Run(tmp_path, document)
+    run = Run(tmp_path, document, cold=True)
     (tmp_path / "fifo").write_text(f"{run.process.pid}\n")
     (tmp_path / "fifo").read_text()
     (tmp_path / "fifo").write_text("\n")

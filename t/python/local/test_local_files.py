@@ -72,7 +72,8 @@ def read_all(capsys: pytest.CaptureFixture[str], state: Path) -> tuple[list[int]
 def test_what_a_run_makes_is_for_its_user_alone(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
-        assert Run(tmp_path, DOCUMENT, "--state-dir", str(tmp_path / "a" / "b")).end()[0] == 0
+        run = Run(tmp_path, DOCUMENT, "--state-dir", str(tmp_path / "a" / "b"), cold=True)
+        assert run.end()[0] == 0
     finally:
         os.umask(mask)
     made = tmp_path / "a" / "b" / "test"

@@ -91,7 +91,7 @@ def test_a_limit_on_the_size_of_files_stops_a_run_which_goes_on_without(tmp_path
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
-        code, _, err = Run(tmp_path, DOCUMENT, "--cores", "1").end()
+        code, _, err = Run(tmp_path, DOCUMENT, "--cores", "1", cold=True).end()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     files = tmp_path / "state" / "test"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from local_queue import command
+from warm import WarmProcess
 
 from flux_ensemble.members.local.states import States
 
@@ -41,17 +41,18 @@ def test_every_example_is_compared() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED.keys() - NEED_FLUX - ELSEWHERE))
-def test_an_example_gives_the_same_counts_as_on_flux(name: str, tmp_path: Path) -> None:
-    words = command(
-        "run", "--member", "local", "--state-dir", tmp_path, "--timeout", "60",
-        "--nodes", "4", "--cores", "2", ROOT / "examples" / f"{name}.yaml",
-    )  # fmt: skip
+def test_an_example_gives_the_same_counts_as_on_flux(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Jobs find the command that publishes a memo.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
-    assert (done.returncode, done.stderr) == (int(name in FAIL), "")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    words = [
+        "run", "--member", "local", "--state-dir", str(tmp_path), "--timeout", "60",
+        "--nodes", "4", "--cores", "2", str(ROOT / "examples" / f"{name}.yaml"),
+    ]  # fmt: skip
+    process = WarmProcess(words, tmp_path, subprocess.PIPE)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (int(name in FAIL), "")
     groups = States(tmp_path).status(name)["groups"]
     outcomes = ("success", "failed", "canceled", "timeout")
     found = {
