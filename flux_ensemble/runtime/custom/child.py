@@ -4,8 +4,7 @@
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
-                       {"call": n, "function", "kwargs", "state"}          one at a time
-                       {"call": n, "check": [function, ...]}               the same
+                       {"call": n, "function", "kwargs", "state"}, or {"call": n, "check"}
                        {"path", "search", ...}, {"call": n, "count", ...}  of a search
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
