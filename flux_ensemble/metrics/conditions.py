@@ -22,7 +22,8 @@ from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_p
 from flux_ensemble.metrics.searched import Searched
 from flux_ensemble.texts import shortened, shown
 
-Lookup = Callable[[MetricPath], float | None]
+#: Returns the value of a metric: a number, of a best point also text, or None.
+Lookup = Callable[[MetricPath], Any]
 Subject = Literal["metric", "memo"] | None
 
 #: The best jobs that are kept, by name, with the parameters that they can have.

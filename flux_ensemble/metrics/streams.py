@@ -222,8 +222,8 @@ class Metrics:
             for (group, variable), stream in sorted(self._streams.items())
         ]
 
-    def lookup(self, path: MetricPath) -> float | None:
-        """The value of a metric; None if it is empty."""
+    def lookup(self, path: MetricPath) -> Any:
+        """The value of a metric: a number, a parameter's value of any type, or None if empty."""
         statistic, group, variable = path
         if statistic == COUNT:
             return self.counts[group][variable]
@@ -233,11 +233,9 @@ class Metrics:
             rate = self.rates.get(group)
             return None if rate is None else rate.get(self.t)
         if statistic == BEST:
-            best: float | None = self.bests.lookup(variable)
-            return best
+            return self.bests.lookup(variable)
         if statistic == SEARCH:
-            field: float | None = field_of(self.searches, variable)
-            return field
+            return field_of(self.searches, variable)
         if variable.startswith("duration"):
             variable = self._by_name[statistic].stream(variable)
         stream = self._streams.get((group, variable))
@@ -336,7 +334,7 @@ class View:
         #: With the streams of the metrics that they are made of, which a reset replaces.
         self._streams: dict[MetricPath, tuple[Stream | None, Stream]] = {}
 
-    def lookup(self, path: MetricPath) -> float | None:
+    def lookup(self, path: MetricPath) -> Any:
         """The value of a metric; None if it is empty."""
         statistic, group, variable = path
         if statistic == COUNT or variable not in _AGES:

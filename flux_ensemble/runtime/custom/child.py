@@ -4,13 +4,10 @@
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
-                       {"call": n, "function", "kwargs", "state"}          one at a time
-                       {"call": n, "check": [function, ...]}               the same
-                       {"path", "search", "ensemble"}                      of a search, once
-                       {"call": n, "count", "points", ...}                 of a search
+                       {"call": n, "function", "kwargs", "state"}, or {"call": n, "check"}
+                       {"path", "search", ...}, {"call": n, "count", ...}  of a search
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
-                       {"call": n, "ok": true, "points": [{"params"}], "seconds"}
                        {"call": n, "ok": false, "reason", "detail"}
 
 LIFELINE is the read end of a pipe that the service holds open: when the service is gone,
