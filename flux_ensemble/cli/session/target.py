@@ -7,6 +7,7 @@ Flux instance can be reached, about runs on the local queue.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -54,9 +55,27 @@ def targeted(command: _Command) -> Callable[..., Any]:
 
     @wraps(command)
     def reached(*, member: str | None, state_dir: Path | None, **options: Any) -> Any:
-        return command(target=reach(Client, member, state_dir), **options)
+        target = reach(Client, member, state_dir)
+        try:
+            return command(target=target, **options)
+        except EnsembleError as error:
+            names = options.get("names") or (options.get("name"),)
+            if error.errno != errno.ENOENT or not isinstance(target, Client):
+                raise
+            here = _local_names().intersection(names)
+            if not here or not str(error).startswith("no ensemble named"):
+                raise
+            advice = f"; a local run has the name {min(here)!r}: add --member local"
+            raise EnsembleError(errno.ENOENT, f"{error}{advice}") from error
 
     return member_options(reached)
+
+
+def _local_names() -> set[str]:
+    """The names of the local runs there are, as far as they can be read."""
+    with contextlib.suppress(StateError, OSError):
+        return set(LocalStates(default_root()).states.names())
+    return set()
 
 
 def reach(connect: Callable[[], Client], member: str | None, state_dir: Path | None) -> Target:

@@ -264,7 +264,9 @@ def test_an_unknown_name_is_answered_with_the_known_ones(
     log.close()
     for words in (["log", "helo"], ["status", "helo"], ["metrics", "helo"]):
         assert run_command([*words, "--state-dir", str(tmp_path)]) == 1
-        expected = f"no ensemble named 'helo' in {tmp_path} (ensembles: hello)"
+        expected = (
+            f"no ensemble named 'helo' in {tmp_path} (did you mean 'hello'? ensembles: hello)"
+        )
         assert expected in capsys.readouterr().err
 
 
