@@ -41,14 +41,14 @@ def _spans(root: Any) -> Iterator[tuple[int, int]]:
     """Where the values of environment variables begin and end."""
     from yaml import MappingNode, SequenceNode
 
-    seen: set[int] = set()
+    seen: set[tuple[int, bool]] = set()
     nodes = [] if root is None else [(root, False)]
     while nodes:
         node, hidden = nodes.pop()
         # Aliases are the node that they stand for.
-        if id(node) in seen and not hidden:
+        if (id(node), hidden) in seen:
             continue
-        seen.add(id(node))
+        seen.add((id(node), hidden))
         if isinstance(node, MappingNode):
             for key, value in node.value:
                 if hidden and not isinstance(value, MappingNode | SequenceNode):

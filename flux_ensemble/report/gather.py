@@ -181,8 +181,9 @@ class Log:
         if name == "fire":
             self.fired += 1
             self._times.add("t", t)
-            self._rules.add(context["rule"])
-            self._numbers.add(context["firing"])
+            self._rules.add(str(context.get("rule")))
+            firing = context.get("firing")
+            self._numbers.add(firing if type(firing) is int else 0)
         self.count += 1
         if not self._environment:
             entry = {**entry, "context": without_environment(context)}
@@ -267,7 +268,9 @@ def _notes(run: Run) -> Iterator[str]:
     dropped = run.source.dropped()
     if dropped:
         yield f"{dropped:,} jobs are not in it: the record is full (limits.records)"
-    listed = sum(group["attempts"] for group in run.source.status["groups"].values())
+    listed = sum(
+        group.get("attempts", group["finished"]) for group in run.source.status["groups"].values()
+    )
     if not dropped and not run.jobs.count and listed:
         yield f"none of the {listed:,} jobs is in it: there is no record of them (records: false)"
     for what, count in run.jobs.left_out.items():

@@ -93,7 +93,6 @@ class Keeper:
             dropped=lambda: engine.records.dropped,
             why={rule["id"]: rule for rule in why(engine, now)},
             size=size,
-            facts={"Seed": str(engine.spec.seed)},
         )
 
     def _jobs(self, now: float) -> Iterator[Job]:

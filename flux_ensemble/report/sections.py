@@ -30,6 +30,7 @@ class Content:
         figure: what points are compared by.
         usage: of the nodes; None where it is not known.
         simulated: another run of the same document, to compare with.
+        seed: as the document has it.
         rows: most rows of a table.
     """
 
@@ -40,6 +41,7 @@ class Content:
     figure: Figure | None
     usage: Usage | None
     simulated: Run | None = None
+    seed: Any = None
     rows: int = MOST_ROWS
     left_out: list[str] = field(default_factory=list)
 
@@ -348,6 +350,7 @@ def _document(content: Content) -> Iterator[Markup]:
     run = content.run
     facts = [
         *run.source.facts.items(),
+        *([("Seed", str(content.seed))] if content.seed is not None else []),
         ("SHA-256 of the log", f"{run.log.digest.text} ({run.log.digest.count:,} entries)"),
     ]
     yield h("dl.facts", [[h("dt", name), h("dd", value)] for name, value in facts])

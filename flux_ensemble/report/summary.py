@@ -185,5 +185,7 @@ def _best(run: Run, figure: Figure | None) -> Iterator[Markup]:
     pairs = [(name, number(value)) for name, value in job["params"].items()]
     yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:8]])
     where = f"Job {run.source.label(job['id'])} of {job['group']}"
+    if job["outcome"] != "success":
+        where += f", which {OUTCOMES[job['outcome']]}"
     said = "" if figure.said else "; the document names no best, so the highest is taken"
     yield h("p.quiet", f"{where}{said}.")

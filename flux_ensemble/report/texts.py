@@ -41,7 +41,7 @@ def seconds(value: float | None) -> str:
     """A duration in the units that people use.
 
     >>> [seconds(value) for value in (0, 0.0123, 4.5, 75.3, 3725, 200000)]
-    ['0s', '12.3ms', '4.5s', '1m 15s', '1h 2m', '2d 8h']
+    ['0s', '12.3ms', '4.5s', '1m 15s', '1h 2m', '2d 7h']
     """
     if value is None or value != value:
         return NOTHING

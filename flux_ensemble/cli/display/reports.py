@@ -52,13 +52,15 @@ def describe(
     counted = Failures()
     run = gather(source, _line(source), counted.add, environment=environment)
     loaded = run.log.document
+    document = _read(loaded)
     times, size = run.jobs.times, source.size
     return Content(
         run=run,
         failures=list(_failures(counted, source)),
         statistics=_statistics(source.metrics),
         document=None if loaded is None else text_of(loaded, environment=environment),
-        figure=figure_of(run, _read(loaded)),
+        figure=figure_of(run, document),
+        seed=None if document is None else document.get("seed"),
         usage=usage(
             times.rows("t_run"), times.rows("t_end"), run.jobs.ranks, run.end, size and size[0]
         ),

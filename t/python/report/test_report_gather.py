@@ -12,6 +12,7 @@ import pytest
 from reports import SWEEP, columns, html, job, simulated, source
 from simulations import predict
 
+from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.report.document import text_of
@@ -181,3 +182,16 @@ def test_replay_knows_whether_the_log_of_a_report_is_that_of_a_recording(tmp_pat
     assert (none.returncode, "expected a report" in none.stderr) == (2, True)
     compared = run("report", "a", *local, "--simulation", "sim.jsonl", "-o", "both.html")
     assert (compared.returncode, "both.html: 3 jobs" in compared.stderr) == (0, True)
+
+
+def test_a_document_of_nested_aliases_is_read_once() -> None:
+    lines = ["a0: &a0 {K: hunter2}"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    text = "\n".join([*lines, "environment: *a29"])
+    assert "hunter2" not in text_of(text, environment=False)
+
+
+def test_entries_that_are_none_of_ours_are_refused_in_one_sentence() -> None:
+    entry = {"timestamp": 1.0, "name": "fire", "context": {}}
+    with pytest.raises(Failure, match="none of ours"):
+        html(source([job(1)], entries=[entry]))
