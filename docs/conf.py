@@ -53,7 +53,7 @@ html_show_copyright = False
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s#:]+)(#[^()\s]*)?\)")
 _PART = re.compile(r"^## (.+)\n((?:(?!## ).*\n?)*)", re.MULTILINE)
-_LISTED = re.compile(r"^- \[[^\]]*\]\(([^()\s#:]+)\.md\)", re.MULTILINE)
+_LISTED = re.compile(r"^- \[([^\]]*)\]\(([^()\s#:]+)\.md\)", re.MULTILINE)
 
 
 def with_site_links(text: str, page: Path, directory: Path) -> str:
@@ -87,17 +87,21 @@ def with_site_links(text: str, page: Path, directory: Path) -> str:
 
 
 def contents(text: str, docnames: Iterable[str]) -> str:
-    """The contents of the site, as index.md has them.
+    """The contents of the site, as index.md has them; pages from outside are called as there.
 
     Args:
         text: of index.md.
         docnames: all pages of the site.
     """
-    parts = {heading: _LISTED.findall(below) for heading, below in _PART.findall(text)}
-    listed = {page for pages in parts.values() for page in pages}
-    for docname in sorted(set(docnames) - listed - {"index"}):
-        part = PARTS.get(docname.split("/")[0], OTHERS)
-        parts[part].append(docname)
+    parts: dict[str, list[str]] = {}
+    unlisted = set(docnames) - {"index"}
+    for heading, below in _PART.findall(text):
+        parts[heading] = pages = []
+        for label, page in _LISTED.findall(below):
+            pages.append(f"{label} <{page}>" if page in OUTSIDE else page)
+            unlisted.discard(page)
+    for docname in sorted(unlisted):
+        parts[PARTS.get(docname.split("/")[0], OTHERS)].append(docname)
     return "\n".join(
         f"```{{toctree}}\n:hidden:\n:caption: {heading}\n\n" + "\n".join(pages) + "\n```\n"
         for heading, pages in parts.items()

@@ -71,12 +71,19 @@ def test_pages_outside_of_docs_are_on_the_site(site: Path) -> None:
 
 def test_a_page_that_the_index_does_not_list_joins_the_part_of_its_folder() -> None:
     pytest.importorskip("sphinx")
-    text = "# a\n\n## Tutorials\n\n- [b](b.md)\n\n## How-to guides\n\n## Reference\n\n- [c](c.md)\n"
-    contents = module(DOCS / "conf.py").contents(text, ["index", "b", "c", "d", "howto/e"])
-    parts = re.findall(r":caption: (.*)\n\n((?:[\w/]+\n)+)", contents)
+    text = (
+        "# a\n\n## Tutorials\n\n- [b](b.md)\n- [first](site/readme.md)\n\n"
+        "## How-to guides\n\n## Reference\n\n- [c](c.md)\n"
+    )
+    contents = module(DOCS / "conf.py").contents(
+        text, ["index", "b", "c", "d", "howto/e", "site/readme"]
+    )
+    parts = re.findall(r":caption: (.*)\n\n((?:.+\n)+?)```", contents)
     assert parts == [
-        ("Tutorials", "b\n"), ("How-to guides", "howto/e\n"), ("Reference", "c\nd\n"),
-    ]  # fmt: skip
+        ("Tutorials", "b\nfirst <site/readme>\n"),
+        ("How-to guides", "howto/e\n"),
+        ("Reference", "c\nd\n"),
+    ]
 
 
 def test_a_picture_is_the_one_that_its_source_draws() -> None:
