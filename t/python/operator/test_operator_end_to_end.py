@@ -19,7 +19,9 @@ from test_operator_app import operator, until
 
 from flux_ensemble.operator import names
 
-EXAMPLE = ROOT / "examples" / "kubernetes" / "ensemble.yaml"
+pytest_plugins = ["operator_cluster"]
+
+EXAMPLE = ROOT / "etc" / "kubernetes" / "example.yaml"
 
 
 def example() -> dict[str, Any]:
