@@ -97,7 +97,7 @@ def test_a_size_is_changed_within_the_bounds(admin: Client, backend: Kubernetes)
     with pytest.raises(Refused, match="its maximum is 4"):
         backend.scale(member, deadline=soon(), by=1)
     assert backend.scale(member, deadline=soon(), to=1) == Grant(4, 1)
-    assert spec_of(admin, member) == {"size": 1, "minSize": 1, "maxSize": 4}
+    assert spec_of(admin, member).items() >= {"size": 1, "minSize": 1, "maxSize": 4}.items()
 
 
 def test_no_change_is_lost_when_several_are_made_at_once(

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from ensembles import write_status
 
 from flux_ensemble.operator import names, tls
@@ -101,6 +102,8 @@ class Standin:
                 # The API server is restarted; or somebody else has written at the same time.
                 if failure.code not in (None, 401, 403, 404, 409, 500, 503):
                     self.errors.append(failure)
+            except httpx2.HTTPError:
+                pass  # It is restarted while a token is asked for.
             except Exception as error:
                 self.errors.append(error)
 

@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+from apiserver import ApiServer
 from ensembles import Bench, condition, ensemble
 from memory_api import MemoryApi
+
+pytest_plugins = ["operator_cluster"]
 
 #: Nothing takes nearly as long, in seconds.
 PATIENCE = 100
@@ -30,11 +33,12 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def operator(
-    api: MemoryApi, directory: Path, name: str = "operator", *options: str
+    api: MemoryApi | ApiServer, directory: Path, name: str = "operator", *options: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs `flux-ensemble operator run` with the operator's token."""
     config = directory / f"{name}.config"
-    api.account_token("flux-ensemble", "flux-ensemble-operator")
+    if isinstance(api, MemoryApi):
+        api.account_token("flux-ensemble", "flux-ensemble-operator")
     config.write_text(api.kubeconfig(OPERATOR, "flux-ensemble"))
     command = [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"]
     command += ["--health-port=0", "--lease-seconds=3", *options]

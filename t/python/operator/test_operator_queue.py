@@ -12,6 +12,8 @@ from flux_ensemble.operator.cluster import Cluster, ClusterFailure
 from flux_ensemble.operator.lease import Lease
 from flux_ensemble.operator.queue import Queue
 
+pytest_plugins = ["operator_cluster"]
+
 PATIENCE = 60
 
 

@@ -13,6 +13,8 @@ from memory_api import Failure, MemoryApi
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import ClusterFailure
 
+pytest_plugins = ["operator_cluster"]
+
 PARTS = (
     ("v1", "ServiceAccount", "sweep-grpc"),
     ("rbac.authorization.k8s.io/v1", "Role", "sweep-grpc"),

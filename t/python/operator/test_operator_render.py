@@ -24,7 +24,7 @@ from flux_ensemble.operator.check import check
 from flux_ensemble.operator.render import Settings, minicluster, render, runner
 
 GOLDEN = Path(__file__).with_name("golden")
-EXAMPLE = ROOT / "examples" / "kubernetes" / "ensemble.yaml"
+EXAMPLE = ROOT / "etc" / "kubernetes" / "example.yaml"
 
 
 def rendered(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -84,7 +84,9 @@ def test_what_is_installed_cannot_be_another_command(nasty: str) -> None:
 def test_only_one_container_may_run_flux() -> None:
     assert runner({"containers": [{}]}) == 0
     assert runner({"containers": [{}, {"runFlux": True}]}) == 1
-    for containers in ([{}, {}], [{"runFlux": True}, {"runFlux": True}]):
+    both: list[dict[str, bool]] = [{"runFlux": True}, {"runFlux": True}]
+    none: list[dict[str, bool]] = [{}, {}]
+    for containers in (none, both):
         with pytest.raises(ValueError, match="expected one container with 'runFlux: true'"):
             runner({"containers": containers})
 

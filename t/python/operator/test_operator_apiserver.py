@@ -1,0 +1,181 @@
+"""The operator on a real API server: its CRD, its roles, and an ensemble through restarts."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apiserver
+import pytest
+import yaml
+from ensembles import CRDS, KUBERNETES, Bench, condition, ensemble, member
+from lightkube.codecs import load_all_yaml
+from standin import standin
+from test_operator_app import operator, until
+from test_operator_end_to_end import example, gone, state, watch
+from test_operator_reconcile import PARTS
+
+from flux_ensemble.operator import names
+from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+
+pytestmark = apiserver.MARKS
+
+ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
+
+#: What `operator` runs with.
+TOKEN = "flux-ensemble-flux-ensemble-operator"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apiserver.ApiServer]:
+    with apiserver.api_server(tmp_path_factory.mktemp("apiserver"), {TOKEN: ACCOUNT}) as server:
+        admin = server.client()
+        for one in load_all_yaml(
+            "---\n".join(file.read_text() for file in (KUBERNETES / "install.yaml", CRDS[1]))
+        ):
+            admin.create(one)
+        cluster = Cluster(admin)
+
+        def served() -> bool:
+            try:
+                cluster.list(names.API_VERSION, names.KIND, "default")
+                cluster.list(names.MINICLUSTER, "MiniCluster", "default")
+            except ClusterFailure:
+                return False
+            return True
+
+        until(served, "the CRDs are not established")
+        yield server
+
+
+@pytest.fixture
+def bench(server: apiserver.ApiServer) -> Iterator[Bench]:
+    bench = Bench(server, TOKEN)
+    yield bench
+    for kind in ((names.API_VERSION, names.KIND), *_kinds()):
+        for one in bench.admin.list(*kind, "default"):
+            bench.admin.delete(*kind, "default", one["metadata"]["name"])
+    bench.close()
+
+
+def _kinds() -> list[tuple[str, str]]:
+    return [*dict.fromkeys(part[:2] for part in PARTS), ("v1", "Pod"), ("batch/v1", "Job")]
+
+
+def test_an_ensemble_becomes_all_that_it_consists_of_and_nothing_is_written_twice(
+    bench: Bench,
+) -> None:
+    bench.put(ensemble())
+    bench.look()
+    bench.look()
+
+    def versions() -> dict[str, str]:
+        found = {}
+        for api_version, kind, name in PARTS:
+            one = bench.admin.get(api_version, kind, "default", name)
+            assert one is not None, f"{kind} {name}"
+            found[f"{kind}/{name}"] = one["metadata"]["resourceVersion"]
+        found["Ensemble"] = (bench.ensemble() or {})["metadata"]["resourceVersion"]
+        return found
+
+    before = versions()
+    status = bench.look()
+    assert versions() == before
+    assert condition(status, "Accepted")[0] == "True"
+    # The size is the service's: neither a mend nor a new least size resets it.
+    live = bench.minicluster()
+    assert live is not None
+    bench.admin.resize(live, 3)
+    live = bench.minicluster()
+    assert live is not None
+    live["spec"]["tasks"] = 5
+    bench.admin.replace({"apiVersion": names.MINICLUSTER, "kind": "MiniCluster", **live})
+    bench.look()
+    bench.put(ensemble("sweep", member(size=2, minSize=2)))
+    bench.look()
+    live = bench.minicluster()
+    assert live is not None
+    assert (live["spec"]["size"], live["spec"]["minSize"]) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (ensemble("a" * 52), "at most 56 characters together"),
+        (ensemble("a.b"), "begins with a letter"),
+        (ensemble("a", {**member(), "ensembleFrom": {"name": "x"}}), "exactly one of"),
+        (ensemble("a", member(size=9)), "size is above maxSize"),
+        (ensemble("a", member("grpc")), "'grpc' is the name of the service"),
+        (ensemble("a", member(), member()), "Duplicate value"),
+    ],
+)
+def test_the_api_server_refuses_what_the_rules_say(
+    bench: Bench, wrong: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ClusterFailure, match=sentence) as caught:
+        bench.admin.create(wrong)
+    assert caught.value.code == 422
+
+
+def test_a_typo_and_a_foreign_object_are_told(bench: Bench) -> None:
+    bench.put(ensemble("sweep", member(deadlineSecond=5)))
+    assert 'unknown field "spec.deadlineSecond"' in condition(bench.look(), "Accepted")[2]
+    metadata = {"name": "sweep-solve", "namespace": "default"}
+    spec = {"containers": [{"image": "a"}]}
+    theirs = {"apiVersion": names.MINICLUSTER, "kind": "MiniCluster", "metadata": metadata}
+    bench.admin.create({**theirs, "spec": spec})
+    bench.put(ensemble())
+    assert "is there already" in condition(bench.look(), "Accepted")[2]
+
+
+def test_a_document_of_128_kib_is_taken(bench: Bench) -> None:
+    document = yaml.safe_dump({"jobs": [{"name": "a", "command": "a"}]})
+    document += "# " + "x" * (131072 - len(document) - 3) + "\n"
+    bench.put(ensemble("sweep", member(document=document)))
+    assert condition(bench.look(), "Accepted")[0] == "True"
+
+
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
+def test_an_ensemble_completes_though_everything_is_restarted(
+    server: apiserver.ApiServer, bench: Bench, tmp_path: Path
+) -> None:
+    """Nothing is lost and nothing is done twice while there is load."""
+    gate = tmp_path / "gate"
+    manifest = example(gate)
+    (one,) = manifest["spec"]["members"]
+    document = yaml.safe_load(one["ensemble"])
+    document["jobs"][0] |= {"count": 200, "command": "true"}
+    document["rules"][1]["when"] = 200
+    one["ensemble"] = yaml.safe_dump(document)
+    with standin(server, collect=True) as running:
+        with operator(server, tmp_path, "one") as first:
+            bench.put(manifest)
+            until(lambda: state(bench).get("phase") == "Running", "it does not run")
+            running.kill_service("sweep-grpc")
+            server.stop_apiserver()
+            time.sleep(1)
+            server.start()
+            first.kill()
+        with operator(server, tmp_path, "two"):
+            watch(bench, running, gate)
+            status = state(bench)
+            logs = "\n".join(log.read_text() for log in running.directory.glob("*.log"))
+            assert status["phase"] == "Completed", f"{status}\n{logs}"
+            (found,) = status["members"]
+            assert found["jobs"] == {"success": 202, "failed": 0, "canceled": 0, "timeout": 0}
+            gone(bench, running)
+
+
+def test_when_the_leader_is_killed_the_other_one_takes_over(
+    server: apiserver.ApiServer, bench: Bench, tmp_path: Path
+) -> None:
+    with operator(server, tmp_path, "one") as one:
+        bench.put(ensemble("first"))
+        until(lambda: bench.minicluster("first-solve") is not None, "the first one")
+        with operator(server, tmp_path, "two"):
+            one.kill()
+            bench.put(ensemble("second"))
+            until(lambda: bench.minicluster("second-solve") is not None, "the second one")

@@ -1,0 +1,110 @@
+"""What is installed: kustomize's output is what is committed, and so is the chart's source."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ensembles import KUBERNETES, objects
+
+from flux_ensemble import __version__
+from flux_ensemble.operator import names
+from flux_ensemble.operator.cluster import PLURALS
+
+PROGRAMS = Path(sys.executable).parent
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=str(PROGRAMS)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not there: its package has no wheel for this machine")
+    return found
+
+
+def kustomize(folder: str) -> str:
+    command = [program("kubectl"), "kustomize", str(KUBERNETES / folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_install_yaml_is_what_kustomize_makes() -> None:
+    """After a change: kubectl kustomize etc/kubernetes/cluster-wide >etc/kubernetes/install.yaml"""
+    assert kustomize("cluster-wide") == (KUBERNETES / "install.yaml").read_text()
+
+
+def test_in_a_namespace_it_has_no_rights_elsewhere() -> None:
+    found = [one for one in yaml.safe_load_all(kustomize("namespaced")) if one]
+    kinds = {one["kind"] for one in found}
+    assert "ClusterRoleBinding" not in kinds
+    (deployment,) = (one for one in found if one["kind"] == "Deployment")
+    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert f"--namespace={deployment['metadata']['namespace']}" in args
+
+
+def rights(file: str, kind: str) -> list[dict[str, Any]]:
+    (role,) = (one for one in objects(KUBERNETES / file) if one["kind"] == kind)
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
+
+
+def test_the_rights_are_the_same_in_one_namespace_and_in_all() -> None:
+    assert rights("cluster-wide/rights.yaml", "ClusterRole") == rights(
+        "namespaced/rights.yaml", "Role"
+    )
+
+
+def test_the_rights_are_for_what_the_operator_reads_and_writes() -> None:
+    given = {
+        (group, resource)
+        for rule in rights("cluster-wide/rights.yaml", "ClusterRole")
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if "/" not in resource
+    }
+    used = {(version.rpartition("/")[0], plural) for (version, _), plural in PLURALS.items()}
+    assert given == used - {("coordination.k8s.io", "leases")}
+
+
+def test_images_are_of_this_release() -> None:
+    text = (KUBERNETES / "install.yaml").read_text()
+    assert f"image: flux-ensemble:{__version__}" in text
+    assert f"value: flux-ensemble:{__version__}" in text
+    assert names.GROUP in text
+    assert f"flux-ensemble:{__version__}" in (KUBERNETES / "Containerfile").read_text()
+
+
+def test_the_container_file_has_nothing_to_be_said_against() -> None:
+    command = [program("hadolint"), str(KUBERNETES / "Containerfile")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_chart_has_the_same_manifests() -> None:
+    """helm is not there to render it; what it has in place of values is put back here."""
+    chart = KUBERNETES / "chart"
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    assert metadata["appVersion"] == __version__
+    assert (chart / "crds" / "ensembles.yaml").read_text() == (
+        KUBERNETES / "base" / "ensemble-crd.yaml"
+    ).read_text()
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    text = (chart / "templates" / "operator.yaml").read_text()
+    for template, value in (
+        ("{{ .Values.image }}", values["image"]),
+        ("{{ .Values.serviceImage | default .Values.image }}", values["image"]),
+        ("{{ .Values.replicas }}", str(values["replicas"])),
+        ("{{ .Release.Namespace }}", "flux-ensemble"),
+    ):
+        text = text.replace(template, value)
+    assert "{{" not in text
+    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
+    installed = {
+        (one["kind"], one["metadata"]["name"]): one
+        for one in objects(KUBERNETES / "install.yaml")
+        if one["kind"] not in ("CustomResourceDefinition", "Namespace")
+    }
+    assert made == installed
