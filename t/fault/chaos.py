@@ -4,10 +4,10 @@
 
 Prints a line for each scenario: jobs, kills of the service, duplicates (jobs whose tag an
 earlier job has), missing jobs, violations that the service itself noticed, seconds. Exits 1
-if anything is wrong; the negative control is wrong if it shows no duplicates. SIGTERM ends it
-early: what was begun is verified, and the table is printed as far as it got. All that is
-random comes from the seed, which is printed. `make chaos` runs all of it at length,
-t/t32*.t each scenario for a short time.
+if anything is wrong; the negative control is wrong if it shows no duplicates. SIGTERM to this
+process alone ends it early: what was begun is verified, and the table is printed as far as it
+got. All that is random comes from the seed, which is printed. `make chaos` runs all of it at
+length, t/t32*.t each scenario for a short time.
 """
 
 from __future__ import annotations

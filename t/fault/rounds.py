@@ -57,6 +57,9 @@ def _round(context: Context, stage: Scene, most: int) -> None:
         if random.random() < 0.75:
             listed = stage.service.await_answer(stage.handle)
             going = any(one["state"] not in FINAL for one in listed)
+            # However slow the machine is, it must get on.
+            if going and random.random() < 0.4:
+                stage.await_ready()
     stage.service.await_answer(stage.handle)
     for workload in workloads:
         stage.await_end(workload.name, patience(workload, row.kills - before))

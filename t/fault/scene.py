@@ -147,6 +147,14 @@ class Scene:
             raise
         return status
 
+    def await_ready(self) -> None:
+        """Wait until the service has recovered."""
+        deadline = time.monotonic() + 60
+        while self.rpc("status")["service"]["state"] != "ready":
+            if time.monotonic() > deadline:
+                raise RuntimeError("the service does not recover")
+            time.sleep(10 * TICK)
+
     def await_end(self, name: str, seconds: float) -> dict[str, Any]:
         """Wait until an ensemble has ended and its jobs have too; returns its status.
 
