@@ -175,7 +175,7 @@ class Editor:
         assert self._process.stdout is not None
         self._in: IO[bytes] = self._process.stdin
         self._out: IO[bytes] = self._process.stdout
-        capabilities = {"textDocument": {"publishDiagnostics": {}}}
+        capabilities: dict[str, Any] = {"textDocument": {"publishDiagnostics": {}}}
         given = {"processId": os.getpid(), "rootUri": None, "capabilities": capabilities}
         self._send({"id": 1, "method": "initialize", "params": given})
         while self._receive().get("id") != 1:
