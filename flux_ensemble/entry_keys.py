@@ -107,6 +107,7 @@ class EnsembleKeys(TypedDict, total=False):
     logging: Mapping[str, Any]
     custom: str
     plugins: Sequence[str]
+    search: Sequence[Mapping[str, Any]]
     metrics: Sequence[str | Mapping[str, Any]]
     rate_window: Duration
     limits: Limits

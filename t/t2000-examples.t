@@ -132,7 +132,7 @@ test_expect_success 'tune: search shows the best trials, and the last job has it
 	grep "^best *done *trials *tpe *24/24 *0 *24 *0 min loss" searches &&
 	flux ensemble search --json tune >json &&
 	x=$("$SHARNESS_BUILD_DIRECTORY/python" -c "import json
-print(json.load(open('json'))['searches'][0]['best'][0]['params']['x'])") &&
+print(json.load(open(\"json\"))[\"searches\"][0][\"best\"][0][\"params\"][\"x\"])") &&
 	id=$(flux jobs -a --no-header --format={id} --name=final) &&
 	flux job attach $id >printed &&
 	grep "^x=$x " printed

@@ -57,7 +57,44 @@ _DISTRIBUTION = {
     "param": Key("The job's value of this parameter of its sweep.", ("epochs",)),
 }
 
+_SEARCH = {
+    "": Key(
+        "Searches: a sampler suggests the parameters of a group's jobs, and learns from them.",
+        (
+            [
+                {
+                    "id": "hpo",
+                    "group": "trial",
+                    "variables": {"lr": {"low": 1e-5, "high": 0.1, "log": True}},
+                    "minimize": "loss",
+                    "trials": 100,
+                }
+            ],
+        ),
+    ),
+    ".id": Key("Its name, for rules and commands.", ("hpo",)),
+    ".group": Key("The job group of its trials; a submission of it is one job.", ("trial",)),
+    ".variables": Key(
+        "What is searched, by name: a range, or a list of choices. They become parameters.",
+        ({"layers": {"low": 1, "high": 8, "integer": True}, "opt": ["sgd", "adam"]},),
+    ),
+    ".variables.low": Key("The least value.", (1e-5,)),
+    ".variables.high": Key("The greatest value.", (0.1,)),
+    ".variables.log": Key("The order of magnitude is what matters.", (True,), False),
+    ".variables.integer": Key("Integers alone.", (True,), False),
+    ".minimize": Key("The key of the memo that is to be small.", ("loss",)),
+    ".maximize": Key("The key of the memo that is to be large.", ("accuracy",)),
+    ".sampler": Key("What suggests the points.", ("random", "qmc", "cma"), "tpe"),
+    ".trials": Key("How many there are.", (500,)),
+    ".parallel": Key("How many are in the queue at once.", (64,), 1),
+    ".on-failure": Key("What becomes of a trial that fails.", ("retry", {"penalty": 100}), "skip"),
+    ".on-failure.penalty": Key("The value that the sampler is told of it.", (100,)),
+    ".failures": Key("After so many failed trials in a row the search closes.", (5,), 20),
+    ".timeout": Key("How long an ask may take; 0 is no limit.", ("1h",), "5m"),
+}
+
 KEYS: dict[str, Key] = {
+    **{f"search{path}": key for path, key in _SEARCH.items()},
     "name": Key(
         "The ensemble's name: letters, digits, _ and -. A name on the command line goes before it. "
         "The default is the name of the file without its extension.",
@@ -281,6 +318,11 @@ KEYS: dict[str, Key] = {
     "simulate.duration.from-log": Key("As long as in this recording.", ("run.jsonl",)),
     "simulate.failure-rate": Key("The probability that a job fails.", (0.05,), 0),
     "simulate.startup": Key("Time from the allocation of its nodes to its start.", ("2s",), 0),
+    "simulate.memo.expression": Key(
+        "What the job publishes, computed from its parameters.", ("(x - 1) ** 2 + exp(-epoch / 9)",)
+    ),
+    "simulate.memo.step": Key("The name that counts the steps in the expression.", ("epoch",)),
+    "simulate.memo.steps": Key("How many values the job publishes while it runs.", (27,)),
     "simulate.memo": Key(
         "What a job publishes before it finishes, a distribution for each key.",
         ({"fom": {"normal": {"mean": 0.9, "sigma": 0.02}}},),

@@ -8,13 +8,13 @@ Scalars are resolved as yaml.SafeLoader does, with fewer surprises: dates, `12:3
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from flux_ensemble.document.bounds import MAX_DEPTH, MAX_VALUES
+from flux_ensemble.document.plain_scalar import plain_scalar
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.document.yaml_text import UnreadableError, check_text
 from flux_ensemble.texts import shortened, shown
@@ -22,27 +22,6 @@ from flux_ensemble.texts import shortened, shown
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _TAG = "tag:yaml.org,2002:"
-_WORDS: dict[str, bool | None] = {
-    spelled: value
-    for word, value in (
-        ("null", None),
-        ("true", True),
-        ("yes", True),
-        ("on", True),
-        ("false", False),
-        ("no", False),
-        ("off", False),
-    )
-    for spelled in (word, word.capitalize(), word.upper())
-} | {"": None, "~": None}
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0b_*[01][01_]*)")
-_FLOAT = re.compile(
-    r"[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
-    r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
-)
-#: Longer numbers are read as text.
-_MAX_DIGITS = 400
-
 _TAGS = {
     f"{_TAG}int": int,
     f"{_TAG}float": float,
@@ -385,16 +364,3 @@ def _tagged(tag: str, text: str, line: int) -> Any:
 
 def _short_tag(tag: str) -> str:
     return shortened(tag.replace(_TAG, "!!"))
-
-
-def plain_scalar(text: str) -> Any:
-    """The value of a plain scalar: null, a boolean, a number, or text."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] in "+-.0123456789" and len(text) <= _MAX_DIGITS:
-        number = text.replace("_", "")
-        if _INTEGER.fullmatch(text):
-            return int(number, 0)
-        if _FLOAT.fullmatch(text):
-            return float(number.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    return text

@@ -105,7 +105,6 @@ class Sending:
             attempt: how often it has been tried before.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
-        params = self._core.params_of(firing, index)
         self._core.record(
             "retry",
             rule=firing.rule,
@@ -113,7 +112,6 @@ class Sending:
             index=index,
             attempt=attempt,
             retry=origin.number,
-            **({"params": params} if params else {}),
         )
         self.submit(
             firing.group,

@@ -13,7 +13,7 @@ from typing import Any
 
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.operator import names
-from flux_ensemble.operator.render import runner
+from flux_ensemble.operator.minicluster import runner
 
 #: The volumes that are added to a container.
 _VOLUMES = ("flux-ensemble-document", "flux-ensemble-tls")

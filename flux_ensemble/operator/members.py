@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flux_ensemble.operator import names
-from flux_ensemble.operator.render import minicluster
+from flux_ensemble.operator.minicluster import minicluster
 
 Resource = Mapping[str, Any]
 

@@ -22,9 +22,12 @@ from flux_ensemble.operator import names
 from flux_ensemble.operator import status as statuses
 from flux_ensemble.operator.check import Missing, check
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
-from flux_ensemble.operator.members import OVER, Observed, kind_of
+from flux_ensemble.operator.differences import annotation, differs
+from flux_ensemble.operator.manifests import owned
+from flux_ensemble.operator.members import OVER, kind_of
 from flux_ensemble.operator.metrics import Metrics
-from flux_ensemble.operator.render import Settings, owned, render
+from flux_ensemble.operator.observer import Observer
+from flux_ensemble.operator.render import Settings, render
 from flux_ensemble.operator.secrets import Certificates
 from flux_ensemble.operator.status import Event, View
 
@@ -191,7 +194,7 @@ class _Turn:
         if member is None or self._ensemble["spec"].get("onChange", "Refuse") != "Recreate":
             return False
         wanted = kind_of(member).render(self._ensemble, member)
-        return _annotation(wanted, names.TEMPLATE) != _annotation(live, names.TEMPLATE)
+        return annotation(wanted, names.TEMPLATE) != annotation(live, names.TEMPLATE)
 
     # -- writing -----------------------------------------------------------------------
 
@@ -276,7 +279,7 @@ class _Turn:
             return
         if live["metadata"].get("deletionTimestamp"):
             return
-        if _annotation(live, names.TEMPLATE) != _annotation(manifest, names.TEMPLATE):
+        if annotation(live, names.TEMPLATE) != annotation(manifest, names.TEMPLATE):
             if self._ensemble["spec"].get("onChange", "Refuse") == "Recreate":
                 log.info("%s: delete MiniCluster %s, to make it anew", self._label(), name)
                 self._cluster.delete(live["apiVersion"], "MiniCluster", self._namespace, name)
@@ -294,7 +297,7 @@ class _Turn:
     def _mend(self, manifest: Resource, live: Resource) -> Resource:
         sizeless = copy.deepcopy(manifest)
         del sizeless["spec"]["size"]
-        same = _annotation(manifest, names.RELEASE) == _annotation(live, names.RELEASE)
+        same = annotation(manifest, names.RELEASE) == annotation(live, names.RELEASE)
         if not same or not differs(sizeless, live):
             # One that another release has made goes on as it was made.
             return live
@@ -322,19 +325,20 @@ class _Turn:
 
     def _write_status(self, failure: str) -> Mapping[str, Any]:
         members = []
+        observer = Observer(self._cluster, self._ensemble, self._owned)
         for member in self._members():
             try:
-                members.append(self._of_member(member))
+                members.append(observer.member(member))
             except ClusterFailure as exc:
                 failure = failure or str(exc)
-                members.append(self._known(member) or self._unknown(member))
+                members.append(observer.known(member) or observer.unknown(member))
         view = View(
             generation=self._ensemble["metadata"].get("generation", 0),
             problems=self._problems,
             refused=self._refused,
             failure=failure,
             suspended=bool(self._ensemble["spec"].get("suspend")),
-            service=self._service(),
+            service=observer.service(),
             members=members,
         )
         now = self._now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -347,80 +351,13 @@ class _Turn:
         self._metrics.seen(self._namespace, self._name(), status)
         return status
 
-    def _of_member(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """How a member is; one that has ended stays so."""
-        name = names.member(self._name(), member["name"])
-        known = self._known(member)
-        resource = self._owned.get(("MiniCluster", name))
-        if known is not None and known["state"] in OVER:
-            same = resource is None or resource["metadata"]["uid"] == known.get("uid")
-            if same:
-                return {**known, "size": 0}
-        job, pods, warnings = None, [], []
-        if resource is not None:
-            job = self._cluster.get("batch/v1", "Job", self._namespace, name)
-            pods = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
-            if len(pods) < resource["spec"].get("size", 1):
-                warnings = self._warnings(name)
-        observed = Observed(resource, job, pods, warnings)
-        return {"name": member["name"], **kind_of(member).status(member, observed)}
-
-    def _known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:
-        known = (one for one in self._before.get("members") or ())
-        return next((dict(one) for one in known if one["name"] == member["name"]), None)
-
-    def _unknown(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        return {"name": member["name"], **kind_of(member).status(member, Observed())}
-
-    def _warnings(self, job: str) -> list[str]:
-        """What the Job controller could not do, such as make pods beyond a quota."""
-        found = self._cluster.list(
-            "v1",
-            "Event",
-            self._namespace,
-            fields=f"involvedObject.kind=Job,involvedObject.name={job},type=Warning",
-        )
-        found.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
-        return [f"{event.get('reason')}: {event.get('message')}" for event in found]
-
-    def _service(self) -> tuple[bool, str]:
-        live = self._owned.get(("Deployment", names.service(self._name())))
-        if live is None:
-            return False, "its Deployment is not made yet"
-        ready = (live.get("status") or {}).get("readyReplicas", 0)
-        wanted = live["spec"].get("replicas", 1)
-        return ready > 0 and wanted > 0, f"{ready} of {wanted} pods are ready"
-
     def _tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._events.append(Event(reason, message, warning))
 
     def _post(self, event: Event, now: str) -> None:
         """Write an event; that one is lost is no failure."""
-        metadata = self._ensemble["metadata"]
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "generateName": f"{metadata['name']}.",
-                "namespace": self._namespace,
-            },
-            "involvedObject": {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "name": metadata["name"],
-                "namespace": self._namespace,
-                "uid": metadata["uid"],
-            },
-            "type": "Warning" if event.warning else "Normal",
-            "reason": event.reason,
-            "message": event.message[:1024],
-            "source": {"component": names.MANAGER},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
         try:
-            self._cluster.create(manifest)
+            self._cluster.create(statuses.manifest(event, self._ensemble, now))
         except ClusterFailure as failure:
             log.warning("%s: an event was not written: %s", self._label(), failure)
 
@@ -446,32 +383,6 @@ class _Turn:
 
     def _label(self) -> str:
         return f"{self._namespace}/{self._name()}"
-
-
-def differs(manifest: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
-    """Whether an object has to be applied: it was made of something else, or has been changed."""
-    return _annotation(manifest, names.HASH) != _annotation(live, names.HASH) or not _within(
-        manifest, live
-    )
-
-
-def _within(part: Any, whole: Any) -> bool:
-    """Whether all that is in one value is in another, which may have more keys."""
-    if isinstance(part, Mapping):
-        return isinstance(whole, Mapping) and all(
-            _within(value, whole.get(key)) for key, value in part.items()
-        )
-    if isinstance(part, list):
-        return (
-            isinstance(whole, list) and len(part) == len(whole) and all(map(_within, part, whole))
-        )
-    # The API server leaves out what is false, or empty, in some places.
-    return bool(part == whole or (whole is None and not part))
-
-
-def _annotation(resource: Mapping[str, Any], name: str) -> str | None:
-    value: str | None = (resource["metadata"].get("annotations") or {}).get(name)
-    return value
 
 
 def _foreign(kind: str, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from flux_ensemble.gateway.tls import MEMBER_URI
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
-from flux_ensemble.operator.render import owned
+from flux_ensemble.operator.manifests import owned
 
 
 class Certificates:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.operator import names
 from flux_ensemble.operator.members import OVER
 
 #: How long a message of a condition may be, in characters.
@@ -198,4 +199,31 @@ def _condition(name: str, holds: bool, reason: str, message: str) -> dict[str, A
         "status": "True" if holds else "False",
         "reason": reason,
         "message": message[:_LONGEST],
+    }
+
+
+def manifest(event: Event, ensemble: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """An event of an Ensemble as the cluster takes it; `now` in RFC 3339."""
+    metadata = ensemble["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "generateName": f"{metadata['name']}.",
+            "namespace": metadata["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": event.message[:1024],
+        "source": {"component": names.MANAGER},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
     }

@@ -124,10 +124,10 @@ def simulate(
 
     text, label = read_document(file)
     spec = _check(text, label, name)
+    assumed = None
     if cores is None:
         cores = own_cores()
-        words = f"{nodes} node{'s'[: nodes != 1]} of {cores} core{'s'[: cores != 1]}"
-        click.echo(f"flux-ensemble: simulating {words}", err=True)
+        assumed = f"{nodes} node{'s'[: nodes != 1]} of {cores} core{'s'[: cores != 1]}"
     try:
         behaviour = resolve(spec, _behaviour(spec, durations), from_log)
         recorder = None if record is None else Recorder(record, spec, text)
@@ -146,6 +146,8 @@ def simulate(
         raise Failure(str(error), USAGE) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", USAGE) from None
+    if assumed is not None:
+        click.echo(f"flux-ensemble: simulating {assumed}", err=True)
     try:
         prediction = simulation.run(until or math.inf)
     except SimulationError as error:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.client.responses import EnsembleStatus, Entry
-from flux_ensemble.texts import printable, shortened
+from flux_ensemble.texts import printable
 
 
 class Span(NamedTuple):
@@ -63,7 +63,7 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   rule {context['rule']} {verb}", "warn"),)
         case "retry":
             what = f"{context['rule']} #{context['firing']}, job {context['index']}"
-            yield (Span(f"   retry {context['attempt']} of {what}{_of_job(context)}", "warn"),)
+            yield (Span(f"   retry {context['attempt']} of {what}", "warn"),)
         case "gave-up":
             what = f"{context['rule']} #{context['firing']}, job {context['index']}"
             yield (Span(f"   no retry of {what}: {context['reason']}", "bad"),)
@@ -259,7 +259,7 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
         case "memo-left-out" | "values-left-out" | "not-started":
             return f"{context['group']}: {context['reason']}"
         case "retry":
-            again = f"job {context['index']}{_of_job(context)} again as retry #{context['retry']}"
+            again = f"job {context['index']} again as retry #{context['retry']}"
             return f"{_firing(context)}: {again} (attempt {context['attempt']})"
         case "gave-up":
             which = f"job {context['index']} does not run again"
@@ -290,14 +290,6 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             return f"{context['state']}: {context['reason']}"
         case _:
             return " ".join(_each_pair(context))
-
-
-def _of_job(context: Mapping[str, Any]) -> str:
-    """The parameters of a job that is tried again, where there are any: ` (t=280)`."""
-    params = context.get("params")
-    if not isinstance(params, Mapping) or not params:
-        return ""
-    return f" ({shortened(' '.join(_each_pair(params)), _PARAMS)})"
 
 
 def _firing(context: Mapping[str, Any]) -> str:

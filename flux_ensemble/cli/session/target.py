@@ -60,7 +60,7 @@ def targeted(command: _Command) -> Callable[..., Any]:
             return command(target=target, **options)
         except EnsembleError as error:
             names = options.get("names") or (options.get("name"),)
-            if error.errno != errno.ENOENT or not isinstance(target, Client):
+            if error.errno != errno.ENOENT or isinstance(target, LocalStates):
                 raise
             here = _local_names().intersection(names)
             if not here or not str(error).startswith("no ensemble named"):

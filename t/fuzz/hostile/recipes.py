@@ -130,6 +130,7 @@ class Recipes:
             "cancel": rng.random() < 0.5, "cwd": "/tmp", "environment": {"A": "b"},
             "overrides": rng.choice(({}, {"nodes": 1, "duration": "1m"}, {"urgency": 20})),
             "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,
+            "reason": "enough",
             "filter": rng.choice(("returncode == 0", "job.params.x > 1", "runtime < 10")),
             "action": rng.choice(({"name": "submit", "label": group, "count": 1},
                                   {"name": "custom", "label": "f"},

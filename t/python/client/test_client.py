@@ -14,6 +14,7 @@ from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.client import connection as module
 from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.errors import failure
+from flux_ensemble.client.jobs import PAGE
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH
 
 
@@ -319,7 +320,7 @@ def test_jobs_come_page_by_page() -> None:
     jobs = Client(handle).jobs("a", filter="job.returncode != 0", group="g")
     assert [job["id"] for job in jobs] == [1, 2, 3]
     assert jobs.dropped == 4
-    asked = {"name": "a", "filter": "job.returncode != 0", "group": "g", "count": 1000}
+    asked = {"name": "a", "filter": "job.returncode != 0", "group": "g", "count": PAGE}
     assert [payload for _, payload, _ in handle.sent] == [
         {**asked, "after": 0},
         {**asked, "after": 7},

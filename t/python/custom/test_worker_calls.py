@@ -45,19 +45,20 @@ def test_a_function_gets_what_the_documentation_says(bench: Make, tmp_path: Path
         "import os\n"
         "def f(metrics, event, rule, action, handle, ensemble):\n"
         "    return Action(metrics=metrics, event=event, rule=rule.action.label,\n"
-        "        action=action.label, handle=handle, ensemble=ensemble,\n"
-        "        cwd=os.getcwd(), greeting=os.environ['GREETING'], home=os.environ.get('HOME'))\n"
+        "        action=action.label, handle=str(handle), ensemble=ensemble,\n"
+        "        cwd=os.getcwd(), greeting=os.environ['GREETING'],\n"
+        "        home=str(os.environ.get('HOME')))\n"
     ).call()
     assert result.returned[0]["value"] == {
         "metrics": KWARGS["metrics"],
         "event": KWARGS["event"],
         "rule": "f",
         "action": "f",
-        "handle": None,
+        "handle": "None",
         "ensemble": {"name": "hello", "directory": str(tmp_path)},
         "cwd": str(tmp_path),
         "greeting": "hello",
-        "home": None,
+        "home": "None",
     }
 
 

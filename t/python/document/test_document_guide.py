@@ -66,7 +66,7 @@ def test_the_errors_of_the_guide_are_those_of_its_first_example() -> None:
     text = EXAMPLES[0].replace("count: 5", "cuont: 5", 1).replace("label: sleep", "label: slep")
     with pytest.raises(DocumentError) as caught:
         load_text(text.replace("when: 3", 'when: "=> 3"'), file="hello.yaml")
-    (errors,) = re.findall(r"^```text\n(.*?)\n```", GUIDE, re.MULTILINE | re.DOTALL)
+    (errors,) = re.findall(r"^```text\n(hello\.yaml:.*?)\n```", GUIDE, re.MULTILINE | re.DOTALL)
     assert str(caught.value) == errors
 
 

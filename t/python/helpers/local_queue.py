@@ -197,8 +197,12 @@ def await_pid(fifo: Path) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started or adopted."""
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The processes that a process has started or adopted; of one that is gone, none."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(one) for one in text.split()]
 
 
 def descendants(pid: int) -> set[int]:

@@ -50,7 +50,8 @@ class Steered:
 
     def __init__(self, directory: Path) -> None:
         os.mkfifo(directory / "fifo")
-        self.run = Run(directory, STEERED)
+        # A child of the tests, so that they hear when it is stopped.
+        self.run = Run(directory, STEERED, cold=True)
         self.job = int((directory / "fifo").read_text())
         self.states = States(self.run.state)
 

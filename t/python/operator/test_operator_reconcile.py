@@ -439,8 +439,8 @@ def test_a_new_release_rolls_the_service_and_leaves_members_alone(
     bench.put(ensemble(onChange="Recreate"))
     bench.look()
     before = bench.minicluster()
-    monkeypatch.setattr("flux_ensemble.operator.render.__version__", "9.9.9")
-    monkeypatch.setattr("flux_ensemble.operator.render.REQUIREMENT", "flux-ensemble==9.9.9")
+    monkeypatch.setattr("flux_ensemble.operator.manifests.__version__", "9.9.9")
+    monkeypatch.setattr("flux_ensemble.operator.minicluster.REQUIREMENT", "flux-ensemble==9.9.9")
     bench.look()
     assert bench.minicluster() == before
     deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")

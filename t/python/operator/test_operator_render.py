@@ -21,7 +21,8 @@ from flux_ensemble import __version__
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.operator import names
 from flux_ensemble.operator.check import check
-from flux_ensemble.operator.render import Settings, minicluster, render, runner
+from flux_ensemble.operator.minicluster import minicluster, runner
+from flux_ensemble.operator.render import Settings, render
 
 GOLDEN = Path(__file__).with_name("golden")
 EXAMPLE = ROOT / "etc" / "kubernetes" / "example.yaml"

@@ -1,0 +1,171 @@
+"""A member of an Ensemble as manifests: its document, and its MiniCluster; pure."""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble import __version__
+from flux_ensemble.operator import names
+from flux_ensemble.operator.manifests import Manifest, digest, new, service_of
+
+#: How often pods of a MiniCluster may fail before it has failed. The Flux Operator takes 0 for 100.
+BACKOFF_LIMIT = 6
+
+#: How many processes pip may be asked to install; and what it installs unless that is said.
+REQUIREMENT = f"flux-ensemble[grpc]=={__version__}"
+
+
+def document(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest:
+    owner = ensemble["metadata"]["name"]
+    return new(
+        ensemble,
+        "v1",
+        "ConfigMap",
+        names.member_document(owner, member["name"]),
+        names.labels(owner, "member", member["name"]),
+        data={names.DOCUMENT_FILE: member["ensemble"]},
+    )
+
+
+def runner(spec: Mapping[str, Any]) -> int:
+    """Which container of a MiniCluster runs Flux: that with `runFlux`, or the only one.
+
+    Raises:
+        ValueError: a sentence.
+    """
+    containers = spec["containers"]
+    chosen = [at for at, container in enumerate(containers) if container.get("runFlux")]
+    if len(chosen) == 1:
+        return chosen[0]
+    if not chosen and len(containers) == 1:
+        return 0
+    raise ValueError(
+        f"containers: expected one container with 'runFlux: true' of {len(containers)}, "
+        f"not {len(chosen)}"
+    )
+
+
+def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest:
+    """The MiniCluster of a member, with the size that it begins with.
+
+    What its user says of volumes, commands and environment stays; ours is added.
+    """
+    owner, given = ensemble["metadata"]["name"], member["minicluster"]
+    name = names.member(owner, member["name"])
+    labels = names.labels(owner, "member", member["name"])
+    spec = copy.deepcopy(given["spec"])
+    own = given.get("metadata") or {}
+    manifest = new(
+        ensemble,
+        names.MINICLUSTER,
+        "MiniCluster",
+        name,
+        {**(own.get("labels") or {}), **labels},
+        spec=spec,
+    )
+    if own.get("annotations"):
+        manifest["metadata"]["annotations"] = dict(own["annotations"])
+    spec.setdefault("size", 1)
+    spec.setdefault("maxSize", spec["size"])
+    spec.setdefault("minSize", 1)
+    spec.setdefault("backoffLimit", BACKOFF_LIMIT)
+    # Of one name for all members, the first one would select the pods of that member only.
+    spec.setdefault("network", {}).setdefault("headlessName", name)
+    # Only with it does the Flux Operator's script end with the exit code of the ensemble; and a
+    # pod that fails is started again.
+    logging = spec.setdefault("logging", {})
+    logging.setdefault("strict", ensemble["spec"].get("restart", "Never") == "OnFailure")
+    # Workers that lose rank 0 have done their work.
+    spec.setdefault("flux", {}).setdefault("completeWorkers", True)
+    pod = spec.setdefault("pod", {})
+    pod["labels"] = {**(pod.get("labels") or {}), **labels}
+    # Members ask the service, never the API server.
+    pod.setdefault("automountServiceAccountToken", False)
+    _run(ensemble, member, spec["containers"][runner(spec)])
+    manifest["metadata"].setdefault("annotations", {})[names.TEMPLATE] = template(ensemble, member)
+    return manifest
+
+
+def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
+    """What its user cannot change while the member runs: all but its size and the least size.
+
+    It is of what the user says, and not of what that becomes: a new release of the operator
+    leaves members alone.
+    """
+    given = {key: value for key, value in member.items() if key != "minicluster"}
+    spec = member["minicluster"]["spec"]
+    fixed = {key: value for key, value in spec.items() if key not in ("size", "minSize")}
+    own = ensemble["spec"]
+    restarted = (ensemble["metadata"].get("annotations") or {}).get(names.RESTART)
+    return digest([given, fixed, own.get("install"), own.get("restart", "Never"), restarted])
+
+
+def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict[str, Any]) -> None:
+    """Adds to the container that runs Flux what runs the ensemble there."""
+    owner = ensemble["metadata"]["name"]
+    install = member.get("install") or ensemble["spec"].get("install") or {}
+    container["runFlux"] = container["launcher"] = True
+    volumes = container.setdefault("volumes", {})
+    source = member.get("ensembleFrom") or {
+        "name": names.member_document(owner, member["name"]),
+        "key": names.DOCUMENT_FILE,
+    }
+    key = source.get("key", names.DOCUMENT_FILE)
+    volumes["flux-ensemble-document"] = {
+        "configMapName": source["name"],
+        "path": names.DOCUMENT_PATH,
+        "items": {key: names.DOCUMENT_FILE},
+        "readOnly": True,
+    }
+    volumes["flux-ensemble-tls"] = {
+        "secretName": names.member_tls(owner, member["name"]),
+        "path": names.TLS_PATH,
+        "readOnly": True,
+    }
+    if not install.get("skip"):
+        commands = container.setdefault("commands", {})
+        given = [commands["brokerPre"]] if commands.get("brokerPre") else []
+        commands["brokerPre"] = "\n".join([*given, _installation(install)])
+    container["command"] = " ".join(_command(ensemble, member, install))
+
+
+def _installation(install: Mapping[str, Any]) -> str:
+    """The shell commands that install what runs the ensemble, on rank 0, or end the pod."""
+    pip = [f"{names.PREFIX}/bin/pip", "install", "--quiet", "--disable-pip-version-check"]
+    if "indexUrl" in install:
+        pip += ["--index-url", install["indexUrl"]]
+    pip.append(install.get("requirement", REQUIREMENT))
+    failed = '{"exit_code": 1, "error": "flux-ensemble could not be installed: see the log"}'
+    return (
+        f"{{ python3 -m venv --system-site-packages {names.PREFIX} && {shlex.join(pip)}; }} || "
+        f"{{ echo {shlex.quote(failed)} > {names.SUMMARY_PATH}; exit 1; }}"
+    )
+
+
+def _command(
+    ensemble: Mapping[str, Any], member: Mapping[str, Any], install: Mapping[str, Any]
+) -> list[str]:
+    """The command of rank 0. The Flux Operator splits it at spaces, so no word has one."""
+    owner, namespace = (
+        ensemble["metadata"]["name"],
+        ensemble["metadata"].get("namespace", "default"),
+    )
+    program = "flux-ensemble" if install.get("skip") else f"{names.PREFIX}/bin/flux-ensemble"
+    return [
+        program,
+        "run",
+        "--member=minicluster",
+        f"--name={namespace}/{names.member(owner, member['name'])}",
+        f"--host={names.hosts(owner, namespace)[0]}",
+        f"--port={service_of(ensemble).get('port', 50051)}",
+        f"--tls-cert={names.TLS_PATH}/tls.crt",
+        f"--tls-key={names.TLS_PATH}/tls.key",
+        f"--tls-ca={names.TLS_PATH}/ca.crt",
+        f"--summary={names.SUMMARY_PATH}",
+        # The Flux Operator's view of Flux may be older than the broker modules in Python.
+        "--serve",
+        f"{names.DOCUMENT_PATH}/{names.DOCUMENT_FILE}",
+    ]

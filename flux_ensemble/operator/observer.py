@@ -1,0 +1,76 @@
+"""How the members of an Ensemble are, and its service, as the cluster has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.operator import names
+from flux_ensemble.operator.cluster import Cluster, Resource
+from flux_ensemble.operator.members import OVER, Observed, kind_of
+
+
+class Observer:
+    """Looks at one Ensemble.
+
+    Args:
+        cluster: where it is.
+        ensemble: the Ensemble.
+        owned: what it owns, by kind and name.
+    """
+
+    def __init__(
+        self, cluster: Cluster, ensemble: Resource, owned: Mapping[tuple[str, str], Resource]
+    ) -> None:
+        self._cluster = cluster
+        self._name: str = ensemble["metadata"]["name"]
+        self._namespace: str = ensemble["metadata"]["namespace"]
+        self._before: Mapping[str, Any] = ensemble.get("status") or {}
+        self._owned = owned
+
+    def member(self, member: Mapping[str, Any]) -> dict[str, Any]:
+        """How a member is; one that has ended stays so."""
+        name = names.member(self._name, member["name"])
+        known = self.known(member)
+        resource = self._owned.get(("MiniCluster", name))
+        if known is not None and known["state"] in OVER:
+            same = resource is None or resource["metadata"]["uid"] == known.get("uid")
+            if same:
+                return {**known, "size": 0}
+        job, pods, warnings = None, [], []
+        if resource is not None:
+            job = self._cluster.get("batch/v1", "Job", self._namespace, name)
+            pods = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+            if len(pods) < resource["spec"].get("size", 1):
+                warnings = self._warnings(name)
+        observed = Observed(resource, job, pods, warnings)
+        return {"name": member["name"], **kind_of(member).status(member, observed)}
+
+    def known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:
+        """How a member was, as the status says; None if it says nothing of it."""
+        known = (one for one in self._before.get("members") or ())
+        return next((dict(one) for one in known if one["name"] == member["name"]), None)
+
+    def unknown(self, member: Mapping[str, Any]) -> dict[str, Any]:
+        """How a member is of which nothing is known."""
+        return {"name": member["name"], **kind_of(member).status(member, Observed())}
+
+    def _warnings(self, job: str) -> list[str]:
+        """What the Job controller could not do, such as make pods beyond a quota."""
+        found = self._cluster.list(
+            "v1",
+            "Event",
+            self._namespace,
+            fields=f"involvedObject.kind=Job,involvedObject.name={job},type=Warning",
+        )
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
+        return [f"{event.get('reason')}: {event.get('message')}" for event in found]
+
+    def service(self) -> tuple[bool, str]:
+        """Whether the gRPC service is ready, and a sentence."""
+        live = self._owned.get(("Deployment", names.service(self._name)))
+        if live is None:
+            return False, "its Deployment is not made yet"
+        ready = (live.get("status") or {}).get("readyReplicas", 0)
+        wanted = live["spec"].get("replicas", 1)
+        return ready > 0 and wanted > 0, f"{ready} of {wanted} pods are ready"
