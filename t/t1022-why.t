@@ -79,7 +79,7 @@ test_expect_success 'action performs an action as a document has it' '
 '
 
 test_expect_success 'why of an ensemble that has ended says so' '
-	flux ensemble why study | grep "^study is completed: "
+	flux ensemble why study | grep "^study has completed: "
 '
 
 test_expect_success 'why tells of a run on the local queue, too' '
@@ -103,7 +103,7 @@ test_expect_success 'why tells of a run on the local queue, too' '
 	grep "has said nothing about a rule .afte." err &&
 	touch go &&
 	wait &&
-	flux-ensemble why --state-dir state local | grep "^local is completed: "
+	flux-ensemble why --state-dir state local | grep "^local has completed: "
 '
 
 test_done

@@ -99,13 +99,16 @@ test_expect_success FLUX 'commands wait for a service that is started again, not
 	cat >lost.py <<-EOD &&
 	import os, signal, threading
 	from flux_ensemble.client import Client, EnsembleError
-	pid = Client().keeper()["pid"]
-	os.kill(pid, signal.SIGSTOP)
-	threading.Timer(1, os.kill, (pid, signal.SIGKILL)).start()
-	try:
-	    Client().call("list")
-	except EnsembleError as error:
-	    print(error)
+	def ask(op, **payload):
+	    pid = Client().keeper()["pid"]
+	    os.kill(pid, signal.SIGSTOP)
+	    threading.Timer(1, os.kill, (pid, signal.SIGKILL)).start()
+	    try:
+	        return Client().call(op, **payload)
+	    except EnsembleError as error:
+	        return error
+	print(ask("unload", name="nothing"))
+	print(len(ask("list")["ensembles"]), "listed")
 	EOD
 	sed "s/^finish: never/finish: idle/" idle.yaml >short.yaml &&
 	with_flux >out 2>err <<-EOD &&
@@ -116,7 +119,8 @@ test_expect_success FLUX 'commands wait for a service that is started again, not
 	grep "beside the broker" err &&
 	grep "^idle  *completed" out &&
 	test_must_fail grep "not loaded" err &&
-	grep "the ensemble service went away" out
+	grep "the ensemble service went away" out &&
+	grep "^1 listed" out
 '
 
 test_expect_success FLUX 'the keeper and the service end with a broker that is killed' '
