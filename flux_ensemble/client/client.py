@@ -251,7 +251,7 @@ class Client(Connection):
         """Cancels an ensemble and its jobs; with a group, only that group's active jobs.
 
         >>> client.cancel("demo", "echo")
-        {'state': 'running'}
+        {'state': 'running', 'jobs': 0}
         >>> client.cancel("demo")
         {'state': 'canceled'}
         """

@@ -130,7 +130,8 @@ class TopApp(App[Exception | None]):
         self.post_message(Told(function))
 
     def on_told(self, message: Told) -> None:
-        if self.screen_stack:  # not while it ends
+        # Not while it ends: the screen is there longer than what is on it.
+        if self.screen_stack and self.screen_stack[0].query("#title"):
             message.function()
 
     # -- what is shown ------------------------------------------------------------------

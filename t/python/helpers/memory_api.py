@@ -89,6 +89,7 @@ class MemoryApi:
         self._changed = threading.Condition(self._lock)
         self._kinds = copy.deepcopy(KINDS)
         self._schemas: dict[str, Schema] = {}
+        self._gone: set[str] = set()
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._applied: dict[tuple[str, str, str, str], Object] = {}
         self._history: list[tuple[int, str, str, Object]] = []
@@ -401,6 +402,9 @@ class MemoryApi:
         if plural == "customresourcedefinitions":
             self._define(new)
         self._happened("ADDED" if live is None else "MODIFIED", plural, new)
+        # What is made for an owner that has gone meanwhile is collected, too.
+        if any(owner["uid"] in self._gone for owner in metadata.get("ownerReferences") or ()):
+            self._remove(plural, key)
 
     def _define(self, crd: Object) -> None:
         spec = crd["spec"]
@@ -411,6 +415,7 @@ class MemoryApi:
 
     def _remove(self, plural: str, key: tuple[str, str]) -> None:
         gone = self._objects[plural].pop(key)
+        self._gone.add(gone["metadata"]["uid"])
         self.writes.append(f"DELETE {plural} {'/'.join(key)}")
         self._version += 1
         gone["metadata"]["resourceVersion"] = str(self._version)

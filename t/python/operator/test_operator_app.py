@@ -24,10 +24,10 @@ PATIENCE = 100
 OPERATOR = "flux-ensemble-flux-ensemble-operator"
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
+def until(holds: Callable[[], bool], what: str | Callable[[], str]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, what if isinstance(what, str) else what()
         time.sleep(0.1)
 
 

@@ -75,7 +75,11 @@ def gone(bench: Bench, running: Standin) -> None:
         ]
         return [name for name in found if name.startswith("sweep")]
 
-    until(lambda: not left() and not running.brokers and not running.services, "something is left")
+    def over() -> bool:
+        assert not running.errors, running.errors
+        return not left() and not running.brokers and not running.services
+
+    until(over, lambda: f"left: {left()}, {[*running.brokers]}, {[*running.services]}")
 
 
 @pytest.mark.flux
