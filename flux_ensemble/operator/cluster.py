@@ -13,7 +13,7 @@ import httpx2
 from lightkube import ApiError, Client
 from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus
-from lightkube.types import PatchType
+from lightkube.types import CascadeType, PatchType
 
 from flux_ensemble.gateway.backends.kubernetes import MiniCluster
 from flux_ensemble.operator import names
@@ -174,7 +174,14 @@ class Cluster:
     def delete(self, api_version: str, kind: str, namespace: str, name: str) -> None:
         """Delete an object and, afterwards, what it owns; one that is not there is no error."""
         try:
-            self._ask(self.client.delete, _resource(api_version, kind), name, namespace=namespace)
+            self._ask(
+                self.client.delete,
+                _resource(api_version, kind),
+                name,
+                namespace=namespace,
+                # Jobs would leave their pods to nobody, and wait for that.
+                cascade=CascadeType.BACKGROUND,
+            )
         except ClusterFailure as failure:
             if failure.code != 404:
                 raise
