@@ -95,7 +95,8 @@ class Ensemble:
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
         if recorder is not None:
-            recorder.failed = self._lose_recording
+            # Not at once: this is within the driver.
+            recorder.failed = lambda: loop.timer(0.0, self._end_recording)
         self._ahead = ahead(self)
         self._driver = Driver(
             self.engine,
@@ -376,10 +377,7 @@ class Ensemble:
 
     def broken(self, error: BaseException) -> None:
         """The engine, or what performs its commands, has a fault."""
-        self.fail(
-            f"internal error: {error!r}",
-            "".join(traceback.format_exception(error)),
-        )
+        self.fail(f"internal error: {error!r}", "".join(traceback.format_exception(error)))
 
     # -- helpers ------------------------------------------------------------------
 
@@ -390,10 +388,6 @@ class Ensemble:
         self._loaded()
         self._answers.refuse_all(RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended"))
         self.log.close()
-
-    def _lose_recording(self) -> None:
-        # Not from here: this is within the driver.
-        self._loop.timer(0.0, self._end_recording)
 
     def _end_recording(self) -> None:
         """Close the recording, and say if it is not whole."""

@@ -60,7 +60,7 @@ class Recorder:
 
     def __init__(self, path: str | Path, spec: Spec, document: str | Mapping[str, Any]) -> None:
         self.problem: str | None = None
-        self.failed: Callable[[], None] = lambda: None
+        self.failed: Callable[[], object] = lambda: None
         self._path = path
         # Unbuffered by lines would cost a system call for each event; the end is flushed.
         self._file: IO[str] | None = _open(path)
