@@ -125,8 +125,11 @@ def test_run_cancels_after_its_timeout(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_cancels_the_run(tmp_path: Path) -> None:
+    # Whoever starts the tests in the background has interrupts ignored.
     script = f"""
+import signal
 from flux_ensemble import *
+signal.signal(signal.SIGINT, signal.default_int_handler)
 Ensemble(name="long", jobs=[Job(name="a", command="sleep 100")],
          rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
 ).run("local", state_dir={str(tmp_path)!r})

@@ -32,7 +32,7 @@ CLIENT = ("flux_ensemble.client.client", "Client")
 CLIENT_CLASSES = (CLIENT, ("flux_ensemble.client.connection", "Connection"))
 
 #: What protoc generates, and what a site copies, which is installed with the package.
-_FOREIGN = ("flux_ensemble.gateway.protocol.", "flux_ensemble.etc.")
+_FOREIGN = ("flux_ensemble.gateway.protocol.", "flux_ensemble.etc.", "flux_ensemble.examples.")
 
 
 class Documented(NamedTuple):

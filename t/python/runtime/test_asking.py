@@ -297,11 +297,12 @@ def shadow(root: Path, sampling: str) -> None:
     (root / "flux_ensemble").mkdir(parents=True)
     real = Path(flux_ensemble.__file__).parent
     for path in real.iterdir():
-        if path.name != "runtime":
+        if path.name not in ("runtime", "__pycache__"):
             (root / "flux_ensemble" / path.name).symlink_to(path)
     runtime = root / "flux_ensemble" / "runtime"
     runtime.mkdir()
     for path in (real / "runtime").iterdir():
-        if path.name != "sampling.py":
+        # Nor what is compiled of it: the one of a test would be taken in the next.
+        if path.name not in ("sampling.py", "__pycache__"):
             (runtime / path.name).symlink_to(path)
     (runtime / "sampling.py").write_text(sampling)
