@@ -23,7 +23,6 @@ from flux_ensemble.engine.commands import (
     StartTimer,
     StopTimer,
 )
-from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -272,11 +271,6 @@ class Core:
         assert firing is not None
         of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[job.index]
         return of_job
-
-    def params_of(self, firing: Firing, index: int) -> dict[str, Any]:
-        """The parameters of one of the jobs of a firing."""
-        params: dict[str, Any] = self._submissions.of(firing)[index][1]
-        return params
 
     @property
     def wants_foreign(self) -> bool:
