@@ -227,6 +227,8 @@ class Scene:
         findings = verify.Findings()
         name, expected = workload.name, workload.expected
         self.await_quiet(name)
+        # An entry is in the log once it is durable, and the status tells the state before that.
+        Client(self.handle).wait(name, timeout=60)
         jobs = self.witness.of(name)
         status = self.rpc("status", name=name)["ensembles"][0]
         metrics = self.rpc("metrics", name=name)
