@@ -21,6 +21,7 @@ from flux.core.handle import Flux
 
 from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.runtime.signals import signal_pipe
+from flux_ensemble.service.handles import beside, register, unregister
 from flux_ensemble.service.logger import logger
 from flux_ensemble.service.service import Service
 
@@ -67,17 +68,8 @@ def serve(
     """
     log = logger(handle, log_level)
     handle.flux_log_set_appname(name)
-    requests = _beside(handle)
-    try:
-        requests.service_register(name).get()
-    except OSError as error:
-        if error.errno != errno.EEXIST:
-            raise
-        raise OSError(
-            errno.EEXIST,
-            f"a service named {name!r} is registered already; is the broker module loaded? "
-            "(see 'flux module list')",
-        ) from None
+    requests = beside(handle)
+    register(handle, requests, name)
     mode = "client" if keeper is None else "process"
     service = Service(
         handle, mode=mode, log=log, stop=handle.reactor_stop, name=name, requests=requests
@@ -97,20 +89,6 @@ def serve(
     finally:
         with contextlib.suppress(OSError):  # the broker may be what has gone away
             service.close()
-            requests.service_unregister(name).get()
+            unregister(handle, requests, name)
     if service.over is not None:
         raise OSError(errno.EBUSY, service.over)
-
-
-def _beside(handle: Flux) -> Flux:
-    """Another handle of the same broker, on the same reactor.
-
-    Returns:
-        The handle itself where it is one of another machine's broker.
-    """
-    try:
-        other = Flux(handle.attr_get("local-uri"))
-    except OSError:
-        return handle
-    other.flux_set_reactor(handle.get_reactor())
-    return other

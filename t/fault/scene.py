@@ -227,8 +227,9 @@ class Scene:
         findings = verify.Findings()
         name, expected = workload.name, workload.expected
         self.await_quiet(name)
-        # An entry is in the log once it is durable, and the status tells the state before that.
-        Client(self.handle).wait(name, timeout=60)
+        # Its state is told before the entry that says so is durable.
+        self.await_entry(name, "finish")
+        durable = self.durable(name)
         jobs = self.witness.of(name)
         status = self.rpc("status", name=name)["ensembles"][0]
         metrics = self.rpc("metrics", name=name)
@@ -244,18 +245,24 @@ class Scene:
             verify.check_outcomes(expected, metrics, findings)
             verify.check_record(jobs, self.recorded(name), findings)
         verify.check_calls(expected, calls or self.calls, findings)
-        durable = self.durable(name)
-        if durable.loaded:
-            try:
-                verify.check_log(expected, list(durable.entries()), findings)
-            except ValueError as error:
-                findings.problems.append(str(error))
+        try:
+            verify.check_log(expected, durable.entries(), findings)
+        except ValueError as error:
+            findings.problems.append(str(error))
+        if findings.problems:
+            self._keep(name, durable)
         self.row.jobs += len(jobs)
         self.row.duplicates += findings.duplicates
         self.row.missing += findings.missing
         self.row.violations += status.get("violations", 0)
         self.row.problems += [f"{name}: {problem}" for problem in findings.problems]
         self._failed |= bool(findings.problems)
+
+    def _keep(self, name: str, durable: Durable) -> None:
+        """Leave the log of an ensemble beside the other files, as it is told and as it is kept."""
+        for kind, entries in (("told", self.entries(name)), ("kvs", durable.lines())):
+            with (self.directory / f"log-{name}-{kind}.jsonl").open("w") as file:
+                file.writelines(json.dumps(entry) + "\n" for entry in entries)
 
     def await_quiet(self, name: str) -> None:
         """Wait until no job of an ensemble is active, by what the queue says.

@@ -8,9 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,18 +26,22 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.flux
 
-#: Of a service that is killed when it has sent its commits and had no answer.
+#: Of a service that is killed when it has sent its commits; it sends them when it is told to.
 KILLED = """
 import os, signal, sys
 from flux_ensemble.bindings import require_flux
 require_flux()
 import flux
+from flux_ensemble.service.handles import beside, register
 from flux_ensemble.service.store.kvs import KvsStores
 from test_service_kvs import batch
 handle = flux.Flux(sys.argv[1])
-handle.service_register("killed").get()
+requests = beside(handle)
+register(handle, requests, "killed")
 store = KvsStores(handle, lambda callback: callback).create("killed", {})
-for number in range(1, 201):
+print("registered", flush=True)
+sys.stdin.readline()
+for number in range(1, 101):
     store.commit([batch(number)], lambda error: None)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -315,22 +321,63 @@ def test_a_batch_can_be_on_disk_before_it_is_done(flux: Bench) -> None:
     assert checkpoint() > before
 
 
+#: The service after it: asks to be registered when it is told to, and prints what is in the log.
+NEXT = """
+import sys
+from flux_ensemble.bindings import require_flux
+require_flux()
+import flux
+from flux_ensemble.service.handles import beside, register
+from flux_ensemble.service.store.kvs import KvsStores
+from test_service_kvs import claims, numbers
+handle = flux.Flux(sys.argv[1])
+requests = beside(handle)
+print("connected", flush=True)
+sys.stdin.readline()
+while True:  # until the broker has noticed that the other one is dead
+    try:
+        register(handle, requests, "killed")
+        break
+    except FileExistsError:
+        continue
+claims(handle, "killed").take()
+stores = KvsStores(handle, lambda callback: callback)
+print(*numbers(stores.read("killed").lines))
+"""
+
+
+def waits_for_an_answer(process: subprocess.Popen[str]) -> bool:
+    """A process sleeps, as it does when it has sent a request."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: Bench) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, flux.uri],
+    broker = int(flux.flux("getattr", "broker.pid"))
+    start = partial(
+        subprocess.Popen,
         env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)},
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
-    while True:  # until the broker has noticed
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with (
+        start([sys.executable, "-c", KILLED, flux.uri]) as killed,
+        start([sys.executable, "-c", NEXT, flux.uri]) as follower,
+    ):
+        assert killed.stdout.readline() == "registered\n"
+        assert follower.stdout.readline() == "connected\n"
+        # What both send while the broker is stopped it reads in turns, when it goes on.
+        os.kill(broker, signal.SIGSTOP)
         try:
-            flux.handle.service_register("killed").get()
-            break
-        except FileExistsError:
-            continue
-    claims(flux.handle, "killed").take()
-    assert numbers(flux.stores().read("killed").lines) == list(range(1, 201))
+            killed.communicate("go\n", timeout=60)
+            follower.stdin.write("go\n")
+            follower.stdin.flush()
+            deadline = time.monotonic() + 60
+            while not all(waits_for_an_answer(follower) or time.sleep(0.01) for _ in range(5)):
+                assert time.monotonic() < deadline
+        finally:
+            os.kill(broker, signal.SIGCONT)
+        found = follower.communicate(timeout=60)[0]
+    assert killed.returncode == -signal.SIGKILL
+    assert found.split() == [str(number) for number in range(1, 101)]
 
 
 def test_commits_leave_nothing_to_the_collector(flux: Bench) -> None:

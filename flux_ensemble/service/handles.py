@@ -1,0 +1,99 @@
+"""The two handles of a service outside the broker, and what each is registered by.
+
+    requests ──NAME────────────► broker     requests and their responses
+    handle ────NAME-commits────► broker     commits, jobs, the journal
+
+A broker drops what a client is registered by as soon as it has read all that the client sent by
+that handle, however it died; two handles it reads independently of each other. So NAME alone, which
+is free when all requests have been read, does not say that the last commits have. That is what
+NAME-commits is for: who has got it can be sure that all that a service of this name before it sent
+is on its way, before anything that is sent from then on. Nobody sends it requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+
+from flux.core.handle import Flux
+
+#: Seconds in which a broker has read all that a dead client sent.
+DRAIN_SECONDS = 30.0
+
+_PAUSE_SECONDS = 0.005
+
+
+def beside(handle: Flux) -> Flux:
+    """Another handle of the same broker, on the same reactor.
+
+    Returns:
+        The handle itself where it is one of another machine's broker.
+    """
+    try:
+        other = Flux(handle.attr_get("local-uri"))
+    except OSError:
+        return handle
+    other.flux_set_reactor(handle.get_reactor())
+    return other
+
+
+def commits(name: str) -> str:
+    """What the handle is registered by whose service has a name."""
+    return f"{name}-commits"
+
+
+def register(handle: Flux, requests: Flux, name: str) -> None:
+    """Register a service; all that one of this name before it sent is on its way then.
+
+    Args:
+        handle: for what the service does.
+        requests: for what it is asked; may be the same.
+        name: the service's.
+
+    Raises:
+        OSError: EEXIST where the service is there already.
+    """
+    try:
+        requests.service_register(name).get()
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            raise
+        raise OSError(
+            errno.EEXIST,
+            f"a service named {name!r} is registered already; is the broker module loaded? "
+            "(see 'flux module list')",
+        ) from None
+    if requests is not handle:
+        _drain(handle, name)
+
+
+def _drain(handle: Flux, name: str) -> None:
+    """Wait until what is left of an earlier service has been read."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while True:
+        try:
+            handle.service_register(commits(name)).get()
+            return
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(
+                    errno.EEXIST,
+                    f"the service named {name!r} before this one is still registered as "
+                    f"{commits(name)!r}: it ends, or is stopped; try again later, or end it first",
+                ) from None
+        time.sleep(_PAUSE_SECONDS)
+
+
+def unregister(handle: Flux, requests: Flux, name: str) -> None:
+    """A service ends: another one of its name may begin.
+
+    Raises:
+        OSError: the broker has gone away.
+    """
+    if requests is not handle:
+        with contextlib.suppress(OSError):
+            handle.service_unregister(commits(name)).get()
+    requests.service_unregister(name).get()
