@@ -16,6 +16,7 @@ from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
     Ask,
     CallCustom,
+    CancelJobs,
     Reply,
     Scale,
     StartTimer,
@@ -29,7 +30,7 @@ from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.searching import Searching
-from flux_ensemble.engine.sending import Sending, because
+from flux_ensemble.engine.sending import WITHDRAWN, Sending, because
 from flux_ensemble.engine.triggered import Triggered
 from flux_ensemble.metrics.paths import parse_label
 
@@ -251,7 +252,7 @@ class Actions:
             return self._scaling.on_done(pending, event)
         elif isinstance(pending.command, Ask):
             self._searching.answered(pending.command, event)
-        else:
+        elif not _follows(pending.command):
             self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
         return ()
 
@@ -311,6 +312,11 @@ class Actions:
 
     def _outcome(self, origin: Origin, **context: Any) -> None:
         self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, **context)
+
+
+def _follows(command: Any) -> bool:
+    """Whether no firing asked for a command: it follows from one that has its own outcome."""
+    return type(command) is CancelJobs and command.reason == WITHDRAWN
 
 
 def _free_id(rules: Collection[str]) -> str:

@@ -16,6 +16,9 @@ from flux_ensemble.engine.pending import Origin, Pending
 #: What the rule ids of searches begin with; no id in a document has a colon.
 _SEARCH = "search:"
 
+#: Why a job is cancelled as soon as it shows: a cancel came before, which has its own outcome.
+WITHDRAWN = "canceled before it showed in the queue"
+
 
 class Sending:
     """Submits the jobs of one engine."""
@@ -167,7 +170,7 @@ class Sending:
         """Cancel a job that was withdrawn before it appeared in the queue."""
         job.canceling = True
         origin = Origin(firing.rule, firing.number)
-        self._core.cancel((job.id,), "canceled before it showed in the queue", origin)
+        self._core.cancel((job.id,), WITHDRAWN, origin)
 
 
 def because(origin: Origin) -> str:

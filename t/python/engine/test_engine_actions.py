@@ -215,6 +215,22 @@ def test_cancel_takes_active_jobs_those_in_flight_and_those_that_wait():
     assert play.engine.state == "completed"
 
 
+def test_a_cancel_has_one_outcome_however_late_its_jobs_show():
+    rules = [
+        on_start(count=3),
+        {"trigger": "job-start", "action": {"name": "cancel", "label": "a"}},
+    ]
+    play = Play(document(rules=rules))
+    play.event(1, "submit")
+    play.event(1, "validate")
+    play.event(1, "start")
+    for job in (2, 3):
+        play.event(job, "submit")
+    assert [one.jobs for one in play.of(CancelJobs)] == [(1,), (2,), (3,)]
+    outcomes = [one.context["rule"] for one in play.records if one.name == "outcome"]
+    assert outcomes == ["rule-0", "rule-1"]
+
+
 def test_cancel_of_a_group_leaves_later_submissions_of_it_alone():
     rules = [
         on_start(count=1),
