@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import USAGE, Failure, naming, print_error
+from flux_ensemble.cli.common import FILE, USAGE, Failure, naming, print_error
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
@@ -112,7 +112,7 @@ def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
 
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.argument("file", type=FILE, required=False)
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @click.option(
     "--to",

@@ -14,6 +14,7 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_member_options
 from flux_ensemble.cli.common import (
     FAILED,
+    FILE,
     MOST,
     USAGE,
     Duration,
@@ -79,7 +80,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
 )
 @click.option(
     "--summary",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Write how it ended to FILE, as JSON.",
 )

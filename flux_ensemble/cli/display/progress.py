@@ -280,7 +280,7 @@ def _bar_line(
 
 
 def _troubled(one: Progress, width: int) -> int:
-    """How much of a bar of what is finished stands for jobs that failed: whatever failed is seen."""
+    """How much of what is finished, in columns, stands for jobs that failed: at least one."""
     troubled = one.counts.get("failed", 0) + one.counts.get("timeout", 0)
     share = troubled / max(1, troubled, one.counts.get("attempts", one.finished))
     return math.ceil(share * width)
