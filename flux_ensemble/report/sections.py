@@ -154,11 +154,12 @@ def _failures(content: Content) -> Iterator[Markup]:
     if not failures:
         yield h("p", "No job in the record has failed or run out of time.")
         return
-    yield h(
-        "p.quiet",
-        "Lift: how many times as frequent a value is among the jobs that failed so as among all "
-        "jobs of the group that have ended.",
-    )
+    if any(failure.lifts for failure in failures):
+        yield h(
+            "p.quiet",
+            "Lift: how many times as frequent a value is among the jobs that failed so as among "
+            "all jobs of the group that have ended.",
+        )
     for failure in content.first(failures, "reasons")[:12]:
         many = h("span.count", plural(failure.jobs, failure.noun))
         yield h(
