@@ -81,6 +81,10 @@ def own_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+#: The path of a file, as an option or an argument has it.
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
 class Duration(click.ParamType):
     """A duration in seconds or RFC 23 text (30s, 2m, 1.5h); 0 is no limit."""
 

@@ -26,6 +26,7 @@ from flux_ensemble.cli.common import (
     drop_output,
     print_error,
 )
+from flux_ensemble.cli.display.colours import WHEN, choose_colour
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.loading import DeployError
 
@@ -174,12 +175,19 @@ def show_help(ctx: click.Context, command: str | None) -> None:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="flux-ensemble %(version)s")
-def ensemble() -> None:
+@click.option(
+    "--color",
+    type=click.Choice(WHEN),
+    default="auto",
+    help="When to print in colour; auto: on a terminal, see NO_COLOR and FORCE_COLOR.",
+)
+def ensemble(color: str) -> None:
     """Ensembles of jobs on Flux, driven by rules that react to the queue's events.
 
     "flux ensemble run ensemble.yaml" loads a document, follows it and exits with it;
     "load" leaves it to the service, and the other commands look at it and steer it.
     """
+    choose_colour(color)
 
 
 def main(argv: list[str] | None = None) -> None:

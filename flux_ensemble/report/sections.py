@@ -154,13 +154,14 @@ def _failures(content: Content) -> Iterator[Markup]:
     if not failures:
         yield h("p", "No job in the record has failed or run out of time.")
         return
-    yield h(
-        "p.quiet",
-        "Lift: how many times as frequent a value is among the jobs that failed so as among all "
-        "jobs of the group that have ended.",
-    )
+    if any(failure.lifts for failure in failures):
+        yield h(
+            "p.quiet",
+            "Lift: how many times as frequent a value is among the jobs that failed so as among "
+            "all jobs of the group that have ended.",
+        )
     for failure in content.first(failures, "reasons")[:12]:
-        many = h("span.count", plural(failure.jobs, "job"))
+        many = h("span.count", plural(failure.jobs, failure.noun))
         yield h(
             "article.failure",
             h("h4", h("b", failure.group), f": {failure.reason} ", many),
@@ -195,7 +196,7 @@ def _lifts(failure: Failure) -> Markup | None:
             preserveAspectRatio="none",
             aria_hidden="true",
         )
-        words = f" {failed:,} of {plural(ended, 'job')} failed so, lift {lift:.2g}"
+        words = f" {failed:,} of {plural(ended, failure.noun)} failed so, lift {lift:.2g}"
         items.append(h("li", meter, h("code", f"{name} = {value}"), words))
     return h("ul.lifts", items)
 

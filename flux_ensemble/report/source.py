@@ -56,6 +56,7 @@ class Failure:
         group, reason: those.
         outcome, returncode: of the last one.
         jobs: how many they are.
+        noun: what they are: "job", or where some were tried again "attempt".
         where: on which ranks, in words.
         lifts: (name, value, how many failed so, how many ended, lift) of what is over-represented.
         note: of the exception of the last one.
@@ -69,6 +70,7 @@ class Failure:
     outcome: str
     returncode: int | None
     jobs: int
+    noun: str
     where: str
     lifts: list[tuple[str, str, int, int, float]]
     note: str

@@ -65,6 +65,11 @@ def counts(run: Run) -> dict[str | None, int]:
     return found
 
 
+def _noun(run: Run) -> str:
+    """What outcomes are of: jobs, or where some were tried again attempts."""
+    return "attempt" if run.source.status.get("retries") else "job"
+
+
 def headline(run: Run, failures: Sequence[Failure]) -> str:
     """One sentence of what happened."""
     found = counts(run)
@@ -78,7 +83,7 @@ def headline(run: Run, failures: Sequence[Failure]) -> str:
         return f"{plural(ended, 'job')} ended in {after}, and {good}."
     most = failures[0] if failures else None
     why = f", most often in {most.group}: {most.reason}" if most else ""
-    return f"{bad:,} of {plural(ended, 'job')} failed in {after}{why}."
+    return f"{bad:,} of {plural(ended, _noun(run))} failed in {after}{why}."
 
 
 def bar(found: Mapping[str | None, int]) -> Markup:
@@ -157,12 +162,12 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
         yield h("p", "No job failed or ran out of time.")
         return
     ended = sum(number for outcome, number in found.items() if outcome)
-    yield h("p.big", h("b", bad), h("span", f" of {plural(ended, 'job')}"))
+    yield h("p.big", h("b", bad), h("span", f" of {plural(ended, _noun(run))}"))
     if not failures:
         yield h("p", "The reasons are not recorded.")
         return
     first = failures[0]
-    yield h("p", h("b", first.group), f": {first.reason}, {plural(first.jobs, 'job')}")
+    yield h("p", h("b", first.group), f": {first.reason}, {plural(first.jobs, first.noun)}")
     if first.lifts:
         name, value, _, _, lift = first.lifts[0]
         yield h("p", h("code", f"{name} = {value}"), f" is {lift:.2g} times as frequent among them")

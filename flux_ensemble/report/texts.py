@@ -11,10 +11,10 @@ MAX_VALUE = 200
 MAX_LINE = 1000
 MAX_TEXT = 200_000
 
-#: What changes the direction of the text around it, or is not seen at all.
 #: Stands for what is not known.
 NOTHING = "\N{EN DASH}"
 
+#: What changes the direction of the text around it, or is not seen at all.
 _HIDDEN = re.compile("[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 

@@ -48,6 +48,7 @@ NAMES = {
     "cost": ("cost", "BENCHMARK"),
     "export": ("export", "BENCHMARK"),
     "report": ("report", "BENCHMARK"),
+    "top": ("top", "BENCHMARK"),
 }
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -52,20 +52,25 @@ def _jobs(count: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _write(path: str, count: int) -> None:
-    """A file of so many jobs, a line of JSON each, as the local queue leaves it."""
+def _write(path: str, count: int) -> int:
+    """A file of so many jobs, a line of JSON each, as the local queue leaves it; failed jobs."""
+    failed = 0
     with open(path, "w") as file:
         for job in _jobs(count):
             file.write(json.dumps(job) + "\n")
+            failed += job["outcome"] == "failed"
+    return failed
 
 
-def _make(path: str, page: str, count: int) -> tuple[float, float]:
+def _make(path: str, page: str, count: int, failed: int) -> tuple[float, float]:
     """Make a report of the jobs in a file; seconds of processor time, and megabytes."""
     import dataclasses
 
     begin = time.process_time()
     with open(path) as file:
-        counts = {**dict.fromkeys(_COUNTERS, 0), "attempts": count, "success": count}
+        ended = {"success": count - failed, "failed": failed}
+        made_of = {"attempts": count, "submitted": count, "finished": count}
+        counts = {**dict.fromkeys(_COUNTERS, 0), **made_of, **ended}
         jobs = {"waiting": 0, "active": 0, "total": count}
         status = {"groups": {"sim": counts}, "jobs": jobs, "t_end": None}
         made = dataclasses.replace(source([], status=status), jobs=map(json.loads, file), now=20.0)
@@ -82,9 +87,9 @@ def measure(smoke: bool) -> Numbers:
         jobs, path = str(Path(directory, "jobs")), Path(directory, "page.html")
         for count in (200, 400) if smoke else SIZES:
             with spawn.Pool(1) as pool:
-                pool.apply(_write, (jobs, count))
+                failed = pool.apply(_write, (jobs, count))
             with spawn.Pool(1) as pool:
-                seconds, megabytes = pool.apply(_make, (jobs, str(path), count))
+                seconds, megabytes = pool.apply(_make, (jobs, str(path), count, failed))
             page = browser.open(path)
             ready = int(page.run("return document.documentElement.dataset.ready")) / 1000
             assert f"of {count:,} jobs" in page.text("[data-jobs] [role=status]")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import USAGE, Duration, Failure
+from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure
 from flux_ensemble.cli.session.target import Target, member_options, reach
 from flux_ensemble.client import Client, EnsembleError
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="What who asks by HOST:PORT has to show; made where there is none.",
 )
 @click.option(
     "--textfile",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write them to FILE.prom for node_exporter instead.",
 )

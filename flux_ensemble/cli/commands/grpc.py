@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_ensemble.cli.common import USAGE, Failure
+from flux_ensemble.cli.common import FILE, USAGE, Failure
 
 if TYPE_CHECKING:
     from flux_ensemble.gateway.backend import Backend
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: The name of the one member where none is given: the instance that this runs in.
 DEFAULT_MEMBER = "flux"
-
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group()

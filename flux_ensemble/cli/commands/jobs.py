@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import USAGE, Failure, naming, print_error
+from flux_ensemble.cli.common import FILE, USAGE, Failure, naming, print_error
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
@@ -23,6 +23,7 @@ from flux_ensemble.cli.session.target import (
     label_of,
     targeted,
 )
+from flux_ensemble.report.texts import plural
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
 
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.argument("file", type=FILE, required=False)
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @click.option(
     "--to",
@@ -183,8 +184,7 @@ def failures(name: str, group: str | None, target: Target) -> None:
             if "exception" not in job:
                 raise Failure("only the owner of the instance may see why jobs failed")
             counted.add(job)
-    again = f"; {counted.again} ran again" if counted.again else ""
-    click.echo(f"{counted.failed} of {counted.ended} jobs failed{again}")
+    click.echo(counted.said)
     for kind in counted.kinds():
         click.echo()
         for line in _about(kind, counted, name, target):
@@ -196,15 +196,15 @@ def _about(kind: Kind, counted: Failures, name: str, target: Target) -> Iterator
     from flux_ensemble.cli.session.job_output import tail
 
     handle = None if isinstance(target, LocalStates) else target.handle
-    yield f"{kind.group}: {kind.reason}: {kind.jobs} job{'s'[: kind.jobs != 1]}"
+    yield f"{kind.group}: {kind.reason}: {plural(kind.jobs, counted.noun)}"
     if kind.ranks:
         most = kind.ranks.most_common(MOST_RANKS)
         more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
         yield "  ranks: " + ", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more
     for one in counted.lifts(kind):
         yield (
-            f"  {one.name} = {one.value}: {one.failed} of {one.ended} jobs failed so "
-            f"(lift {one.lift:.2g})"
+            f"  {one.name} = {one.value}: {one.failed:,} of {plural(one.ended, counted.noun)} "
+            f"failed so (lift {one.lift:.2g})"
         )
     if note := kind.example["exception"]["note"]:
         yield f"  {note}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flux_ensemble.cli.common import FAILED, USAGE, Failure
+from flux_ensemble.cli.common import FAILED, FILE, USAGE, Failure
 from flux_ensemble.cli.session import completion
 
 
@@ -14,7 +14,7 @@ from flux_ensemble.cli.session import completion
 @click.argument("file", shell_complete=completion.files)
 @click.option(
     "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Check that the log of a report is what the recording brings about.",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_ensemble.cli.common import USAGE, Failure
+from flux_ensemble.cli.common import FILE, USAGE, Failure
 from flux_ensemble.cli.session.target import member_options, reach
 from flux_ensemble.client import Client
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @click.option(
     "--recording",
     "recordings",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     multiple=True,
     metavar="FILE",
     help="A recording, of a run or a simulation, in the place of an ensemble; may be repeated.",
 )
 @click.option(
     "--simulation",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="A recording to compare with, such as that of a simulation; for one ensemble.",
 )

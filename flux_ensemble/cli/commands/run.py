@@ -14,6 +14,7 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_member_options
 from flux_ensemble.cli.common import (
     FAILED,
+    FILE,
     MOST,
     USAGE,
     Duration,
@@ -48,6 +49,7 @@ ISOLATE_OPTION = click.option(
 NO_SERVICE = "without a Flux instance there is no service to leave an ensemble to"
 
 DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
+QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how it ended.")
 
 
 @click.command
@@ -59,6 +61,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
     "MiniCluster, as NAMESPACE/NAME.",
 )
 @DEBUG_OPTION
+@QUIET_OPTION
 @click.option(
     "--timeout",
     type=Duration(),
@@ -79,7 +82,7 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
 )
 @click.option(
     "--summary",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Write how it ended to FILE, as JSON.",
 )
@@ -144,6 +147,7 @@ class _Run:
     file: str
     name: str | None
     debug: bool
+    quiet: bool
     timeout: float
     record: str | None
     isolate: bool
@@ -199,7 +203,7 @@ class _Run:
             spec,
             text,
             cluster,
-            make_view(),
+            make_view(quiet=self.quiet),
             events=events,
             timeout=self.timeout,
             state_dir=self.state_dir,
@@ -248,7 +252,7 @@ class _Run:
 
         follower = Follower(
             client,
-            make_view(),
+            make_view(quiet=self.quiet),
             owner=True,
             events=events,
             timeout=self.timeout,
@@ -311,15 +315,17 @@ def load(
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
 @DEBUG_OPTION
+@QUIET_OPTION
 @FAIL_ON_OPTION
 @targeted
-def watch(name: str, debug: bool, fail_on: frozenset[str], target: Target) -> int:
+def watch(name: str, debug: bool, quiet: bool, fail_on: frozenset[str], target: Target) -> int:
     """Follow ensemble NAME as "run" does, from its beginning to its end, and exit with it.
 
     Ctrl-C leaves it to the service, or to its run.
     """
     from flux_ensemble.cli.display.views import make_view
 
+    view = make_view(quiet=quiet)
     if isinstance(target, LocalStates):
         from flux_ensemble.cli.session.local_follow import follow_locally
 
@@ -327,13 +333,13 @@ def watch(name: str, debug: bool, fail_on: frozenset[str], target: Target) -> in
             reason = "--debug is not for local runs: 'run --debug' prints the events of its jobs"
             raise Failure(reason, USAGE)
         target.status(name)
-        return follow_locally(target, name, make_view(), fail_on)
+        return follow_locally(target, name, view, fail_on)
 
     from flux_ensemble.cli.session.follow import Follower
 
     with naming(target, name):
         target.status(name)
-        follower = Follower(target, make_view(), owner=False, events=debug, fail_on=fail_on)
+        follower = Follower(target, view, owner=False, events=debug, fail_on=fail_on)
         return follower.follow(name)
 
 

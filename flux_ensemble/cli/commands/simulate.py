@@ -15,6 +15,7 @@ import click
 from flux_ensemble.cli.common import (
     EXIT_CODES,
     FAILED,
+    FILE,
     MOST,
     OK,
     TIMED_OUT,
@@ -93,7 +94,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @click.option("--record", metavar="FILE", help='Record every event in FILE, for "replay".')
 @click.option(
     "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help='Write a report to FILE, as "flux ensemble report" does of a run.',
 )

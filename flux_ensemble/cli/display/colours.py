@@ -1,17 +1,30 @@
-"""Colours of tables and findings, on a terminal only.
+"""Colours: on a terminal, unless the user says otherwise.
 
-In a table a colour is a field without a width (`color_state` ... `color_off`), which is empty where
-standard output is no terminal.
+`--color` decides, then the environment: `NO_COLOR`, `FORCE_COLOR`. In a table a colour is a field
+without a width (`color_state` ... `color_off`), which is empty where there are no colours.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: ANSI codes of the styles that tables use.
 ANSI = {"action": "\033[36m", "good": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}
 ANSI_OFF = "\033[0m"
+
+#: What `--color` says.
+WHEN = ("auto", "always", "never")
+_chosen = {"when": "auto"}
+
+
+def choose_colour(when: str) -> None:
+    """Have colours always, never, or as environment and terminal say ("auto")."""
+    _chosen["when"] = when
 
 
 def colour(style: str) -> str:
@@ -20,11 +33,28 @@ def colour(style: str) -> str:
 
 
 def use_colour() -> bool:
-    """Whether standard output is a terminal whose user did not ask for no colours."""
-    return (
-        sys.stdout.isatty()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM", "dumb") != "dumb"
+    """Whether what is written to standard output has colours."""
+    if _chosen["when"] != "auto":
+        return _chosen["when"] == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def make_console(*, soft_wrap: bool = True) -> Console:
+    """Rich's console for standard output, with colours or without."""
+    from rich.console import Console
+
+    wanted = use_colour()
+    forced = wanted and not sys.stdout.isatty()
+    return Console(
+        highlight=False,
+        soft_wrap=soft_wrap,
+        no_color=not wanted,
+        force_terminal=True if forced else None,
+        color_system="standard" if forced else "auto",
     )
 
 

@@ -4,16 +4,19 @@
 
 A value is over-represented among the failed jobs of a kind by its lift: its share among them,
 divided by its share among all jobs of the group that have ended. Nodes are looked at like
-parameters.
+parameters. Among a few failed jobs some value is frequent by chance; such values are not shown.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from flux_ensemble.report.texts import plural
 
 Job = Mapping[str, Any]
 
@@ -27,6 +30,9 @@ _SHELL = 128
 
 #: What is shown of a value: it is that of so many failed jobs, and has that lift.
 MIN_JOBS, MIN_LIFT = 3, 1.5
+
+#: How probable it may be at most that one of the values of a parameter is that frequent by chance.
+MAX_CHANCE = 0.05
 
 #: Values that are shown of a kind, and different values of a parameter that are counted.
 MOST_SHOWN = 3
@@ -124,11 +130,62 @@ class Failures:
         """The values that are most over-represented among the jobs of a kind."""
         lifts = []
         for (name, value), failed in kind.traits.items():
-            ended = self._traits[kind.group][name, value]
-            lift = (failed / kind.jobs) / (ended / self._ended[kind.group])
-            if failed >= MIN_JOBS and lift >= MIN_LIFT:
+            ended, everyone = self._traits[kind.group][name, value], self._ended[kind.group]
+            lift = (failed / kind.jobs) / (ended / everyone)
+            if failed < MIN_JOBS or lift < MIN_LIFT:
+                continue
+            tries = self._values[kind.group, name]
+            if tries * chance(failed, kind.jobs, ended, everyone) <= MAX_CHANCE:
                 lifts.append(Lift(name, value, failed, ended, lift))
         return sorted(lifts, key=lambda one: -one.failed * one.lift)[:MOST_SHOWN]
+
+    @property
+    def said(self) -> str:
+        """How many failed; of attempts where jobs were tried again."""
+        failed = f"{self.failed:,} of {plural(self.ended, self.noun)}"
+        if not self.again:
+            return f"{failed} failed"
+        jobs = plural(self.ended - self.again, "job")
+        return f"{failed} at {jobs} failed; {self.again:,} ran again"
+
+    @property
+    def noun(self) -> str:
+        """What is counted: jobs, or where some were tried again attempts."""
+        return "attempt" if self.again else "job"
+
+
+def chance(failed: int, drawn: int, ended: int, everyone: int) -> float:
+    """How probable it is that so many of the failed jobs have a value, if it has no part in it.
+
+    That is the upper tail of the hypergeometric distribution.
+
+    Args:
+        failed: how many of the failed jobs have the value, at least.
+        drawn: the failed jobs.
+        ended: how many of all jobs have the value.
+        everyone: all jobs.
+
+    >>> round(chance(3, 3, 3, 18), 5)
+    0.00123
+    """
+    most = min(drawn, ended)
+    term = math.exp(
+        _log_choose(ended, failed)
+        + _log_choose(everyone - ended, drawn - failed)
+        - _log_choose(everyone, drawn)
+    )
+    total = 0.0
+    for number in range(failed, most + 1):
+        total += term
+        left = everyone - ended - drawn + number + 1
+        if left <= 0 or term < total * 1e-9:
+            break
+        term *= (ended - number) * (drawn - number) / ((number + 1) * left)
+    return min(1.0, total)
+
+
+def _log_choose(of: int, some: int) -> float:
+    return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
 
 
 def reason(job: Job) -> str:

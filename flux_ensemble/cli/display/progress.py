@@ -9,6 +9,7 @@ and in a file; each has its numbers beside it.
 from __future__ import annotations
 
 import locale
+import math
 import os
 import shutil
 import sys
@@ -268,14 +269,21 @@ def _bar_line(
     spans = [Span(f"{middle(one.name, names, ascii_only):<{names}} ", "name")]
     if bars:
         done, rest = bar(one.share, bars, ascii_only=ascii_only)
-        troubled = one.counts.get("failed", 0) + one.counts.get("timeout", 0)
-        style = "bad" if troubled else "action" if one.active else "good"
-        spans += [Span(done, style), Span(rest + " ", "detail")]
+        style = "action" if one.active else "good"
+        bad = _troubled(one, len(done))
+        spans += [Span(done[bad:], style), Span(done[:bad], "bad"), Span(rest + " ", "detail")]
     spans.append(Span(f"{_fraction(one):>{counts}} {percent(one.share):>4}"))
     if lefts:
         spans.append(Span(f"  {_left(one):<{lefts}}", "detail"))
     details = details_of(one.counts)
     return (*spans, Span("  "), *details) if details else tuple(spans)
+
+
+def _troubled(one: Progress, width: int) -> int:
+    """How much of what is finished, in columns, stands for jobs that failed: at least one."""
+    troubled = one.counts.get("failed", 0) + one.counts.get("timeout", 0)
+    share = troubled / max(1, troubled, one.counts.get("attempts", one.finished))
+    return math.ceil(share * width)
 
 
 def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:

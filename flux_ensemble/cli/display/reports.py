@@ -124,6 +124,7 @@ def _failures(counted: Failures, source: Source) -> list[Failure]:
                 outcome=job["outcome"],
                 returncode=job["returncode"],
                 jobs=kind.jobs,
+                noun=counted.noun,
                 where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
                 lifts=[
                     (one.name, one.value, one.failed, one.ended, one.lift)

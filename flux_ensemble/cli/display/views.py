@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import click
 
-from flux_ensemble.cli.display.colours import use_colour
+from flux_ensemble.cli.display.colours import make_console, use_colour
 from flux_ensemble.cli.display.messages import Line, Span, closing, plain
 from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
 from flux_ensemble.cli.display.progress import (
@@ -72,9 +72,7 @@ class Plain:
         self._pause = FIRST_PAUSE
         self._next = clock() + FIRST_PAUSE
         self._last = ""
-
-    def line(self, line: Line) -> None:
-        click.echo(plain(line))
+        self.line = make_lines()
 
     def progress(self, status: EnsembleStatus) -> None:
         text = ", ".join(
@@ -95,18 +93,31 @@ class Plain:
         pass
 
 
+class Quiet(Plain):
+    """Nothing but the last lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = lambda line: None
+
+    def progress(self, status: EnsembleStatus) -> None:
+        pass
+
+    def close(self) -> None:
+        self.line = make_lines()
+
+
 class Terminal:
     """Coloured lines, and below them how far the ensemble is, with a bar for each group."""
 
     interval = 0.2
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         self._clock = clock
         self._paces = Paces()
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = make_console()
         self._ascii = is_ascii()
         # Drawn again with each status, on the reactor's thread: a thread of rich's own would
         # run while Flux's callbacks do.
@@ -138,17 +149,21 @@ class Terminal:
 
 
 def make_lines() -> Callable[[Line], None]:
-    """Prints lines to standard output, coloured on a terminal."""
+    """Prints lines to standard output, coloured where that has colours."""
     if not use_colour():
-        return Plain().line
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
+        return lambda line: click.echo(plain(line))
+    console = make_console()
     return lambda line: console.print(as_text(line))
 
 
-def make_view() -> View:
-    """The view for standard output; without colours (`NO_COLOR`) there are bars all the same."""
+def make_view(*, quiet: bool = False) -> View:
+    """The view for standard output; without colours (`NO_COLOR`) there are bars all the same.
+
+    Args:
+        quiet: show only how the ensemble ended.
+    """
+    if quiet:
+        return Quiet()
     return Terminal() if is_live() else Plain()
 
 
@@ -163,7 +178,7 @@ def summarize(
         failures: the command that says why jobs failed, if there is one.
     """
     view.close()
-    rows = summary_rows(status, metrics)
+    rows = [] if isinstance(view, Quiet) else summary_rows(status, metrics)
     if rows:
         click.echo()
         summary_table(metrics).show(rows)

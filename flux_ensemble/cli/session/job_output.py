@@ -22,7 +22,9 @@ def tail(job: Mapping[str, Any], handle: Any | None) -> list[str]:
     text = _of_file(path) if path is not None else ""
     if path is None and handle is not None:
         text = _of_kvs(job["id"], handle)
-    return [line for line in text.splitlines() if line.strip()][-_LINES:]
+    # The shell of Flux writes what the exception says, which is told beside this.
+    note = job["exception"]["note"] or "\n"
+    return [line for line in text.splitlines() if line.strip() and note not in line][-_LINES:]
 
 
 def written(job: Mapping[str, Any], handle: Any | None) -> list[tuple[str, str]]:

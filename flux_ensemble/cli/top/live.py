@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
+from flux_ensemble.cli.display.colours import make_console
 from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.progress import active_first
 from flux_ensemble.cli.display.views import as_text
@@ -24,10 +25,9 @@ def follow(poller: Poller, label: Callable[[int], str], *, ascii_only: bool) -> 
     Raises:
         Exception: whatever ended the pictures.
     """
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console(highlight=False)
+    console = make_console(soft_wrap=False)
     ended: Future[None] = Future()
     picture = poller.first()
     with Live(console=console, screen=True, auto_refresh=False) as live:

@@ -28,6 +28,29 @@ function occupancy(begins, ends, bins, width) {
   return found.subarray(0, bins);
 }
 
+/** The value at a place among the values in order, which are mixed (Hoare's selection). */
+function nth(values, place) {
+  let low = 0;
+  let high = values.length - 1;
+  while (low < high) {
+    const pivot = values[(low + high) >> 1];
+    let a = low;
+    let b = high;
+    while (a <= b) {
+      while (values[a] < pivot) a++;
+      while (values[b] > pivot) b--;
+      if (a > b) break;
+      [values[a], values[b]] = [values[b], values[a]];
+      a++;
+      b--;
+    }
+    if (place <= b) high = b;
+    else if (place >= a) low = a;
+    else break;
+  }
+  return values[place];
+}
+
 /** How many rows have come to their time by the end of each bin; `wanted` chooses rows. */
 function cumulated(times, bins, width, wanted) {
   const found = new Float64Array(bins);
@@ -79,7 +102,7 @@ class Curves {
       dash: one.dash,
       paths: bars ? uPlot.paths.bars({ size: [0.95, 100], align: 1 }) : undefined,
       points: { show: false },
-      value: (_, value) => (value === null || value === undefined ? "–" : `${+value.toPrecision(4)}`),
+      value: (_, value) => (value === null || value === undefined ? "" : `${+value.toPrecision(4)}`),
     }));
     this.plot = new uPlot(
       {
@@ -88,7 +111,7 @@ class Curves {
         scales: { x: { time: false } },
         cursor: { drag: { x: true, y: false } },
         legend: { live: true },
-        series: [{ label: axes.xName, value: (_, value) => (value === null ? "–" : axes.x(value)) }, ...shown],
+        series: [{ label: axes.xName, value: (_, value) => (value === null ? "" : axes.x(value)) }, ...shown],
         axes: [
           { ...line, space: 80, values: (_, values) => values.map(axes.x), incrs: axes.incrs, size: 34 },
           { ...line, size: 68, values: (_, values) => values.map((value) => value.toLocaleString("en", value >= 1e6 ? { notation: "compact" } : {})) },
@@ -185,9 +208,8 @@ class Histogram {
     for (const value of values) bins[Math.min(count - 1, Math.floor((value - low) / width))]++;
     bins[count] = null;
     const x = time ? seconds : shownValue;
-    const sorted = values.sort();
     this.said.textContent = values.length
-      ? `${counted(values.length, "job")}: ${x(low)} to ${x(high)}, median ${x(sorted[values.length >> 1])}`
+      ? `${counted(values.length, "job")}: ${x(low)} to ${x(high)}, median ${x(nth(values, values.length >> 1))}`
       : "no values";
     const edges = Array.from({ length: count + 1 }, (_, at) => (values.length ? low : 0) + at * width);
     return {

@@ -1,19 +1,26 @@
 // Brings the page to life: decodes the columns, and draws each ensemble when it comes into view.
 
-/** Draw one ensemble. */
-function drawRun(article, run) {
+/** Draw one ensemble, from top to bottom; between two charts the page answers its reader. */
+async function drawRun(article, run) {
   const boxes = {};
   for (const box of article.querySelectorAll("[data-chart]")) boxes[box.dataset.chart] = box;
-  if (boxes.timeline) new Timeline(boxes.timeline, run);
-  if (run.jobs.rows) drawCourse(run, boxes);
-  if (boxes.histogram) new Histogram(boxes.histogram, run);
-  if (boxes.parallel) {
-    const parallel = new Parallel(boxes.parallel, run);
-    const best = article.querySelector("[data-best]");
-    if (best) drawBest(best, run, parallel);
+  const steps = [
+    () => boxes.timeline && new Timeline(boxes.timeline, run),
+    () => run.jobs.rows && drawCourse(run, boxes),
+    () => boxes.parallel && drawSweep(article, boxes.parallel, run),
+    () => boxes.histogram && new Histogram(boxes.histogram, run),
+    () => article.querySelector("[data-jobs]") && new JobsTable(article.querySelector("[data-jobs]"), run),
+  ];
+  for (const step of steps) {
+    step();
+    await new Promise((done) => setTimeout(done));
   }
-  const jobs = article.querySelector("[data-jobs]");
-  if (jobs) new JobsTable(jobs, run);
+}
+
+function drawSweep(article, box, run) {
+  const parallel = new Parallel(box, run);
+  const best = article.querySelector("[data-best]");
+  if (best) drawBest(best, run, parallel);
 }
 
 /** With several ensembles one is shown at a time: that of the address. */
@@ -28,11 +35,11 @@ function chooseOne(articles, draw) {
       if (link.hash === `#${chosen.id}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     });
-    draw(chosen);
     if (target && target !== chosen) target.scrollIntoView();
+    return draw(chosen);
   };
-  window.addEventListener("hashchange", choose);
-  choose();
+  window.addEventListener("hashchange", () => choose().catch(complain));
+  return choose();
 }
 
 async function main() {
@@ -47,12 +54,12 @@ async function main() {
     label: one.f58 ? f58 : (id) => `${id}`,
   }]));
   const drawn = new Set();
-  const draw = (article) => {
+  const draw = async (article) => {
     if (drawn.has(article)) return;
     drawn.add(article);
-    drawRun(article, runs.get(article.dataset.run));
+    await drawRun(article, runs.get(article.dataset.run));
   };
-  chooseOne([...document.querySelectorAll("article.ensemble")], draw);
+  await chooseOne([...document.querySelectorAll("article.ensemble")], draw);
   let width = document.documentElement.clientWidth;
   window.addEventListener("resize", () => {
     if (width === document.documentElement.clientWidth) return;
@@ -63,11 +70,14 @@ async function main() {
   document.documentElement.dataset.ready = Math.round(performance.now());
 }
 
-main().catch((error) => {
+/** Say why something is not drawn. */
+function complain(error) {
   const trouble = document.getElementById("trouble");
   trouble.hidden = false;
   trouble.textContent = typeof DecompressionStream === "undefined"
     ? "This browser is too old to draw the charts (it has no DecompressionStream); the tables are complete without them."
     : `The charts cannot be drawn: ${error.message}`;
   console.error(error);
-});
+}
+
+main().catch(complain);

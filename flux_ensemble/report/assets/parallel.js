@@ -84,29 +84,22 @@ class Parallel {
 
   /** How good each job is among those that have a value: 1 the best, 0 the worst. */
   rank() {
-    const values = new Float64Array(this.rows);
-    const known = new Float64Array(this.rows);
+    this.values = new Float64Array(this.rows);
     let count = 0;
     for (let row = 0; row < this.rows; row++) {
-      values[row] = this.figure.number(row);
-      if (!Number.isNaN(values[row])) known[count++] = values[row];
+      this.values[row] = this.figure.number(row);
+      if (!Number.isNaN(this.values[row])) count++;
     }
-    const sorted = known.subarray(0, count).sort();
+    const keys = sortable(this.values);
+    const rows = order(keys);
     this.good = new Float32Array(this.rows).fill(NaN);
-    const last = Math.max(1, sorted.length - 1);
-    for (let row = 0; row < this.rows; row++) {
-      if (Number.isNaN(values[row])) continue;
-      let low = 0;
-      let high = sorted.length;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        // Of equal values all are as good as the best of them.
-        if (this.mode === "max" ? sorted[middle] <= values[row] : sorted[middle] < values[row]) low = middle + 1;
-        else high = middle;
-      }
-      this.good[row] = this.mode === "max" ? (low - 1) / last : 1 - low / last;
+    const last = Math.max(1, count - 1);
+    for (let from = 0, to = 0; from < count; from = to) {
+      // Of equal values all are as good as the best of them.
+      while (to < count && keys[rows[to]] === keys[rows[from]]) to++;
+      const good = this.mode === "max" ? (to - 1) / last : 1 - from / last;
+      for (let at = from; at < to; at++) this.good[rows[at]] = good;
     }
-    this.values = values;
   }
 
   /** The rows of the best jobs. */

@@ -117,11 +117,12 @@ class JobsTable {
   order(rows) {
     const sign = this.down ? -1 : 1;
     const { key } = this.sort;
-    const keys = new Map(rows.map((row) => [row, key(row)]));
+    const keys = new Array(this.run.jobs.rows);
+    for (const row of rows) keys[row] = key(row);
     const missing = (value) => value === null || value === undefined || value === "" || Number.isNaN(value);
     rows.sort((one, other) => {
-      const a = keys.get(one);
-      const b = keys.get(other);
+      const a = keys[one];
+      const b = keys[other];
       if (missing(a) || missing(b)) return missing(a) - missing(b) || one - other;
       return (a < b ? -sign : a > b ? sign : 0) || one - other;
     });
@@ -142,7 +143,7 @@ class JobsTable {
     this.on.disabled = this.page >= pages - 1;
     this.said.textContent = this.rows.length
       ? `${(first + 1).toLocaleString("en")} to ${(first + rows.length).toLocaleString("en")} of ${counted(this.rows.length, "job")}`
-      : "no job is so";
+      : "no such job";
   }
 
   line(row) {

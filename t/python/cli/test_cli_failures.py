@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flux_ensemble.cli.display import failures
-from flux_ensemble.cli.display.failures import Failures, reason
+from flux_ensemble.cli.display.failures import Failures, chance, reason
+from flux_ensemble.cli.session.job_output import tail
 
 
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
@@ -102,6 +105,45 @@ def test_so_has_a_rank() -> None:
     found = counted(*(job() for _ in range(20)), *(job("failed", 1, ranks="7") for _ in range(5)))
     (lift,) = found.lifts(found.kinds()[0])
     assert (lift.name, lift.value) == ("ranks", "7")
+
+
+def test_a_value_that_is_frequent_by_chance_has_none() -> None:
+    # Three of five failed jobs ran on one of the four ranks, and four had the same of two values.
+    bad = [
+        job("failed", 1, ranks=rank, params={"p": p})
+        for rank, p in zip("22213", ("low", "low", "low", "high", "low"), strict=True)
+    ]
+    good = [job(ranks=str(n % 4), params={"p": ("low", "high")[n // 4 % 2]}) for n in range(64)]
+    found = counted(*good, *bad)
+    assert found.lifts(found.kinds()[0]) == []
+
+
+@pytest.mark.parametrize("numbers", [(3, 5, 21, 70), (5, 5, 5, 25), (1, 4, 9, 30), (8, 9, 10, 12)])
+def test_the_chance_is_the_tail_of_the_hypergeometric_distribution(
+    numbers: tuple[int, int, int, int],
+) -> None:
+    failed, drawn, ended, everyone = numbers
+    ways = sum(
+        math.comb(ended, k) * math.comb(everyone - ended, drawn - k)
+        for k in range(failed, min(drawn, ended) + 1)
+    )
+    assert chance(*numbers) == pytest.approx(ways / math.comb(everyone, drawn))
+
+
+def test_jobs_that_ran_again_are_counted_as_attempts() -> None:
+    assert counted(job(), job("failed", 1)).said == "1 of 2 jobs failed"
+    assert counted(job("failed", 1)).said == "1 of 1 job failed"
+    found = counted(job(), job("failed", 1), job("timeout", None), job(attempt=1))
+    assert found.said == "2 of 4 attempts at 3 jobs failed; 1 ran again"
+
+
+def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
+    file = tmp_path / "a.err"
+    file.write_text("loading\nflux-shell[0]: FATAL: start failed: no such file\n")
+    one = job("failed", 127, error=str(file), output=None)
+    assert len(tail(one, None)) == 2
+    one["exception"] = {"type": "exec", "note": "start failed: no such file"}
+    assert tail(one, None) == ["loading"]
 
 
 def test_few_jobs_show_nothing() -> None:

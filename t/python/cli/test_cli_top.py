@@ -419,6 +419,18 @@ def test_lines_fit_whatever_the_width() -> None:
                 assert all("5/" in plain(line)[:width] for line in found)
 
 
+def test_a_bar_has_as_much_of_a_failure_as_failed_and_some_of_each() -> None:
+    def bad(**counts: int) -> str:
+        one = Progress("a", {**COUNTS, **counts}, counts["attempts"], 1000)
+        (line,) = bar_lines([one], 100, ascii_only=True)
+        return "".join(span.text for span in line[1:] if span.style == "bad" and "#" in span.text)
+
+    assert bad(attempts=1000, failed=0) == ""
+    assert bad(attempts=1000, failed=1) == "#"
+    assert bad(attempts=1000, failed=200, timeout=300) == "#" * 20
+    assert bad(attempts=1000, failed=1000) == "#" * 40
+
+
 def test_busy_groups_come_first_where_the_screen_is_short() -> None:
     done = [Progress(f"done{number}", COUNTS, 1, 1) for number in range(30)]
     busy = Progress("busy", {**COUNTS, "running": 1}, 0, 1)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,8 @@ from flux_ensemble.cli.display.metrics_tables import (
 from flux_ensemble.cli.display.progress import details_of, known_jobs
 from flux_ensemble.cli.display.tables import ensemble_row, rule_row
 from flux_ensemble.cli.display.views import Plain, Terminal, make_view
+
+ROOT = Path(__file__).parents[3]
 
 COUNTS = {
     "waiting": 0,
@@ -138,6 +143,53 @@ def test_a_terminal_without_colours_has_bars(monkeypatch: pytest.MonkeyPatch) ->
     view.close()
     assert "━" in screen.getvalue()
     assert not re.search(r"\x1b\[[349][0-9]", screen.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("when", "environment", "coloured"),
+    [
+        ("auto", {}, False),
+        ("auto", {"FORCE_COLOR": "1"}, True),
+        ("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ("always", {"NO_COLOR": "1"}, True),
+        ("never", {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_outside_of_a_terminal_are_there_if_they_are_asked_for(
+    when: str, environment: dict[str, str], coloured: bool
+) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.endswith("_COLOR")}
+    document = ROOT / "examples" / "hello-world.yaml"
+    words = ["--color", when, "simulate", "--nodes", "1", "--cores", "1", str(document)]
+    done = subprocess.run(
+        [sys.executable, "-m", "flux_ensemble.cli.main", *words],
+        env={**kept, **environment}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ("\x1b[" in done.stdout) == coloured
+    assert "completed" in done.stdout
+
+
+def test_a_quiet_run_prints_how_it_ended_and_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text(
+        "jobs: [{name: bad, command: 'false'}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: bad}}]\n"
+    )
+    words = ["run", "-q", "--member", "local", "--state-dir", str(tmp_path / "states"), str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "flux_ensemble.cli.main", *words],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert first.startswith("short: completed after")
+    assert second == "1 of 1 job failed: see 'flux-ensemble failures short'"
+    words[:2], words[-1] = ["watch", "-q"], "short"
+    done = subprocess.run(
+        [sys.executable, "-m", "flux_ensemble.cli.main", *words],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (line, *_) = done.stdout.splitlines()
+    assert line.startswith("short: completed after")
 
 
 def test_the_total_of_a_group_is_what_is_known_so_far() -> None:

@@ -62,6 +62,7 @@ ROWS = {
             *["200 jobs: ready", "200 jobs: heap", "200 jobs: elements", "400 jobs: ready"],
         ],
     ),
+    "top": (False, ["until it is seen", "while nothing happens", "a key is answered"]),
 }
 
 

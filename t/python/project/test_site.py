@@ -97,3 +97,15 @@ def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
     assert rows == sorted(rows, key=str.lower)
     words = [word for row in rows for word in row.split(", ")]
     assert len(words) == len({word.lower() for word in words})
+
+
+def test_the_pictures_are_small_and_each_is_shown_somewhere() -> None:
+    pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
+    shown = {
+        (page.parent / link).resolve()
+        for page in pages
+        for link in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text())
+    }
+    pictures = {path.resolve() for kind in ("png", "svg") for path in DOCS.rglob(f"*.{kind}")}
+    assert pictures <= shown
+    assert all(path.stat().st_size < 200_000 for path in pictures)
