@@ -91,6 +91,7 @@ def measure(smoke: bool) -> Numbers:
             with spawn.Pool(1) as pool:
                 seconds, megabytes = pool.apply(_make, (jobs, str(path), count, failed))
             page = browser.open(path)
+            processor = page.processor()
             ready = int(page.run("return document.documentElement.dataset.ready")) / 1000
             assert f"of {count:,} jobs" in page.text("[data-jobs] [role=status]")
             assert page.complaints() == []
@@ -98,24 +99,30 @@ def measure(smoke: bool) -> Numbers:
             heap = page.run("return performance.memory.usedJSHeapSize") / 1e6
             size = path.stat().st_size / 1e6
             elements = page.count("*")
-            found.append([count, seconds, megabytes, size, ready, heap, elements])
+            found.append([count, seconds, megabytes, size, ready, heap, elements, processor])
     return {"runs": found}
 
 
 def rows(numbers: Numbers) -> list[Row]:
     """The goals are those of the first size; the second opens."""
-    (count, seconds, megabytes, size, ready, heap, elements), *others = numbers["runs"]
+    (count, seconds, megabytes, size, ready, heap, elements, processor), *others = numbers["runs"]
     many = f"report of {count:,} jobs"
     found = [
         Row(f"{many}: processor time to make it", seconds, "<=", 5, "s"),
         Row(f"{many}: memory to make it", megabytes, "<=", 300, "MB"),
         Row(f"{many}: size", size, "<=", 5, "MB"),
-        Row(f"{many}: ready in the browser", ready, "<=", 2, "s"),
+        Row(
+            f"{many}: ready in the browser", ready, "<=", 2, "s",
+            f"{processor:.2f} s of processor time of the page",
+        ),
         Row(f"{many}: heap of the browser", heap, "<=", 150, "MB"),
         Row(f"{many}: elements of the page", elements, "<=", 2000),
-    ]
-    for more, seconds, _, size, ready, heap, _ in others:
-        made = f"{size:.1f} MB, made in {seconds:.0f} s, {heap:.0f} MB of heap"
+    ]  # fmt: skip
+    for more, seconds, _, size, ready, heap, _, processor in others:
+        made = (
+            f"{size:.1f} MB, made in {seconds:.0f} s, {heap:.0f} MB of heap, {processor:.1f} s of "
+            "processor time of the page"
+        )
         text = f"report of {more:,} jobs: ready in the browser"
         found.append(Row(text, ready, "<=", 10, "s", made))
     return found

@@ -21,6 +21,9 @@ _T = TypeVar("_T")
 #: Least seconds between two pictures, and most, of very large ensembles.
 INTERVAL, LONGEST = 1.0, 10.0
 
+#: Seconds after a quick first picture, in which nothing else delays its drawing.
+SETTLE = 0.5
+
 #: So many times as much time as a picture costs passes until the next one.
 PATIENCE = 40.0
 
@@ -109,6 +112,7 @@ class Poller:
             source = self._open()
             if self._quick:
                 self._look(source, quick=True)
+                self._work(source, time.monotonic() + SETTLE)
             while not self._stopped:
                 begin, spent = time.monotonic(), time.thread_time()
                 if self._visible.is_set():

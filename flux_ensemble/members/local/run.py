@@ -340,9 +340,10 @@ class LocalRun:
             self._snapshot()
             if self._unwritten and not before:
                 self._listener.note(f"{self._unwritten}; the ensemble goes on")
-        if ensemble.ended and not self._waiting:
+        active = self._queue.active
+        if ensemble.ended and active and not self._waiting:
             self._waiting = True
-            self._listener.note(f"waiting for {self._queue.active} active jobs")
+            self._listener.note(f"waiting for {active} active job{'s'[: active != 1]}")
 
     def _record(self) -> None:
         """Write the jobs that are gone to their file."""

@@ -68,6 +68,13 @@ class Page:
 
         ActionChains(self.driver).send_keys(*keys).perform()
 
+    def processor(self) -> float:
+        """Seconds of processor time that the page's thread has taken since it was opened."""
+        found = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        values = {one["name"]: one["value"] for one in found}
+        seconds: float = values["TaskDuration"]
+        return seconds
+
     def requests(self) -> list[str]:
         """The addresses that were asked for since the last call."""
         messages = (json.loads(one["message"]) for one in self.driver.get_log("performance"))
@@ -118,6 +125,8 @@ class Browser:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         off = {"value": not scripts}
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", off)
+        driver.execute_cdp_cmd("Performance.disable", {})
+        driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
         driver.get(path.as_uri())
         if scripts:
             page.wait("document.documentElement.dataset.ready")

@@ -67,6 +67,19 @@ def test_run_prints_what_happens_and_leaves_its_files(tmp_path: Path) -> None:
     assert names[-1] == "finish"
 
 
+def test_a_run_whose_jobs_are_gone_waits_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Counts are looked at between the end of the ensemble and that of its run, too.
+    monkeypatch.setattr(Plain, "interval", 0.0002)
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps(document("true")))
+    state = str(tmp_path / "state")
+    assert run_command(["run", "--member", "local", "--state-dir", state, str(file)]) == 0
+    assert "test: completed after" in (out := capsys.readouterr().out)
+    assert "waiting for" not in out
+
+
 def test_a_function_that_no_plugin_has_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("def parse(**kwargs): pass\n")
     rule = {"trigger": "start", "action": {"name": "custom", "label": "prase"}}
