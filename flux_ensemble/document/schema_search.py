@@ -19,6 +19,20 @@ from flux_ensemble.document.search import MAX_TRIALS, SAMPLERS
 #: YAML reads 1e-5 as text.
 _NUMBER = {"type": ["number", "string"], "description": "a number"}
 
+_PENALTY = {
+    "type": ["number", "string", "array"],
+    "description": "a number, or a list of one for each objective",
+    "items": _NUMBER,
+    "minItems": 1,
+}
+
+_OBJECTIVE = {
+    **text("the key of a memo, or a list of such keys"),
+    "type": ["string", "array"],
+    "items": text("the key of a memo"),
+    "minItems": 1,
+}
+
 _VARIABLE = {
     **mapping(
         "a mapping such as {low: 1e-5, high: 0.1, log: true}, or a list of choices",
@@ -56,13 +70,13 @@ SEARCH = mapping(
             "minProperties": 1,
             "additionalProperties": _VARIABLE,
         },
-        "minimize": text("the key of a memo"),
-        "maximize": text("the key of a memo"),
+        "minimize": _OBJECTIVE,
+        "maximize": _OBJECTIVE,
         "sampler": choice("a sampler", SAMPLERS),
         "trials": integer(1, MAX_TRIALS),
         "parallel": integer(1, MAX_TRIALS),
         "on-failure": {
-            **mapping("skip, retry, or {penalty: NUMBER}", {"penalty": _NUMBER}, "penalty"),
+            **mapping("skip, retry, or {penalty: NUMBER}", {"penalty": _PENALTY}, "penalty"),
             "type": ["object", "string"],
             "pattern": r"^(skip|retry)\Z",
         },

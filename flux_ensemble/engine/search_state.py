@@ -19,6 +19,10 @@ AGAIN = "ask:"
 MAX_BATCH = 1000
 
 
+#: Most trials of a Pareto front that the status has.
+MAX_FRONT = 100
+
+
 class Searched:
     """One search at run time.
 
@@ -98,8 +102,8 @@ class Searched:
             "state": self.state,
             "reason": self.reason,
             "sampler": search.sampler,
-            "objective": search.objective,
-            "direction": "maximize" if search.maximize else "minimize",
+            "objective": ", ".join(objective.key for objective in search.objectives),
+            "direction": ", ".join(objective.direction for objective in search.objectives),
             "trials": search.trials,
             "parallel": search.parallel,
             "active": len(trials.active),
@@ -113,7 +117,23 @@ class Searched:
                 {"trial": trial.number, "value": trial.value, "params": trials.params(trial)}
                 for trial in trials.best
             ],
+            **self._report_front(),
         }
+
+    def _report_front(self) -> dict[str, Any]:
+        """Of several objectives, how many trials are in the Pareto front, and the first of them."""
+        search, trials = self.search, self.trials
+        if not search.several:
+            return {}
+        front = [
+            {
+                "trial": trial.number,
+                "values": search.to_json(trial.value),
+                "params": trials.params(trial),
+            }
+            for trial in trials.front[:MAX_FRONT]
+        ]
+        return {"front": front, "front_size": len(trials.front)}
 
     # -- snapshots --------------------------------------------------------------------
 

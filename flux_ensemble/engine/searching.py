@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.model import SEARCH_TRIGGER
-from flux_ensemble.document.search import RETRY, Search
+from flux_ensemble.document.search import RETRY, Search, Value
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
@@ -27,7 +27,6 @@ from flux_ensemble.engine.search_state import AGAIN, CLOSING, DONE, IDLE, RUNNIN
 from flux_ensemble.engine.sending import Sending, search_rule
 from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, moved
 from flux_ensemble.engine.triggered import Cause, Triggered
-from flux_ensemble.metrics.numbers import finite
 
 #: How often they are asked for, and the first delay in seconds, which doubles each time.
 TRIES = 3
@@ -190,11 +189,13 @@ class Searching:
         if again or number not in state.trials.active:
             return again
         search, outcome = state.search, job.outcome
-        value, reason = None, outcome or ""
+        value: Value | None = None
+        reason = outcome or ""
         if outcome == "success":
-            given = job.memo.get(search.objective)
-            value = finite(given) if type(given) in (int, float) else None
-            reason = f"it published no number {search.objective!r}"
+            try:
+                value = search.values(job.memo)
+            except ValueError as error:
+                reason = str(error)
         elif core.acting and job.interrupted and outcome == "canceled":
             self._sending.run_again(firing, job.index)
             return True
@@ -222,16 +223,17 @@ class Searching:
             and not (job.canceling or firing.cancel_unseen)
         )
 
-    def _complete(self, state: Searched, number: int, value: float, t: float) -> None:
+    def _complete(self, state: Searched, number: int, value: Value, t: float) -> None:
         state.failures = 0
         state.exhausted = False
         trials = state.trials
         if trials.end(number, COMPLETE, value, t):
+            several = state.search.several
             self._core.record(
-                "best",
+                "front" if several else "best",
                 search=state.search.id,
                 trial=number,
-                value=value,
+                **{"values" if several else "value": state.search.to_json(value)},
                 params=trials.params(trials.all[number]),
             )
         self._changed(state)

@@ -11,7 +11,7 @@ from flux_ensemble.cli.common import Failure, naming
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, targeted
-from flux_ensemble.client.responses import SearchStatus
+from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
 from flux_ensemble.texts import printable
 
 _SEARCHES = Table(
@@ -95,30 +95,44 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
 def _row(search: SearchStatus) -> dict[str, Any]:
     """A row of the table of searches."""
     best = search["best"]
+    found = f"{best[0]['value']:.6g}" if best else "-"
+    if "front_size" in search:
+        found = f"front {search['front_size']}"
+    keys, ways = search["objective"].split(", "), search["direction"].split(", ")
     ended = search["complete"] + search["failed"] + search["canceled"]
     return {
         **search,
         "trials": f"{ended}/{search['trials']}",
         "canceled": search["canceled"] or "",
-        "objective": f"{search['direction'][:3]} {search['objective']}",
-        "best": f"{best[0]['value']:.6g}" if best else "-",
+        "objective": ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True)),
+        "best": found,
         "ask_seconds": search["ask_seconds"] or "",
         "trial_seconds": search["trial_seconds"] or "",
     }
 
 
 def _print_best(search: SearchStatus, no_header: bool) -> None:
-    """The best trials of a search, with their parameters."""
-    best = search["best"]
-    if not best:
+    """The best trials of a search, or those of its Pareto front, with their parameters."""
+    found: list[tuple[BestTrial | FrontTrial, list[float]]]
+    if "front" in search:
+        keys = search["objective"].split(", ")
+        found = [(one, one["values"]) for one in search["front"]]
+    else:
+        keys = ["value"]
+        found = [(one, [one["value"]]) for one in search["best"]]
+    if not found:
         return
-    names = list(best[0]["params"])
+    names = list(found[0][0]["params"])
     rows = [
-        [str(one["trial"]), f"{one['value']:.6g}", *(_text(one["params"], key) for key in names)]
-        for one in best
+        [
+            str(one["trial"]),
+            *(f"{value:.6g}" for value in values),
+            *(_text(one["params"], name) for name in names),
+        ]
+        for one, values in found
     ]
     if not no_header:
-        rows.insert(0, ["TRIAL", "VALUE", *(printable(name).upper() for name in names)])
+        rows.insert(0, ["TRIAL", *(printable(name).upper() for name in (*keys, *names))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     click.echo()
     for row in rows:

@@ -79,7 +79,7 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
-        case "best":
+        case "best" | "front":
             yield (Span(f"   {_best(context)}", "good"),)
         case "trial-failed" | "ask-failed":
             yield (Span(f"   {_of_search(entry)}", "warn"),)
@@ -96,9 +96,14 @@ def announce(entry: Entry) -> Iterator[Line]:
 
 
 def _best(context: Mapping[str, Any]) -> str:
-    """A trial that is the best so far."""
+    """A trial that is the best so far, or in the Pareto front."""
     params = " ".join(_each_pair({key: _short(value) for key, value in context["params"].items()}))
-    return f"{context['search']}: best {context['value']:.6g} (trial {context['trial']}: {params})"
+    found = f"best {context['value']:.6g}" if "value" in context else _of_front(context["values"])
+    return f"{context['search']}: {found} (trial {context['trial']}: {params})"
+
+
+def _of_front(values: Iterable[float]) -> str:
+    return f"none is better in all than {', '.join(f'{value:.6g}' for value in values)}"
 
 
 def _short(value: Any) -> Any:
@@ -124,6 +129,8 @@ def _of_search(entry: Entry) -> str:
             counts = f"{context['complete']} complete, {context['failed']} failed"
             best = context.get("best")
             found = "" if best is None else f", best {best['value']:.6g} (trial {best['trial']})"
+            if "front" in context:
+                found = f", {context['front']} in the Pareto front"
             return f"{search}: done ({context['reason']}): {counts}{found}"
 
 
@@ -220,7 +227,7 @@ def _entry_style(entry: Entry) -> str:
             return "warn"
         case "trial-failed" | "ask-failed":
             return "warn"
-        case "best":
+        case "best" | "front":
             return "good"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
@@ -268,7 +275,7 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             )
         case "request":
             return _request(context)
-        case "best":
+        case "best" | "front":
             return _best(context)
         case "ask" | "ask-failed" | "trial-failed" | "search-done":
             return _of_search(entry)
