@@ -156,6 +156,7 @@ class SearchStatus(TypedDict):
     complete: int
     failed: int
     canceled: int
+    pruned: NotRequired[int]
     asks: int
     ask_seconds: float | None
     trial_seconds: float | None

@@ -99,6 +99,18 @@ _SEARCH = {
         (100, [100, 0]),
     ),
     ".failures": Key("After so many failed trials in a row the search closes.", (5,), 20),
+    ".stop": Key(
+        "Trials are stopped early, by what their jobs publish while they run.",
+        ({"policy": "asha", "step": "epoch", "eta": 3},),
+    ),
+    ".stop.policy": Key(
+        "asha keeps one trial in eta at each of a few steps; median those better than half.",
+        ("asha", "median"),
+    ),
+    ".stop.step": Key("The key of the memo that says how far the job is.", ("epoch",)),
+    ".stop.from": Key("The first step at which trials are compared.", (3,), 1),
+    ".stop.eta": Key("Of asha: one trial in so many goes on.", (4,), 3),
+    ".stop.trials": Key("Of median: so many trials are complete before.", (10,), 5),
     ".timeout": Key("How long an ask may take; 0 is no limit.", ("1h",), "5m"),
 }
 

@@ -15,6 +15,7 @@ from flux_ensemble.document.schema_terms import (
     text,
 )
 from flux_ensemble.document.search import MAX_TRIALS, SAMPLERS
+from flux_ensemble.document.stop import POLICIES
 
 #: YAML reads 1e-5 as text.
 _NUMBER = {"type": ["number", "string"], "description": "a number"}
@@ -56,6 +57,18 @@ COMPUTED = mapping(
     "expression",
 )
 
+_STOP = mapping(
+    "a mapping such as {policy: asha, step: epoch, eta: 3}",
+    {
+        "policy": choice("a policy", tuple(POLICIES)),
+        "step": text("the key of a memo"),
+        "from": integer(1),
+        "eta": integer(2),
+        "trials": integer(1),
+    },
+    "policy",
+)
+
 SEARCH = mapping(
     "a search such as {id: hpo, group: trial, variables: {...}, minimize: loss, trials: 100}",
     {
@@ -82,6 +95,7 @@ SEARCH = mapping(
         },
         "failures": integer(1),
         "timeout": DURATION,
+        "stop": _STOP,
     },
     "id",
     "group",

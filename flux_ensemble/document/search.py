@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.document.stop import Stop
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.searched import Searched
 from flux_ensemble.texts import shown
@@ -115,6 +116,7 @@ class Search:
         penalty: the value of a trial that failed, as of one that did not; or None.
         failures: how many in a row close it.
         timeout: seconds that points may take; 0 is no limit.
+        stop: when trials are stopped early; None for never.
 
     >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), (Objective("loss"),))
     >>> search.searched.variables, search.values({"loss": 1, "other": 2})
@@ -132,12 +134,13 @@ class Search:
     penalty: Value | None = None
     failures: int = 20
     timeout: float = 300.0
+    stop: Stop | None = None
 
     @property
     def searched(self) -> Searched:
         """What expressions can say of it."""
         names = tuple(variable.name for variable in self.variables)
-        return Searched(self.id, self.group, names, self.several)
+        return Searched(self.id, self.group, names, self.several, self.stop is not None)
 
     @property
     def several(self) -> bool:

@@ -23,6 +23,7 @@ from flux_ensemble.document.search import (
     Value,
     Variable,
 )
+from flux_ensemble.document.stop import read_stop
 from flux_ensemble.metrics.searched import OF_BEST, Searched
 from flux_ensemble.texts import listed, shown
 
@@ -31,7 +32,7 @@ def declared(entries: Any) -> dict[str, Searched]:
     """What expressions can say of all searches, with problems or not, by name.
 
     >>> declared([{"id": "hpo", "group": "a", "variables": {"x": 3}}, {"id": 5}])
-    {'hpo': Searched(id='hpo', group='a', variables=('x',), several=False)}
+    {'hpo': Searched(id='hpo', group='a', variables=('x',), several=False, stops=False)}
     """
     found: dict[str, Searched] = {}
     for entry in entries if isinstance(entries, list) else ():
@@ -48,6 +49,7 @@ def declared(entries: Any) -> dict[str, Searched]:
                 group if isinstance(group, str) else "",
                 tuple(names),
                 len(_wanted(entry)) > 1,
+                "stop" in entry,
             )
     return found
 
@@ -125,6 +127,9 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
             timeout = parse_duration(entry["timeout"])
         except ValueError as error:
             problems.add((*at, "timeout"), str(error))
+    stop = None
+    if entry.get("stop") is not None:
+        stop = read_stop(entry["stop"], len(objectives), (*at, "stop"), problems)
     variables = list(_variables(entry["variables"], (*at, "variables"), problems))
     for variable in variables:
         if variable.choices and entry.get("sampler") in RANGES_ONLY:
@@ -145,6 +150,7 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         penalty=penalty,
         failures=entry.get("failures", 20),
         timeout=timeout,
+        stop=stop,
     )
 
 

@@ -1,6 +1,6 @@
 """The trials of one search: the points that it was given, and what came of them.
 
-    stock ──send──► active ──► complete, failed or canceled
+    stock ──send──► active ──► complete, pruned, failed or canceled
 
 A trial is known by its number, from 0, in the order in which points were given. An optimiser has to
 see the same things whenever it is asked the same question, before and after a crash. So what it
@@ -17,11 +17,11 @@ from operator import le
 from typing import Any
 
 from flux_ensemble.document.search import Search, Value
-from flux_ensemble.metrics.searched import FRONT
+from flux_ensemble.metrics.searched import FRONT, PRUNED
 
 #: States of a trial; in a snapshot, each is its first letter.
 STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
-_STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED)}
+_STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
 
 #: How many of the best trials are kept at hand.
 BEST = 10
@@ -33,7 +33,7 @@ _WEIGHT = 0.2
 class Trial:
     """One trial; its parameters are in the order of the search's variables."""
 
-    __slots__ = ("attributes", "number", "params", "state", "t_sent", "value")
+    __slots__ = ("attributes", "number", "params", "state", "step", "t_sent", "value")
 
     def __init__(
         self, number: int, params: Sequence[Any], attributes: Mapping[str, Any] | None
@@ -45,6 +45,8 @@ class Trial:
         self.state = STOCK
         #: Of the objective, or of each; the penalty of one that failed, if there is one.
         self.value: Value | None = None
+        #: The step of the value, of one that was stopped early.
+        self.step: float | None = None
         self.t_sent: float | None = None
 
 
@@ -77,6 +79,8 @@ class Trials:
         self.best: list[Trial] = []
         self.front: list[Trial] = []
         self.counts = dict.fromkeys((COMPLETE, FAILED, CANCELED), 0)
+        if search.stop is not None:
+            self.counts[PRUNED] = 0
         self.seconds: float | None = None
 
     def params(self, trial: Trial) -> dict[str, Any]:
@@ -98,13 +102,15 @@ class Trials:
         self.active[trial.number] = None
         return trial
 
-    def end(self, number: int, state: str, value: Value | None, t: float) -> bool:
+    def end(
+        self, number: int, state: str, value: Value | None, t: float, step: float | None = None
+    ) -> bool:
         """An active trial has ended, at time `t`; whether it is the best, or in the front, now."""
         trial = self.all[number]
         del self.active[number]
         if trial.t_sent is not None and state != CANCELED:
             self.seconds = moved(self.seconds, max(0.0, t - trial.t_sent))
-        trial.state, trial.value, trial.t_sent = state, value, None
+        trial.state, trial.value, trial.step, trial.t_sent = state, value, step, None
         self.ended.append(number)
         self.counts[state] += 1
         return state == COMPLETE and self._rank(trial)
@@ -168,7 +174,9 @@ class Trials:
         }
 
     def _end(self, number: int) -> list[Any]:
-        return [number, self.search.to_json(self.all[number].value)]
+        trial = self.all[number]
+        end = [number, self.search.to_json(trial.value)]
+        return end if trial.step is None else [*end, trial.step]
 
     # -- snapshots ------------------------------------------------------------------
 
@@ -199,8 +207,9 @@ class Trials:
         for number, t_sent in value["sent"]:
             self.active[number] = None
             self.all[number].t_sent = t_sent
-        for number, of_objective in value["ended"]:
+        for number, of_objective, *step in value["ended"]:
             trial = self.all[number]
+            trial.step = step[0] if step else None
             trial.value = tuple(of_objective) if isinstance(of_objective, list) else of_objective
             self.ended.append(number)
             self.counts[trial.state] += 1

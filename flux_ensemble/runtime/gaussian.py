@@ -44,9 +44,10 @@ class Gaussian:
         """A point was given."""
         self._points.append(self._back(params))
 
-    def end(self, number: int, value: Any) -> None:
-        """A trial has ended."""
-        self._costs[number] = None if value is None else self._sign * value
+    def end(self, number: int, value: Any, step: float | None = None) -> None:
+        """A trial has ended; one that was stopped early says nothing about the end."""
+        known = value is not None and step is None
+        self._costs[number] = self._sign * value if known else None
         self._kernel = None
 
     def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:

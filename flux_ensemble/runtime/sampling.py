@@ -43,8 +43,14 @@ class Sampler(Protocol):
         """A point was given; its trial is under way."""
         ...
 
-    def end(self, number: int, value: Value | None) -> None:
-        """A trial has ended, without a value if it failed or was canceled."""
+    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
+        """A trial has ended, without a value if it failed or was canceled.
+
+        Args:
+            number: of the trial.
+            value: of the objective, or of each.
+            step: the step of the value, if the trial was stopped early.
+        """
         ...
 
     def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
@@ -81,8 +87,8 @@ class Sampling:
         for params in request["points"]:
             self._sampler.add(params, request["attributes"].get(str(self._points)))
             self._points += 1
-        for number, value in request["ends"]:
-            self._sampler.end(number, value)
+        for number, value, *step in request["ends"]:
+            self._sampler.end(number, value, *step)
         points: list[dict[str, Any]] = []
         size = 0
         for _ in range(request["count"]):
@@ -121,6 +127,8 @@ class Optuna:
         }
         self._points: list[tuple[Point, Attributes]] = []
         self._values: dict[int, Value | None] = {}
+        #: The steps of the values of those that were stopped early.
+        self._steps: dict[int, int] = {}
         self._study = self._new_study()
         self._some: Any = None
 
@@ -179,19 +187,29 @@ class Optuna:
         state = states.RUNNING
         if ended:
             state = states.FAIL if value is None else states.COMPLETE
+        step = None if number is None else self._steps.get(number)
+        published: dict[int, Any] = {}
+        if step is not None:
+            state = states.PRUNED
+            published[step] = value
         return self._optuna.trial.create_trial(
             state=state,
             values=None if value is None else _listed(value),
             params=dict(zip(self._distributions, params, strict=True)),
             distributions=self._distributions,
             system_attrs=dict(attributes or {}),
+            intermediate_values=published,
         )
 
-    def end(self, number: int, value: Value | None) -> None:
+    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
         """A trial has ended."""
         self._values[number] = value
         self._some = None
-        if value is None:
+        if step is not None:
+            self._steps[number] = int(step)
+            self._storage.set_trial_intermediate_value(number, int(step), value)
+            self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
+        elif value is None:
             self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
         else:
             self._study.tell(number, _listed(value))
@@ -222,8 +240,13 @@ class Optuna:
 
     def _study_of_some(self) -> Any:
         """A study of the best trials, the latest ones, and those under way."""
-        complete = [number for number, value in self._values.items() if value is not None]
-        kept = set(complete[-LATEST:])
+        complete = [
+            number
+            for number, value in self._values.items()
+            if value is not None and number not in self._steps
+        ]
+        # Of those that were stopped early, the latest too.
+        kept = {*complete[-LATEST:], *list(self._steps)[-LATEST:]}
         # The best of each objective; with one, these are the best.
         signs = [-1.0 if maximize else 1.0 for maximize in self._search["maximize"]]
         for place, sign in enumerate(signs):

@@ -33,7 +33,7 @@ class Qmc:
     def add(self, params: Sequence[Any], attributes: Any) -> None:
         """What was given does not matter."""
 
-    def end(self, number: int, value: Any) -> None:
+    def end(self, number: int, value: Any, step: float | None = None) -> None:
         """What came of it does not matter."""
 
     def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:

@@ -28,6 +28,7 @@ _SEARCHES = Table(
         "complete": "COMPLETE",
         "failed": "FAILED",
         "canceled": "CANCELED",
+        "pruned": "PRUNED",
         "objective": "OBJECTIVE",
         "best": "BEST",
         "asks": "ASKS",
@@ -39,13 +40,13 @@ _SEARCHES = Table(
         "default": {
             "description": "searches, and how far they are",
             "format": "+:{id:<6} {state:<7} ?:{reason:<9} {sampler:<7} {trials:>6} {active:>6} "
-            "{complete:>8} {failed:>6} ?:{canceled:>8} +:{objective:<9} {best:>10}",
+            "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10}",
         },
         "long": {
             "description": "with the times of asks and trials, and of slots that were empty",
             "format": "+:{id:<6} {state:<7} ?:{reason:<9} {sampler:<7} {trials:>6} {active:>6} "
-            "{complete:>8} {failed:>6} ?:{canceled:>8} +:{objective:<9} {best:>10} {asks:>5} "
-            "{ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
+            "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10} "
+            "{asks:>5} {ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
         },
     },
 )
@@ -100,10 +101,12 @@ def _row(search: SearchStatus) -> dict[str, Any]:
         found = f"front {search['front_size']}"
     keys, ways = search["objective"].split(", "), search["direction"].split(", ")
     ended = search["complete"] + search["failed"] + search["canceled"]
+    ended += search.get("pruned", 0)
     return {
         **search,
         "trials": f"{ended}/{search['trials']}",
         "canceled": search["canceled"] or "",
+        "pruned": search.get("pruned", 0) or "",
         "objective": ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True)),
         "best": found,
         "ask_seconds": search["ask_seconds"] or "",

@@ -81,6 +81,8 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
         case "best" | "front":
             yield (Span(f"   {_best(context)}", "good"),)
+        case "pruned":
+            yield (Span(f"   {_of_search(entry)}"),)
         case "trial-failed" | "ask-failed":
             yield (Span(f"   {_of_search(entry)}", "warn"),)
         case "search-done":
@@ -123,10 +125,15 @@ def _of_search(entry: Entry) -> str:
             return f"{search}: {what}, {context['ended']} ended before"
         case "ask-failed":
             return f"{context['reason']} (try {context['tries']})"
+        case "pruned":
+            at, value = f"step {context['step']:g}", f"{context['value']:.6g}"
+            return f"{search}: trial {context['trial']} is stopped at {at}, with {value}"
         case "trial-failed":
             return f"{search}: trial {context['trial']} failed: {context['reason']}"
         case _:
             counts = f"{context['complete']} complete, {context['failed']} failed"
+            if "pruned" in context:
+                counts += f", {context['pruned']} stopped early"
             best = context.get("best")
             found = "" if best is None else f", best {best['value']:.6g} (trial {best['trial']})"
             if "front" in context:
@@ -277,7 +284,7 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             return _request(context)
         case "best" | "front":
             return _best(context)
-        case "ask" | "ask-failed" | "trial-failed" | "search-done":
+        case "ask" | "ask-failed" | "trial-failed" | "pruned" | "search-done":
             return _of_search(entry)
         case "epoch":
             return f"service number {context['epoch']} goes on with it"

@@ -77,6 +77,16 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
         ("minimize: loss", "minimize: [loss, seconds]\n    sampler: gp",
          "9: search[0].sampler: expected a sampler of several objectives ('tpe', 'random', 'qmc', "
          "'nsga2'), because there are 2, not 'gp'"),
+        ("trials: 10", "trials: 10\n    stop: {policy: asha}",
+         "10: search[0].stop: give 'step', the key of the memo that says how far the job is"),
+        ("trials: 10", "trials: 10\n    stop: {policy: median, step: n, eta: 3}",
+         "10: search[0].stop.eta: the policy 'median' has no 'eta'; 'asha' has"),
+        ("trials: 10", "trials: 10\n    stop: {policy: halving, step: n}",
+         "10: search[0].stop.policy: expected a policy, not 'halving' (one of: asha, median"),
+        ("trials: 10", "trials: 10\n    stop: {policy: asha, step: n, eta: 1}",
+         "10: search[0].stop.eta: expected an integer >= 2"),
+        ("trials: 10", "maximize: gain\n    trials: 10\n    stop: {policy: asha, step: n}",
+         "11: search[0].stop: trials are stopped by one objective, and there are 2"),
         ("trials: 10", "maximize: gain\n    trials: 10\n    on-failure: {penalty: 100}",
          "11: search[0].on-failure.penalty: expected a list of 2 numbers, of loss, gain, not 100"),
         ("trials: 10", "trials: 10\n    on-failure: {penalty: [1, 2]}", "10: search[0].on-failure."

@@ -16,8 +16,9 @@ from local_queue import children
 
 import flux_ensemble
 from flux_ensemble.document.search import Objective, Search, Variable
+from flux_ensemble.document.stop import Stop
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
+from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.runtime.asking.asker import Advice, Asker, described
 from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling
@@ -85,6 +86,8 @@ class Asked:
             value = value, params["x"]
         if number % 7 == 6:
             self.trials.end(number, FAILED, None, 1.0)
+        elif self.trials.search.stop is not None and number % 3 == 1:
+            self.trials.end(number, PRUNED, value + 1.0, 1.0, number % 5 + 1)
         else:
             self.trials.end(number, COMPLETE, value, 1.0)
 
@@ -117,6 +120,16 @@ def test_with_several_objectives_too(sampler: str) -> None:
     straight = Asked(given).run(70, 4)
     assert Asked(given).run(70, 4, again=3) == straight
     assert [given.objection(point) for point in straight] == [None] * 70
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_with_trials_that_were_stopped_early_too(sampler: str) -> None:
+    given = search(sampler, stop=Stop("asha", "epoch"))
+    count = 20 if sampler == "gp" else 40
+    straight = Asked(given).run(count, 1)
+    assert Asked(given).run(count, 1, again=7) == straight
+    if sampler == "tpe":
+        assert Asked(search(sampler)).run(count, 1) != straight
 
 
 def test_the_pareto_front_is_what_optuna_finds_in_the_same_trials() -> None:
