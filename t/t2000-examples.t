@@ -124,12 +124,22 @@ test_expect_success 'pipeline: each analysis has the parameter of its own simula
 '
 
 test_expect_success 'tune' '
-	run_example tune trial=24/0/0/0 final=1/0/0/0
+	flux ensemble run --timeout 600 "$PROJECT/examples/tune.yaml" &&
+	counts_are tune "trial=$(counts_of tune trial)" final=1/0/0/0
+'
+
+test_expect_success 'tune: trials were stopped early, and none has failed' '
+	counts_of tune trial | tr / " " >counts &&
+	read complete failed canceled timeout <counts &&
+	is 20 $(($complete + $canceled)) &&
+	is "0 0" "$failed $timeout" &&
+	test $canceled -ge 1 &&
+	flux ensemble search --json tune | grep "\"pruned\": $canceled,"
 '
 
 test_expect_success 'tune: search shows the best trials, and the last job has its parameters' '
 	flux ensemble search tune >searches &&
-	grep "^best *done *trials *tpe *24/24 *0 *24 *0 min loss" searches &&
+	grep "^best *done *trials *tpe *20/20 *0 .* min loss" searches &&
 	flux ensemble search --json tune >json &&
 	x=$("$SHARNESS_BUILD_DIRECTORY/python" -c "import json
 print(json.load(open(\"json\"))[\"searches\"][0][\"best\"][0][\"params\"][\"x\"])") &&

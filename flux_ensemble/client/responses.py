@@ -128,8 +128,19 @@ class BestTrial(TypedDict):
     params: dict[str, Any]
 
 
+class FrontTrial(TypedDict):
+    """A trial in the Pareto front of a search with several objectives; `values` are theirs."""
+
+    trial: int
+    values: list[float]
+    params: dict[str, Any]
+
+
 class SearchStatus(TypedDict):
-    """One search (docs/rpc.md, `ensemble.status`); `best` has the best trial first."""
+    """One search (docs/rpc.md, `ensemble.status`); `best` has the best trial first.
+
+    With several objectives it is empty, and there is a `front` instead.
+    """
 
     id: str
     group: str
@@ -145,11 +156,14 @@ class SearchStatus(TypedDict):
     complete: int
     failed: int
     canceled: int
+    pruned: NotRequired[int]
     asks: int
     ask_seconds: float | None
     trial_seconds: float | None
     idle_seconds: float
     best: list[BestTrial]
+    front: NotRequired[list[FrontTrial]]
+    front_size: NotRequired[int]
 
 
 class EnsembleStatus(TypedDict):

@@ -82,14 +82,35 @@ _SEARCH = {
     ".variables.high": Key("The greatest value.", (0.1,)),
     ".variables.log": Key("The order of magnitude is what matters.", (True,), False),
     ".variables.integer": Key("Integers alone.", (True,), False),
-    ".minimize": Key("The key of the memo that is to be small.", ("loss",)),
-    ".maximize": Key("The key of the memo that is to be large.", ("accuracy",)),
-    ".sampler": Key("What suggests the points.", ("random", "qmc", "cma"), "tpe"),
+    ".minimize": Key(
+        "The key of the memo that is to be small; a list of several is several objectives.",
+        ("loss", ["loss", "seconds"]),
+    ),
+    ".maximize": Key(
+        "The key of the memo that is to be large; a list of several is several objectives.",
+        ("accuracy",),
+    ),
+    ".sampler": Key("What suggests the points.", ("random", "qmc", "cma", "nsga2", "gp"), "tpe"),
     ".trials": Key("How many there are.", (500,)),
     ".parallel": Key("How many are in the queue at once.", (64,), 1),
     ".on-failure": Key("What becomes of a trial that fails.", ("retry", {"penalty": 100}), "skip"),
-    ".on-failure.penalty": Key("The value that the sampler is told of it.", (100,)),
+    ".on-failure.penalty": Key(
+        "The value that the sampler is told of it; a list of one for each of several objectives.",
+        (100, [100, 0]),
+    ),
     ".failures": Key("After so many failed trials in a row the search closes.", (5,), 20),
+    ".stop": Key(
+        "Trials are stopped early, by what their jobs publish while they run.",
+        ({"policy": "asha", "step": "epoch", "eta": 3},),
+    ),
+    ".stop.policy": Key(
+        "asha keeps one trial in eta at each of a few steps; median those better than half.",
+        ("asha", "median"),
+    ),
+    ".stop.step": Key("The key of the memo that says how far the job is.", ("epoch",)),
+    ".stop.from": Key("The first step at which trials are compared.", (3,), 1),
+    ".stop.eta": Key("Of asha: one trial in so many goes on.", (4,), 3),
+    ".stop.trials": Key("Of median: so many trials are complete before.", (10,), 5),
     ".timeout": Key("How long an ask may take; 0 is no limit.", ("1h",), "5m"),
 }
 

@@ -13,12 +13,14 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import dotted
 from flux_ensemble.document.search import Search
 
-#: The modules that a sampler needs; the extra `search` installs all of them.
+#: The modules that a sampler needs; the extra `search` installs all but that of `gp`.
 _NEEDS = {
     "tpe": ("optuna",),
     "random": ("optuna",),
     "qmc": ("scipy",),
     "cma": ("optuna", "cmaes"),
+    "nsga2": ("optuna",),
+    "gp": ("scipy", "sklearn"),
 }
 
 
@@ -31,10 +33,11 @@ def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
     for search in searches:
         absent = [module for module in _NEEDS[search.sampler] if find_spec(module) is None]
         if absent:
+            extra = "gp" if search.sampler == "gp" else "search"
             yield (
                 search,
                 f"the sampler {search.sampler!r} needs {absent[0]!r}, which is not installed here: "
-                "pip install 'flux-ensemble[search]'",
+                f"pip install 'flux-ensemble[{extra}]'",
             )
 
 

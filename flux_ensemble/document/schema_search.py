@@ -15,9 +15,24 @@ from flux_ensemble.document.schema_terms import (
     text,
 )
 from flux_ensemble.document.search import MAX_TRIALS, SAMPLERS
+from flux_ensemble.document.stop import POLICIES
 
 #: YAML reads 1e-5 as text.
 _NUMBER = {"type": ["number", "string"], "description": "a number"}
+
+_PENALTY = {
+    "type": ["number", "string", "array"],
+    "description": "a number, or a list of one for each objective",
+    "items": _NUMBER,
+    "minItems": 1,
+}
+
+_OBJECTIVE = {
+    **text("the key of a memo, or a list of such keys"),
+    "type": ["string", "array"],
+    "items": text("the key of a memo"),
+    "minItems": 1,
+}
 
 _VARIABLE = {
     **mapping(
@@ -42,6 +57,18 @@ COMPUTED = mapping(
     "expression",
 )
 
+_STOP = mapping(
+    "a mapping such as {policy: asha, step: epoch, eta: 3}",
+    {
+        "policy": choice("a policy", tuple(POLICIES)),
+        "step": text("the key of a memo"),
+        "from": integer(1),
+        "eta": integer(2),
+        "trials": integer(1),
+    },
+    "policy",
+)
+
 SEARCH = mapping(
     "a search such as {id: hpo, group: trial, variables: {...}, minimize: loss, trials: 100}",
     {
@@ -56,18 +83,19 @@ SEARCH = mapping(
             "minProperties": 1,
             "additionalProperties": _VARIABLE,
         },
-        "minimize": text("the key of a memo"),
-        "maximize": text("the key of a memo"),
+        "minimize": _OBJECTIVE,
+        "maximize": _OBJECTIVE,
         "sampler": choice("a sampler", SAMPLERS),
         "trials": integer(1, MAX_TRIALS),
         "parallel": integer(1, MAX_TRIALS),
         "on-failure": {
-            **mapping("skip, retry, or {penalty: NUMBER}", {"penalty": _NUMBER}, "penalty"),
+            **mapping("skip, retry, or {penalty: NUMBER}", {"penalty": _PENALTY}, "penalty"),
             "type": ["object", "string"],
             "pattern": r"^(skip|retry)\Z",
         },
         "failures": integer(1),
         "timeout": DURATION,
+        "stop": _STOP,
     },
     "id",
     "group",

@@ -7,16 +7,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.document.stop import Stop
+from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.searched import Searched
 from flux_ensemble.texts import shown
 
 #: What suggests points, the default first.
-SAMPLERS = ("tpe", "random", "qmc", "cma")
+SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp")
+
+#: Those that have ranges alone, and those that have one objective.
+RANGES_ONLY = ("cma",)
+ONE_OBJECTIVE = ("cma", "gp")
+
+#: Most objectives of one search.
+MAX_OBJECTIVES = 8
 
 #: Most trials of one search, most variables, and most choices of one of them.
 MAX_TRIALS = 1_000_000
 MAX_VARIABLES = 1000
 MAX_CHOICES = 1000
+
+#: What a trial came to: the value of the objective, or of each where there are several.
+Value = float | tuple[float, ...]
 
 #: What is done about a trial that failed, besides a penalty.
 SKIP, RETRY = "skip", "retry"
@@ -71,6 +83,24 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Objective:
+    """What a search makes small, or large.
+
+    Args:
+        key: of the memo whose last value it is.
+        maximize: it is to be large, else small.
+    """
+
+    key: str
+    maximize: bool = False
+
+    @property
+    def direction(self) -> str:
+        """ "maximize" or "minimize"."""
+        return "maximize" if self.maximize else "minimize"
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     """One entry of `search:`.
 
@@ -78,42 +108,76 @@ class Search:
         id: its name.
         group: the group that its trials are jobs of.
         variables: what varies; in its order, values are kept without names.
-        objective: the key of the memo whose last value is wanted.
-        maximize: it is to be large, else small.
+        objectives: what it makes small, or large; of several, no trial is the best of all.
         sampler: one of `SAMPLERS`.
         trials: how many there are at most.
         parallel: how many are in the queue at once.
         on_failure: `SKIP` or `RETRY`.
-        penalty: the value of a trial that failed, or None.
+        penalty: the value of a trial that failed, as of one that did not; or None.
         failures: how many in a row close it.
         timeout: seconds that points may take; 0 is no limit.
+        stop: when trials are stopped early; None for never.
 
-    >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), "loss", trials=10)
-    >>> search.better(0.1, 0.2), search.searched.variables
-    (True, ('lr',))
+    >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), (Objective("loss"),))
+    >>> search.searched.variables, search.values({"loss": 1, "other": 2})
+    (('lr',), 1)
     """
 
     id: str
     group: str
     variables: tuple[Variable, ...]
-    objective: str
-    maximize: bool = False
+    objectives: tuple[Objective, ...]
     sampler: str = SAMPLERS[0]
     trials: int = 1
     parallel: int = 1
     on_failure: str = SKIP
-    penalty: float | None = None
+    penalty: Value | None = None
     failures: int = 20
     timeout: float = 300.0
+    stop: Stop | None = None
 
     @property
     def searched(self) -> Searched:
         """What expressions can say of it."""
-        return Searched(self.id, self.group, tuple(variable.name for variable in self.variables))
+        names = tuple(variable.name for variable in self.variables)
+        return Searched(self.id, self.group, names, self.several, self.stop is not None)
 
-    def better(self, value: float, other: float) -> bool:
-        """Whether a value of the objective is better than another one."""
-        return value > other if self.maximize else value < other
+    @property
+    def several(self) -> bool:
+        """It has several objectives."""
+        return len(self.objectives) > 1
+
+    def values(self, memo: Mapping[str, Any]) -> Value:
+        """The values of the objectives in what a job has published.
+
+        Raises:
+            ValueError: one of them is no finite number.
+        """
+        values = []
+        for objective in self.objectives:
+            given = memo.get(objective.key)
+            value = finite(given) if type(given) in (int, float) else None
+            if value is None:
+                raise ValueError(f"it published no number {objective.key!r}")
+            values.append(value)
+        return tuple(values) if self.several else values[0]
+
+    def costs(self, value: Value) -> tuple[float, ...]:
+        """Values of the objectives with such signs that less is better.
+
+        >>> several = (Objective("seconds"), Objective("accuracy", maximize=True))
+        >>> Search("hpo", "trial", (), several).costs((10.0, 0.9))
+        (10.0, -0.9)
+        """
+        values = value if isinstance(value, tuple) else (value,)
+        return tuple(
+            -one if objective.maximize else one
+            for objective, one in zip(self.objectives, values, strict=True)
+        )
+
+    def to_json(self, value: Value | None) -> Any:
+        """A value as JSON: a number, or a list of them."""
+        return list(value) if isinstance(value, tuple) else value
 
     def objection(self, params: Mapping[str, Any]) -> str | None:
         """Why parameters are none of a trial; None if they are."""

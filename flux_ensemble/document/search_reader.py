@@ -12,12 +12,18 @@ from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.search import (
     MAX_CHOICES,
+    MAX_OBJECTIVES,
     MAX_VARIABLES,
+    ONE_OBJECTIVE,
+    RANGES_ONLY,
     SAMPLERS,
     SKIP,
+    Objective,
     Search,
+    Value,
     Variable,
 )
+from flux_ensemble.document.stop import read_stop
 from flux_ensemble.metrics.searched import OF_BEST, Searched
 from flux_ensemble.texts import listed, shown
 
@@ -26,7 +32,7 @@ def declared(entries: Any) -> dict[str, Searched]:
     """What expressions can say of all searches, with problems or not, by name.
 
     >>> declared([{"id": "hpo", "group": "a", "variables": {"x": 3}}, {"id": 5}])
-    {'hpo': Searched(id='hpo', group='a', variables=('x',))}
+    {'hpo': Searched(id='hpo', group='a', variables=('x',), several=False, stops=False)}
     """
     found: dict[str, Searched] = {}
     for entry in entries if isinstance(entries, list) else ():
@@ -42,7 +48,21 @@ def declared(entries: Any) -> dict[str, Searched]:
                 id,
                 group if isinstance(group, str) else "",
                 tuple(names),
+                len(_wanted(entry)) > 1,
+                "stop" in entry,
             )
+    return found
+
+
+def _wanted(entry: Mapping[str, Any]) -> list[tuple[str, int | None, str]]:
+    """The objectives of an entry: each with its key, and its place in a list there."""
+    found: list[tuple[str, int | None, str]] = []
+    for key in ("minimize", "maximize"):
+        given = entry.get(key)
+        if isinstance(given, str):
+            found.append((key, None, given))
+        elif isinstance(given, list):
+            found += [(key, place, one) for place, one in enumerate(given) if isinstance(one, str)]
     return found
 
 
@@ -89,11 +109,7 @@ def read_searches(
 
 
 def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -> Search:
-    wanted = [key for key in ("minimize", "maximize") if key in entry]
-    if len(wanted) != 1 and not any(
-        problems.blames((*at, key)) for key in ("minimize", "maximize")
-    ):
-        problems.add(at, "give one of 'minimize' and 'maximize', the key of a memo of its jobs")
+    objectives = _objectives(entry, at, problems)
     trials = entry.get("trials", 1)
     if trials > most:
         problems.add(
@@ -102,7 +118,8 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
     on_failure = entry.get("on-failure", SKIP)
     penalty = None
     if isinstance(on_failure, dict):
-        penalty = _number(on_failure["penalty"], (*at, "on-failure", "penalty"), problems)
+        here = (*at, "on-failure", "penalty")
+        penalty = _penalty(on_failure["penalty"], objectives, here, problems)
         on_failure = SKIP
     timeout = 300.0
     if "timeout" in entry:
@@ -110,19 +127,22 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
             timeout = parse_duration(entry["timeout"])
         except ValueError as error:
             problems.add((*at, "timeout"), str(error))
+    stop = None
+    if entry.get("stop") is not None:
+        stop = read_stop(entry["stop"], len(objectives), (*at, "stop"), problems)
     variables = list(_variables(entry["variables"], (*at, "variables"), problems))
     for variable in variables:
-        if variable.choices and entry.get("sampler") == "cma":
+        if variable.choices and entry.get("sampler") in RANGES_ONLY:
             problems.add(
                 (*at, "variables", variable.name),
-                "expected a range, because the sampler 'cma' has no choices; 'tpe' has both",
+                f"expected a range, because the sampler {entry['sampler']!r} has no choices; "
+                "'tpe' has both",
             )
     return Search(
         id=entry["id"],
         group=entry["group"],
         variables=tuple(variables),
-        objective=entry.get(wanted[0], "") if wanted else "",
-        maximize=wanted == ["maximize"],
+        objectives=objectives,
         sampler=entry.get("sampler", SAMPLERS[0]),
         trials=trials,
         parallel=entry.get("parallel", 1),
@@ -130,7 +150,50 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         penalty=penalty,
         failures=entry.get("failures", 20),
         timeout=timeout,
+        stop=stop,
     )
+
+
+def _objectives(entry: Mapping[str, Any], at: Path, problems: Problems) -> tuple[Objective, ...]:
+    wanted = _wanted(entry)
+    if not wanted and not any(problems.blames((*at, key)) for key in ("minimize", "maximize")):
+        problems.add(at, "give 'minimize' or 'maximize', the key of a memo of its jobs")
+    if len(wanted) > MAX_OBJECTIVES:
+        problems.add(at, f"expected at most {MAX_OBJECTIVES} objectives, not {len(wanted)}")
+    if len(wanted) > 1 and entry.get("sampler") in ONE_OBJECTIVE:
+        others = ", ".join(repr(one) for one in SAMPLERS if one not in ONE_OBJECTIVE)
+        problems.add(
+            (*at, "sampler"),
+            f"expected a sampler of several objectives ({others}), because there are "
+            f"{len(wanted)}, not {entry['sampler']!r}",
+        )
+    seen: set[str] = set()
+    for key, place, name in wanted:
+        if name in seen:
+            here = (*at, key) if place is None else (*at, key, place)
+            problems.add(here, f"the objective {name!r} is there twice")
+        seen.add(name)
+    return tuple(Objective(name, key == "maximize") for key, _, name in wanted)
+
+
+def _penalty(
+    value: Any, objectives: Sequence[Objective], at: Path, problems: Problems
+) -> Value | None:
+    """What a trial that failed counts as: a number, or one for each objective."""
+    keys = ", ".join(objective.key for objective in objectives)
+    if len(objectives) < 2:
+        if isinstance(value, list):
+            problems.add(at, f"expected a number, because there is one objective, not {value!r}")
+            return None
+        number: float | None = _number(value, at, problems)
+        return number
+    if not isinstance(value, list) or len(value) != len(objectives):
+        problems.add(
+            at, f"expected a list of {len(objectives)} numbers, of {keys}, not {shown(value)}"
+        )
+        return None
+    numbers = [_number(one, (*at, index), problems) for index, one in enumerate(value)]
+    return None if None in numbers else tuple(map(float, numbers))
 
 
 def _variables(section: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
@@ -205,7 +268,7 @@ def _number(value: Any, at: Path, problems: Problems, integer: bool = False) -> 
 def with_variables(entries: Sequence[Any], searches: Collection[Search]) -> list[Any]:
     """The entries of `jobs:`, those of groups with a search with its variables as parameters.
 
-    >>> search = Search("hpo", "a", (Variable("x", 0.5, 1.0),), "loss")
+    >>> search = Search("hpo", "a", (Variable("x", 0.5, 1.0),), ())
     >>> with_variables([{"name": "a", "command": "run {x}"}, {"name": "b"}], [search])
     [{'name': 'a', 'command': 'run {x}', 'params': {'x': 0.5}}, {'name': 'b'}]
     """
@@ -227,7 +290,7 @@ def check_groups(
     """Check that a trial is one job of its group.
 
     >>> problems = Problems()
-    >>> check_groups({Search("hpo", "a", (), "loss"): ("search", 0)}, {}, problems)
+    >>> check_groups({Search("hpo", "a", (), ()): ("search", 0)}, {}, problems)
     >>> problems.sentences()
     ''
     """

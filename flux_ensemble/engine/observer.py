@@ -204,6 +204,9 @@ class Observer:
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         changed: list[Change] = []
         stats = self._core.stats
+        pruning = self._searching.pruning
+        if pruning is not None and job.firing is not None and job.firing.trial is not None:
+            pruning.published(job, event.context)
         for key, value in event.context.items():
             number = finite(value) if type(value) in (int, float) else None
             if number is None or key in _RESERVED_VARIABLES or stats.kept_by_value(group, key):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.document.search import Search
+from flux_ensemble.document.search import Search, Value
 from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.trials import Trials
+from flux_ensemble.engine.stopping import stopping
+from flux_ensemble.engine.trials import COMPLETE, Trials
 
 #: States of a search.
 IDLE, RUNNING, CLOSING, DONE = "idle", "running", "closing", "done"
@@ -17,6 +18,10 @@ AGAIN = "ask:"
 
 #: Most points of one ask, and most in stock.
 MAX_BATCH = 1000
+
+
+#: Most trials of a Pareto front that the status has.
+MAX_FRONT = 100
 
 
 class Searched:
@@ -35,6 +40,8 @@ class Searched:
         exhausted: there were no points the last time, and no trial has ended since.
         ask_seconds: how long an ask takes, as a moving mean.
         idle_seconds: how long slots were empty, summed over all slots.
+        stopping: which trials are stopped early; None if none are.
+        stopped: trials that are being stopped, each with its last value and the step of that.
         chain: the rules that started or closed it with no job or time since.
     """
 
@@ -52,6 +59,8 @@ class Searched:
         self.exhausted = False
         self.ask_seconds: float | None = None
         self.idle_seconds = 0.0
+        self.stopping = None if search.stop is None else stopping(search.stop)
+        self.stopped: dict[int, tuple[float, float]] = {}
         self.chain: tuple[str, ...] = ()
         self._t_looked: float | None = None
 
@@ -64,6 +73,14 @@ class Searched:
     def timer(self) -> str:
         """Key of the timer after which points are asked for again."""
         return f"{AGAIN}{self.search.id}"
+
+    def begin(self, origin: Origin, t: float) -> None:
+        """It is started, or goes on, at time `t`."""
+        self.state, self.reason, self.origin = RUNNING, "", origin
+        self.chain = origin.chain
+        self.failures = self.tries = 0
+        self.exhausted = False
+        self.look(t)
 
     def ahead(self) -> int:
         """How many points are to be in stock, so that no slot waits for one.
@@ -82,12 +99,39 @@ class Searched:
         slots = search.parallel - len(trials.active) - len(trials.stock) + self.ahead()
         return max(0, min(slots, search.trials - len(trials.all), MAX_BATCH))
 
+    def end(
+        self, number: int, how: str, value: Value | None, t: float, step: float | None = None
+    ) -> bool:
+        """An active trial has ended; the arguments and the result are those of `Trials.end`."""
+        self.stopped.pop(number, None)
+        if self.stopping is not None:
+            self.stopping.end(number, how == COMPLETE)
+        return self.trials.end(number, how, value, t, step)
+
+    def runs_again(self, number: int) -> None:
+        """The job of an active trial runs once more."""
+        if self.stopping is not None:
+            self.stopping.again(number)
+
     def look(self, t: float) -> None:
         """Count the time for which slots are empty, up to time `t`."""
         if self._t_looked is not None and self.state == RUNNING:
             empty = self.search.parallel - len(self.trials.active)
             self.idle_seconds += max(0.0, t - self._t_looked) * max(0, empty)
         self._t_looked = t if self.state == RUNNING else None
+
+    def check(self) -> None:
+        """Check the invariants of its own that hold after every event.
+
+        Raises:
+            AssertionError: one is broken.
+        """
+        trials = self.trials
+        assert len(trials.active) <= self.search.parallel
+        assert len(trials.all) <= self.search.trials
+        assert len(trials.all) == len(trials.stock) + len(trials.active) + len(trials.ended)
+        assert len(set(trials.ended)) == len(trials.ended) == sum(trials.counts.values())
+        assert self.stopped.keys() <= trials.active.keys()
 
     def report(self) -> dict[str, Any]:
         """Its entry in the status, as JSON (docs/rpc.md, `ensemble.status`)."""
@@ -98,8 +142,8 @@ class Searched:
             "state": self.state,
             "reason": self.reason,
             "sampler": search.sampler,
-            "objective": search.objective,
-            "direction": "maximize" if search.maximize else "minimize",
+            "objective": ", ".join(objective.key for objective in search.objectives),
+            "direction": ", ".join(objective.direction for objective in search.objectives),
             "trials": search.trials,
             "parallel": search.parallel,
             "active": len(trials.active),
@@ -113,7 +157,23 @@ class Searched:
                 {"trial": trial.number, "value": trial.value, "params": trials.params(trial)}
                 for trial in trials.best
             ],
+            **self._report_front(),
         }
+
+    def _report_front(self) -> dict[str, Any]:
+        """Of several objectives, how many trials are in the Pareto front, and the first of them."""
+        search, trials = self.search, self.trials
+        if not search.several:
+            return {}
+        front = [
+            {
+                "trial": trial.number,
+                "values": search.to_json(trial.value),
+                "params": trials.params(trial),
+            }
+            for trial in trials.front[:MAX_FRONT]
+        ]
+        return {"front": front, "front_size": len(trials.front)}
 
     # -- snapshots --------------------------------------------------------------------
 
@@ -124,7 +184,14 @@ class Searched:
             "origin": None if self.origin is None else self.origin.dump(),
             "t_looked": self._t_looked,
             "trials": self.trials.dump(),
+            **self._dump_stopping(),
         }
+
+    def _dump_stopping(self) -> dict[str, Any]:
+        if self.stopping is None:
+            return {}
+        stopped = [[number, *of_trial] for number, of_trial in self.stopped.items()]
+        return {"stopping": self.stopping.dump(), "stopped": stopped}
 
     def load(self, value: Mapping[str, Any]) -> None:
         """Set what `dump` returned."""
@@ -136,6 +203,20 @@ class Searched:
         self.origin = None if value["origin"] is None else Origin.load(value["origin"])
         self._t_looked = value["t_looked"]
         self.trials.load(value["trials"])
+        if self.stopping is not None:
+            self.stopping.load(value["stopping"])
+            self.stopped = {number: (last, step) for number, last, step in value["stopped"]}
+
+
+def trial_name(id: str, number: int) -> str:
+    """The name of a trial, by which firings know it."""
+    return f"{id}:{number}"
+
+
+def parse_trial(name: str) -> tuple[str, int]:
+    """The search and the number of a trial with a name."""
+    id, _, number = name.rpartition(":")
+    return id, int(number)
 
 
 #: Attributes that a snapshot holds as they are.

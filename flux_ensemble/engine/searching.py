@@ -17,17 +17,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.model import SEARCH_TRIGGER
-from flux_ensemble.document.search import RETRY, Search
+from flux_ensemble.document.search import RETRY, Search, Value
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin, Pending
-from flux_ensemble.engine.search_state import AGAIN, CLOSING, DONE, IDLE, RUNNING, Searched
+from flux_ensemble.engine.pruning import Pruning
+from flux_ensemble.engine.search_state import (
+    AGAIN,
+    CLOSING,
+    DONE,
+    IDLE,
+    RUNNING,
+    Searched,
+    parse_trial,
+    trial_name,
+)
 from flux_ensemble.engine.sending import Sending, search_rule
 from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, moved
 from flux_ensemble.engine.triggered import Cause, Triggered
-from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.searched import PRUNED
 
 #: How often they are asked for, and the first delay in seconds, which doubles each time.
 TRIES = 3
@@ -45,6 +55,10 @@ class Searching:
         self._sending = sending
         self._table = core.pending_table
         self.states = {search.id: Searched(search) for search in core.spec.searches}
+        #: What stops trials early; None if none are.
+        self.pruning: Pruning | None = None
+        if any(search.stop for search in core.spec.searches):
+            self.pruning = Pruning(core, self.states)
 
     # -- actions ----------------------------------------------------------------------
 
@@ -53,11 +67,7 @@ class Searching:
         state = self.states[id]
         if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
             return False
-        state.state, state.reason, state.origin = RUNNING, "", origin
-        state.chain = origin.chain
-        state.failures = state.tries = 0
-        state.exhausted = False
-        state.look(self._core.t)
+        state.begin(origin, self._core.t)
         self._changed(state)
         return True
 
@@ -185,26 +195,35 @@ class Searching:
         firing, core = job.firing, self._core
         assert firing is not None
         assert firing.trial is not None
-        id, number = _parse(firing.trial)
+        id, number = parse_trial(firing.trial)
         state = self.states[id]
         if again or number not in state.trials.active:
+            state.runs_again(number)
             return again
         search, outcome = state.search, job.outcome
-        value, reason = None, outcome or ""
+        value: Value | None = None
+        reason = outcome or ""
         if outcome == "success":
-            given = job.memo.get(search.objective)
-            value = finite(given) if type(given) in (int, float) else None
-            reason = f"it published no number {search.objective!r}"
+            try:
+                value = search.values(job.memo)
+            except ValueError as error:
+                reason = str(error)
+        elif number in state.stopped:
+            pass
         elif core.acting and job.interrupted and outcome == "canceled":
+            state.runs_again(number)
             self._sending.run_again(firing, job.index)
             return True
         elif self._is_retried(search, job):
+            state.runs_again(number)
             self._sending.retry(firing, job.index, firing.overrides, 0.0, firing.attempt + 1)
             return True
         state.look(t)
         state.chain = ()
         if value is not None:
             self._complete(state, number, value, t)
+        elif number in state.stopped:
+            self._prune(state, number, t)
         else:
             canceled = outcome == "canceled"
             self._fail(state, number, job, reason, t, CANCELED if canceled else FAILED)
@@ -222,16 +241,25 @@ class Searching:
             and not (job.canceling or firing.cancel_unseen)
         )
 
-    def _complete(self, state: Searched, number: int, value: float, t: float) -> None:
+    def _prune(self, state: Searched, number: int, t: float) -> None:
+        """A trial was stopped early, and its job is over."""
+        value, step = state.stopped[number]
+        state.failures = 0
+        state.exhausted = False
+        state.end(number, PRUNED, value, t, step)
+        self._changed(state)
+
+    def _complete(self, state: Searched, number: int, value: Value, t: float) -> None:
         state.failures = 0
         state.exhausted = False
         trials = state.trials
-        if trials.end(number, COMPLETE, value, t):
+        if state.end(number, COMPLETE, value, t):
+            several = state.search.several
             self._core.record(
-                "best",
+                "front" if several else "best",
                 search=state.search.id,
                 trial=number,
-                value=value,
+                **{"values" if several else "value": state.search.to_json(value)},
                 params=trials.params(trials.all[number]),
             )
         self._changed(state)
@@ -241,7 +269,7 @@ class Searching:
     ) -> None:
         search = state.search
         penalty = search.penalty if how == FAILED else None
-        state.trials.end(number, how, penalty, t)
+        state.end(number, how, penalty, t)
         state.exhausted = False
         self._core.record("trial-failed", search=search.id, trial=number, id=job.id, reason=reason)
         if how == FAILED:
@@ -258,7 +286,7 @@ class Searching:
             for number in list(state.trials.active):
                 if trial_name(id, number) not in left:
                     state.look(core.t)
-                    state.trials.end(number, CANCELED, None, core.t)
+                    state.end(number, CANCELED, None, core.t)
                     self._changed(state)
 
     # -- the end of an event ------------------------------------------------------------
@@ -335,13 +363,9 @@ class Searching:
         """
         firings = {firing.trial for firing in self._core.workload.firings}
         for id, state in self.states.items():
-            trials = state.trials
-            assert len(trials.active) <= state.search.parallel
-            assert len(trials.all) <= state.search.trials
-            assert len(trials.all) == len(trials.stock) + len(trials.active) + len(trials.ended)
-            assert len(set(trials.ended)) == len(trials.ended) == sum(trials.counts.values())
+            state.check()
             if self._core.acting and not self._core.withdrawn:
-                assert all(trial_name(id, number) in firings for number in trials.active)
+                assert all(trial_name(id, number) in firings for number in state.trials.active)
             if state.ask is not None and self._core.acting:
                 assert state.ask[0] in self._table.commands
 
@@ -354,10 +378,8 @@ class Searching:
     def dump(self) -> dict[str, Any]:
         """Those that have begun, as JSON."""
         core = self._core
-        due, begun = (
-            list(core.search_due),
-            [(id, state) for id, state in self.states.items() if state.state != IDLE],
-        )
+        due = list(core.search_due)
+        begun = [(id, state) for id, state in self.states.items() if state.state != IDLE]
         if not begun and not due:
             return {}
         return {
@@ -376,13 +398,3 @@ class Searching:
             if state.again:
                 self._table.ask_again(state.timer, self._origin(state))
             self._core.stats.searches[id] = state.trials.figures()
-
-
-def trial_name(id: str, number: int) -> str:
-    """The name of a trial, by which firings know it."""
-    return f"{id}:{number}"
-
-
-def _parse(name: str) -> tuple[str, int]:
-    id, _, number = name.rpartition(":")
-    return id, int(number)

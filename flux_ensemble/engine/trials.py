@@ -1,6 +1,6 @@
 """The trials of one search: the points that it was given, and what came of them.
 
-    stock ──send──► active ──► complete, failed or canceled
+    stock ──send──► active ──► complete, pruned, failed or canceled
 
 A trial is known by its number, from 0, in the order in which points were given. An optimiser has to
 see the same things whenever it is asked the same question, before and after a crash. So what it
@@ -13,13 +13,15 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import le
 from typing import Any
 
-from flux_ensemble.document.search import Search
+from flux_ensemble.document.search import Search, Value
+from flux_ensemble.metrics.searched import FRONT, PRUNED
 
 #: States of a trial; in a snapshot, each is its first letter.
 STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
-_STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED)}
+_STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
 
 #: How many of the best trials are kept at hand.
 BEST = 10
@@ -31,7 +33,7 @@ _WEIGHT = 0.2
 class Trial:
     """One trial; its parameters are in the order of the search's variables."""
 
-    __slots__ = ("attributes", "number", "params", "state", "t_sent", "value")
+    __slots__ = ("attributes", "number", "params", "state", "step", "t_sent", "value")
 
     def __init__(
         self, number: int, params: Sequence[Any], attributes: Mapping[str, Any] | None
@@ -41,8 +43,10 @@ class Trial:
         #: What the sampler needs to go on, if it needs anything.
         self.attributes = attributes
         self.state = STOCK
-        #: Of the objective; the penalty of one that failed, if there is one.
-        self.value: float | None = None
+        #: Of the objective, or of each; the penalty of one that failed, if there is one.
+        self.value: Value | None = None
+        #: The step of the value, of one that was stopped early.
+        self.step: float | None = None
         self.t_sent: float | None = None
 
 
@@ -58,7 +62,10 @@ class Trials:
         stock: those that were not sent, in order.
         active: those that were sent and have not ended.
         ended: the numbers of those that have ended, in the order in which they did.
-        best: the best that are complete, the best one first.
+        best: the best that are complete, the best one first; empty where there are several
+            objectives.
+        front: those to which none is better in all of several objectives: the Pareto front, by the
+            first objective.
         counts: how many have ended, by state.
         seconds: how long a trial takes, as a moving mean; None before the first has ended.
     """
@@ -70,7 +77,10 @@ class Trials:
         self.active: dict[int, None] = {}
         self.ended: list[int] = []
         self.best: list[Trial] = []
+        self.front: list[Trial] = []
         self.counts = dict.fromkeys((COMPLETE, FAILED, CANCELED), 0)
+        if search.stop is not None:
+            self.counts[PRUNED] = 0
         self.seconds: float | None = None
 
     def params(self, trial: Trial) -> dict[str, Any]:
@@ -92,31 +102,50 @@ class Trials:
         self.active[trial.number] = None
         return trial
 
-    def end(self, number: int, state: str, value: float | None, t: float) -> bool:
-        """An active trial has ended, at time `t`; whether it is the best so far."""
+    def end(
+        self, number: int, state: str, value: Value | None, t: float, step: float | None = None
+    ) -> bool:
+        """An active trial has ended, at time `t`; whether it is the best, or in the front, now."""
         trial = self.all[number]
         del self.active[number]
         if trial.t_sent is not None and state != CANCELED:
             self.seconds = moved(self.seconds, max(0.0, t - trial.t_sent))
-        trial.state, trial.value, trial.t_sent = state, value, None
+        trial.state, trial.value, trial.step, trial.t_sent = state, value, step, None
         self.ended.append(number)
         self.counts[state] += 1
         return state == COMPLETE and self._rank(trial)
 
     def _rank(self, trial: Trial) -> bool:
+        if self.search.several:
+            return self._dominate(trial)
         insort(self.best, trial, key=self._key)
         del self.best[BEST:]
         return self.best[0] is trial
 
-    def _key(self, trial: Trial) -> tuple[float, int]:
+    def _dominate(self, trial: Trial) -> bool:
+        """Put a trial into the front if it belongs there, and take out what does not any more."""
+        costs = self.costs(trial)
+        others = [(other, self.costs(other)) for other in self.front]
+        if any(dominates(other, costs) for _, other in others):
+            return False
+        self.front = [other for other, of_other in others if not dominates(costs, of_other)]
+        insort(self.front, trial, key=self._key)
+        return True
+
+    def costs(self, trial: Trial) -> tuple[float, ...]:
+        """The values of a complete trial, with such signs that less is better."""
         assert trial.value is not None
+        return self.search.costs(trial.value)
+
+    def _key(self, trial: Trial) -> tuple[tuple[float, ...], int]:
         # Of equal ones the first.
-        value = -trial.value if self.search.maximize else trial.value
-        return value, trial.number
+        return self.costs(trial), trial.number
 
     def figures(self) -> dict[str, Any]:
         """What expressions can say of the search (`metrics.searched`)."""
         figures: dict[str, Any] = {"trials": len(self.ended), **self.counts}
+        if self.search.several:
+            figures[FRONT] = len(self.front)
         if self.best:
             trial = self.best[0]
             figures["best"] = {
@@ -141,8 +170,13 @@ class Trials:
         return {
             "points": [list(trial.params) for trial in self.all[points:stop]],
             "attributes": attributes,
-            "ends": [[number, self.all[number].value] for number in self.ended[ends:last]],
+            "ends": [self._end(number) for number in self.ended[ends:last]],
         }
+
+    def _end(self, number: int) -> list[Any]:
+        trial = self.all[number]
+        end = [number, self.search.to_json(trial.value)]
+        return end if trial.step is None else [*end, trial.step]
 
     # -- snapshots ------------------------------------------------------------------
 
@@ -154,7 +188,7 @@ class Trials:
             "attributes": [
                 [trial.number, trial.attributes] for trial in self.all if trial.attributes
             ],
-            "ended": [[number, self.all[number].value] for number in self.ended],
+            "ended": [self._end(number) for number in self.ended],
             "sent": [[number, self.all[number].t_sent] for number in self.active],
             "seconds": self.seconds,
         }
@@ -173,14 +207,24 @@ class Trials:
         for number, t_sent in value["sent"]:
             self.active[number] = None
             self.all[number].t_sent = t_sent
-        for number, of_objective in value["ended"]:
+        for number, of_objective, *step in value["ended"]:
             trial = self.all[number]
-            trial.value = of_objective
+            trial.step = step[0] if step else None
+            trial.value = tuple(of_objective) if isinstance(of_objective, list) else of_objective
             self.ended.append(number)
             self.counts[trial.state] += 1
             if trial.state == COMPLETE:
                 self._rank(trial)
         self.seconds = value["seconds"]
+
+
+def dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether costs are at most as large as others, and not all the same.
+
+    >>> dominates((1, 2), (1, 3)), dominates((1, 2), (1, 2)), dominates((1, 3), (2, 2))
+    (True, False, False)
+    """
+    return costs != others and all(map(le, costs, others))
 
 
 def moved(mean: float | None, value: float) -> float:

@@ -12,17 +12,28 @@ from flux_ensemble.texts import shown
 #: Fields that are numbers of trials: those that have ended, and how they did.
 COUNTS = ("trials", "complete", "failed", "canceled")
 
+#: How many trials were stopped early, where that may be.
+PRUNED = "pruned"
+
+#: How many trials are in the Pareto front, where there are several objectives.
+FRONT = "front"
+
 #: Fields of the best trial besides its parameters.
 OF_BEST = ("value", "trial")
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A search: its name, the group of its trials, and the variables that it varies."""
+    """A search: its name, the group of its trials, and the variables that it varies.
+
+    One with several objectives has no best trial, but how many are such that none is better in all.
+    """
 
     id: str
     group: str
     variables: tuple[str, ...]
+    several: bool = False
+    stops: bool = False
 
     def path(self, keys: list[str]) -> MetricPath:
         """The metric with these keys, the first two of which are "search" and its name.
@@ -34,7 +45,11 @@ class Searched:
         'search.hpo.best.lr'
         """
         _, _, *rest = keys
-        fields = [*COUNTS, *(f"best.{name}" for name in (*OF_BEST, *self.variables))]
+        fields = [*COUNTS, *([PRUNED] if self.stops else [])]
+        if self.several:
+            fields.append(FRONT)
+        else:
+            fields += [f"best.{name}" for name in (*OF_BEST, *self.variables)]
         if ".".join(rest) not in fields:
             raise ValueError(
                 f"no field {shown('.'.join(keys))} (fields of 'search.{self.id}': "

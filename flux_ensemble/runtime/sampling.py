@@ -11,12 +11,14 @@ of, and a new process that was told of the same trials goes on as the old one wo
 from __future__ import annotations
 
 import json
-import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
+
+from flux_ensemble.runtime.gaussian import Gaussian
+from flux_ensemble.runtime.unit_cube import Qmc
 
 #: What a sampler answers at once has at most so many characters as JSON, about.
 MAX_ANSWER = 1 << 19
@@ -30,6 +32,9 @@ Point = Sequence[Any]
 #: What a sampler needs of a point to go on, besides its parameters; None for nothing.
 Attributes = Mapping[str, Any] | None
 
+#: What came of a trial: the value of the objective, or of each of several.
+Value = float | Sequence[float]
+
 
 class Sampler(Protocol):
     """Suggests points."""
@@ -38,8 +43,14 @@ class Sampler(Protocol):
         """A point was given; its trial is under way."""
         ...
 
-    def end(self, number: int, value: float | None) -> None:
-        """A trial has ended, without a value if it failed or was canceled."""
+    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
+        """A trial has ended, without a value if it failed or was canceled.
+
+        Args:
+            number: of the trial.
+            value: of the objective, or of each.
+            step: the step of the value, if the trial was stopped early.
+        """
         ...
 
     def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
@@ -76,8 +87,8 @@ class Sampling:
         for params in request["points"]:
             self._sampler.add(params, request["attributes"].get(str(self._points)))
             self._points += 1
-        for number, value in request["ends"]:
-            self._sampler.end(number, value)
+        for number, value, *step in request["ends"]:
+            self._sampler.end(number, value, *step)
         points: list[dict[str, Any]] = []
         size = 0
         for _ in range(request["count"]):
@@ -101,7 +112,8 @@ class Optuna:
     """Samplers of Optuna.
 
     A study knows all trials under their own numbers. TPE, which takes the longer the more trials
-    there are, has a study of some of them once they are many.
+    there are, has a study of some of them once they are many. CMA-ES and NSGA-II keep what they
+    need to go on with the trials, and with the study; that goes with the points.
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
@@ -114,7 +126,9 @@ class Optuna:
             variable["name"]: self._distribution(variable) for variable in search["variables"]
         }
         self._points: list[tuple[Point, Attributes]] = []
-        self._values: dict[int, float | None] = {}
+        self._values: dict[int, Value | None] = {}
+        #: The steps of the values of those that were stopped early.
+        self._steps: dict[int, int] = {}
         self._study = self._new_study()
         self._some: Any = None
 
@@ -128,9 +142,11 @@ class Optuna:
 
     def _new_study(self) -> Any:
         directions = self._optuna.study.StudyDirection
-        maximize = self._search["maximize"]
         return self._optuna.create_study(
-            direction=directions.MAXIMIZE if maximize else directions.MINIMIZE
+            directions=[
+                directions.MAXIMIZE if maximize else directions.MINIMIZE
+                for maximize in self._search["maximize"]
+            ]
         )
 
     def _sampler(self, seed: int) -> Any:
@@ -139,6 +155,8 @@ class Optuna:
             return samplers.RandomSampler(seed=seed)
         if self._search["sampler"] == "cma":
             return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+        if self._search["sampler"] == "nsga2":
+            return samplers.NSGAIISampler(seed=seed)
         with warnings.catch_warnings():
             # That it is experimental.
             warnings.simplefilter("ignore")
@@ -148,7 +166,18 @@ class Optuna:
         """A point was given."""
         self._points.append((params, attributes))
         self._some = None
-        self._study.add_trial(self._trial(params, attributes))
+        own = dict(attributes or {})
+        for key, value in own.pop(_OF_STUDY, {}).items():
+            self._storage.set_study_system_attr(self._study._study_id, key, value)
+        self._study.add_trial(self._trial(params, own))
+
+    @property
+    def _storage(self) -> Any:
+        return self._study._storage
+
+    def _of_study(self) -> dict[str, Any]:
+        """What a sampler keeps with the study."""
+        return dict(self._storage.get_study_system_attrs(self._study._study_id))
 
     def _trial(self, params: Point, attributes: Attributes, number: int | None = None) -> Any:
         """A trial under way, or that has ended with the value that it has."""
@@ -158,22 +187,32 @@ class Optuna:
         state = states.RUNNING
         if ended:
             state = states.FAIL if value is None else states.COMPLETE
+        step = None if number is None else self._steps.get(number)
+        published: dict[int, Any] = {}
+        if step is not None:
+            state = states.PRUNED
+            published[step] = value
         return self._optuna.trial.create_trial(
             state=state,
-            value=value,
+            values=None if value is None else _listed(value),
             params=dict(zip(self._distributions, params, strict=True)),
             distributions=self._distributions,
-            system_attrs=None if attributes is None else dict(attributes),
+            system_attrs=dict(attributes or {}),
+            intermediate_values=published,
         )
 
-    def end(self, number: int, value: float | None) -> None:
+    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
         """A trial has ended."""
         self._values[number] = value
         self._some = None
-        if value is None:
+        if step is not None:
+            self._steps[number] = int(step)
+            self._storage.set_trial_intermediate_value(number, int(step), value)
+            self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
+        elif value is None:
             self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
         else:
-            self._study.tell(number, value)
+            self._study.tell(number, _listed(value))
 
     def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
         """The point of the next trial."""
@@ -183,12 +222,17 @@ class Optuna:
                 self._some = self._study_of_some()
             study = self._some
         study.sampler = self._sampler(seed)
+        before = self._of_study() if self._search["sampler"] in _KEEP else {}
         trial = study.ask(self._distributions)
         params = [trial.params[name] for name in self._distributions]
         attributes = None
-        if self._search["sampler"] == "cma":
-            # The state of the strategy, which it keeps with its trials.
+        if self._search["sampler"] in _KEEP:
+            # The state of the strategy, or the generation, which it keeps with its trials; and who
+            # are the parents of the next one, which it keeps with the study.
             attributes = dict(study.get_trials(deepcopy=False)[number].system_attrs)
+            of_study = {key: value for key, value in self._of_study().items() if key not in before}
+            if of_study:
+                attributes[_OF_STUDY] = of_study
         self._points.append((params, attributes))
         if study is not self._study:
             self._study.add_trial(self._trial(params, None))
@@ -196,80 +240,43 @@ class Optuna:
 
     def _study_of_some(self) -> Any:
         """A study of the best trials, the latest ones, and those under way."""
-        complete = [number for number, value in self._values.items() if value is not None]
-        sign = -1.0 if self._search["maximize"] else 1.0
-        best = sorted(complete, key=lambda number: (sign * (self._values[number] or 0.0), number))
-        kept = {*best[:BEST], *complete[-LATEST:]}
+        complete = [
+            number
+            for number, value in self._values.items()
+            if value is not None and number not in self._steps
+        ]
+        # Of those that were stopped early, the latest too.
+        kept = {*complete[-LATEST:], *list(self._steps)[-LATEST:]}
+        # The best of each objective; with one, these are the best.
+        signs = [-1.0 if maximize else 1.0 for maximize in self._search["maximize"]]
+        for place, sign in enumerate(signs):
+            costs = {number: sign * _listed(self._values[number])[place] for number in complete}
+            kept.update(_by_cost(costs)[: BEST // len(signs)])
         kept.update(number for number in range(len(self._points)) if number not in self._values)
         study = self._new_study()
         study.add_trials([self._trial(*self._points[number], number) for number in sorted(kept)])
         return study
 
 
-class Qmc:
-    """Points of a scrambled Sobol sequence, which follow from their numbers.
-
-    Owen, "Scrambling Sobol' and Niederreiter-Xing points" (1998); the sequence is SciPy's.
-    """
-
-    #: How many are computed at once.
-    _BLOCK = 64
-
-    def __init__(self, search: Mapping[str, Any]) -> None:
-        from scipy.stats import qmc
-
-        self._variables = search["variables"]
-        name = json.dumps([search["seed"], search["id"]])
-        seed = int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
-        self._sobol = qmc.Sobol(len(self._variables), rng=seed)
-        self._block: tuple[int, Any] = (-1, None)
-
-    def add(self, params: Point, attributes: Attributes) -> None:
-        """What was given does not matter."""
-
-    def end(self, number: int, value: float | None) -> None:
-        """What came of it does not matter."""
-
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
-        """The point with this number."""
-        block, row = divmod(number, self._BLOCK)
-        if self._block[0] != block:
-            self._sobol.reset()
-            if block:
-                self._sobol.fast_forward(block * self._BLOCK)
-            self._block = block, self._sobol.random(self._BLOCK)
-        uniforms = self._block[1][row].tolist()
-        return list(map(at, self._variables, uniforms)), None
+def _by_cost(costs: Mapping[int, float]) -> list[int]:
+    """The numbers of trials, the best one first."""
+    return sorted(costs, key=lambda number: (costs[number], number))
 
 
-def at(variable: Mapping[str, Any], uniform: float) -> Any:
-    """The value of a variable for a number >= 0 and < 1.
+def _listed(value: Any) -> list[float]:
+    """The values of all objectives."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
-    >>> at({"choices": ["a", "b", "c"]}, 0.5)
-    'b'
-    >>> at({"low": 1, "high": 8, "log": False, "integer": True}, 0.999)
-    8
-    >>> round(at({"low": 1e-4, "high": 1.0, "log": True, "integer": False}, 0.5), 6)
-    0.01
-    """
-    if "choices" in variable:
-        choices = variable["choices"]
-        return choices[min(int(uniform * len(choices)), len(choices) - 1)]
-    low, high = variable["low"], variable["high"]
-    # Each integer has an interval of its own, of length 1.
-    margin = 0.5 if variable["integer"] else 0.0
-    begin, end = low - margin, high + margin
-    if variable["log"]:
-        value = math.exp(math.log(begin) + uniform * (math.log(end) - math.log(begin)))
-    else:
-        value = begin + uniform * (end - begin)
-    value = min(max(value, low), high)
-    return round(value) if variable["integer"] else value
 
+#: Samplers that keep something with their trials, and the key of what they keep with the study.
+_KEEP = ("cma", "nsga2")
+_OF_STUDY = "study"
 
 _SAMPLERS: Mapping[str, Any] = {
     "tpe": Optuna,
     "random": Optuna,
     "qmc": Qmc,
     "cma": Optuna,
+    "nsga2": Optuna,
+    "gp": Gaussian,
 }

@@ -11,7 +11,7 @@ from flux_ensemble.cli.common import Failure, naming
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, targeted
-from flux_ensemble.client.responses import SearchStatus
+from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
 from flux_ensemble.texts import printable
 
 _SEARCHES = Table(
@@ -28,6 +28,7 @@ _SEARCHES = Table(
         "complete": "COMPLETE",
         "failed": "FAILED",
         "canceled": "CANCELED",
+        "pruned": "PRUNED",
         "objective": "OBJECTIVE",
         "best": "BEST",
         "asks": "ASKS",
@@ -39,13 +40,13 @@ _SEARCHES = Table(
         "default": {
             "description": "searches, and how far they are",
             "format": "+:{id:<6} {state:<7} ?:{reason:<9} {sampler:<7} {trials:>6} {active:>6} "
-            "{complete:>8} {failed:>6} ?:{canceled:>8} +:{objective:<9} {best:>10}",
+            "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10}",
         },
         "long": {
             "description": "with the times of asks and trials, and of slots that were empty",
             "format": "+:{id:<6} {state:<7} ?:{reason:<9} {sampler:<7} {trials:>6} {active:>6} "
-            "{complete:>8} {failed:>6} ?:{canceled:>8} +:{objective:<9} {best:>10} {asks:>5} "
-            "{ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
+            "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10} "
+            "{asks:>5} {ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
         },
     },
 )
@@ -95,30 +96,46 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
 def _row(search: SearchStatus) -> dict[str, Any]:
     """A row of the table of searches."""
     best = search["best"]
+    found = f"{best[0]['value']:.6g}" if best else "-"
+    if "front_size" in search:
+        found = f"front {search['front_size']}"
+    keys, ways = search["objective"].split(", "), search["direction"].split(", ")
     ended = search["complete"] + search["failed"] + search["canceled"]
+    ended += search.get("pruned", 0)
     return {
         **search,
         "trials": f"{ended}/{search['trials']}",
         "canceled": search["canceled"] or "",
-        "objective": f"{search['direction'][:3]} {search['objective']}",
-        "best": f"{best[0]['value']:.6g}" if best else "-",
+        "pruned": search.get("pruned", 0) or "",
+        "objective": ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True)),
+        "best": found,
         "ask_seconds": search["ask_seconds"] or "",
         "trial_seconds": search["trial_seconds"] or "",
     }
 
 
 def _print_best(search: SearchStatus, no_header: bool) -> None:
-    """The best trials of a search, with their parameters."""
-    best = search["best"]
-    if not best:
+    """The best trials of a search, or those of its Pareto front, with their parameters."""
+    found: list[tuple[BestTrial | FrontTrial, list[float]]]
+    if "front" in search:
+        keys = search["objective"].split(", ")
+        found = [(one, one["values"]) for one in search["front"]]
+    else:
+        keys = ["value"]
+        found = [(one, [one["value"]]) for one in search["best"]]
+    if not found:
         return
-    names = list(best[0]["params"])
+    names = list(found[0][0]["params"])
     rows = [
-        [str(one["trial"]), f"{one['value']:.6g}", *(_text(one["params"], key) for key in names)]
-        for one in best
+        [
+            str(one["trial"]),
+            *(f"{value:.6g}" for value in values),
+            *(_text(one["params"], name) for name in names),
+        ]
+        for one, values in found
     ]
     if not no_header:
-        rows.insert(0, ["TRIAL", "VALUE", *(printable(name).upper() for name in names)])
+        rows.insert(0, ["TRIAL", *(printable(name).upper() for name in (*keys, *names))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     click.echo()
     for row in rows:

@@ -79,8 +79,10 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
-        case "best":
+        case "best" | "front":
             yield (Span(f"   {_best(context)}", "good"),)
+        case "pruned":
+            yield (Span(f"   {_of_search(entry)}"),)
         case "trial-failed" | "ask-failed":
             yield (Span(f"   {_of_search(entry)}", "warn"),)
         case "search-done":
@@ -96,9 +98,14 @@ def announce(entry: Entry) -> Iterator[Line]:
 
 
 def _best(context: Mapping[str, Any]) -> str:
-    """A trial that is the best so far."""
+    """A trial that is the best so far, or in the Pareto front."""
     params = " ".join(_each_pair({key: _short(value) for key, value in context["params"].items()}))
-    return f"{context['search']}: best {context['value']:.6g} (trial {context['trial']}: {params})"
+    found = f"best {context['value']:.6g}" if "value" in context else _of_front(context["values"])
+    return f"{context['search']}: {found} (trial {context['trial']}: {params})"
+
+
+def _of_front(values: Iterable[float]) -> str:
+    return f"none is better in all than {', '.join(f'{value:.6g}' for value in values)}"
 
 
 def _short(value: Any) -> Any:
@@ -118,12 +125,19 @@ def _of_search(entry: Entry) -> str:
             return f"{search}: {what}, {context['ended']} ended before"
         case "ask-failed":
             return f"{context['reason']} (try {context['tries']})"
+        case "pruned":
+            at, value = f"step {context['step']:g}", f"{context['value']:.6g}"
+            return f"{search}: trial {context['trial']} is stopped at {at}, with {value}"
         case "trial-failed":
             return f"{search}: trial {context['trial']} failed: {context['reason']}"
         case _:
             counts = f"{context['complete']} complete, {context['failed']} failed"
+            if "pruned" in context:
+                counts += f", {context['pruned']} stopped early"
             best = context.get("best")
             found = "" if best is None else f", best {best['value']:.6g} (trial {best['trial']})"
+            if "front" in context:
+                found = f", {context['front']} in the Pareto front"
             return f"{search}: done ({context['reason']}): {counts}{found}"
 
 
@@ -220,7 +234,7 @@ def _entry_style(entry: Entry) -> str:
             return "warn"
         case "trial-failed" | "ask-failed":
             return "warn"
-        case "best":
+        case "best" | "front":
             return "good"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
@@ -268,9 +282,9 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             )
         case "request":
             return _request(context)
-        case "best":
+        case "best" | "front":
             return _best(context)
-        case "ask" | "ask-failed" | "trial-failed" | "search-done":
+        case "ask" | "ask-failed" | "trial-failed" | "pruned" | "search-done":
             return _of_search(entry)
         case "epoch":
             return f"service number {context['epoch']} goes on with it"

@@ -133,6 +133,8 @@ _STATUS: Form = {
     "errors": [_text],
 }
 
+_FRONT: Form = [{"trial": _count, "values": [_number], "params": _object}]
+
 _SEARCH: Form = {
     **dict.fromkeys(("id", "group", "state", "reason", "sampler", "objective", "direction"), _text),
     **dict.fromkeys(
@@ -146,7 +148,14 @@ _SEARCH: Form = {
 
 def _status(value: Any) -> bool:
     # Those that have no search do not say so.
-    return fits(value, _STATUS) and fits(value.get("searches", []), [_SEARCH])
+    return (
+        fits(value, _STATUS)
+        and fits(value.get("searches", []), [_SEARCH])
+        and all(
+            fits(search.get("front", []), _FRONT) and fits(search.get("front_size", 0), _count)
+            for search in value.get("searches", [])
+        )
+    )
 
 
 _COUNTS: Form = {...: {...: _count}}

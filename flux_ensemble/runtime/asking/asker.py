@@ -146,7 +146,7 @@ def described(search: Search, seed: int) -> dict[str, Any]:
         "id": search.id,
         "seed": seed,
         "sampler": search.sampler,
-        "maximize": search.maximize,
+        "maximize": [objective.maximize for objective in search.objectives],
         "parallel": search.parallel,
         "variables": [variable.to_json() for variable in search.variables],
     }

@@ -11,7 +11,7 @@ from flux_ensemble.document.computed import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.search import Variable
+from flux_ensemble.document.search import Objective, Variable
 
 TEXT = """\
 search:
@@ -70,8 +70,27 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "7: search[0].variables.opt[1]: the choice 'sgd' is there twice"),
         ("opt: [sgd", "value: [sgd", "7: search[0].variables.value: a variable cannot be called "
          "'value', since 'search.ID.best.value' is more"),
-        ("minimize: loss", "sampler: tpe", "2: search[0]: give one of 'minimize' and 'maximize', "
-         "the key of a memo of its jobs"),
+        ("minimize: loss", "sampler: tpe", "2: search[0]: give 'minimize' or 'maximize', the key "
+         "of a memo of its jobs"),
+        ("minimize: loss", "minimize: [loss, loss]",
+         "8: search[0].minimize[1]: the objective 'loss' is there twice"),
+        ("minimize: loss", "minimize: [loss, seconds]\n    sampler: gp",
+         "9: search[0].sampler: expected a sampler of several objectives ('tpe', 'random', 'qmc', "
+         "'nsga2'), because there are 2, not 'gp'"),
+        ("trials: 10", "trials: 10\n    stop: {policy: asha}",
+         "10: search[0].stop: give 'step', the key of the memo that says how far the job is"),
+        ("trials: 10", "trials: 10\n    stop: {policy: median, step: n, eta: 3}",
+         "10: search[0].stop.eta: the policy 'median' has no 'eta'; 'asha' has"),
+        ("trials: 10", "trials: 10\n    stop: {policy: halving, step: n}",
+         "10: search[0].stop.policy: expected a policy, not 'halving' (one of: asha, median"),
+        ("trials: 10", "trials: 10\n    stop: {policy: asha, step: n, eta: 1}",
+         "10: search[0].stop.eta: expected an integer >= 2"),
+        ("trials: 10", "maximize: gain\n    trials: 10\n    stop: {policy: asha, step: n}",
+         "11: search[0].stop: trials are stopped by one objective, and there are 2"),
+        ("trials: 10", "maximize: gain\n    trials: 10\n    on-failure: {penalty: 100}",
+         "11: search[0].on-failure.penalty: expected a list of 2 numbers, of loss, gain, not 100"),
+        ("trials: 10", "trials: 10\n    on-failure: {penalty: [1, 2]}", "10: search[0].on-failure."
+         "penalty: expected a number, because there is one objective, not [1, 2]"),
         ("group: trial", "group: trail", "3: search[0].group: no job group named 'trail' (did you "
          "mean 'trial'? groups: trial)"),
         ("minimize: loss", "{minimize: loss, sampler: tpee}"[1:-1].replace(", ", "\n    "),
@@ -104,6 +123,18 @@ def test_an_unknown_field_of_a_search_is_refused_with_those_there_are() -> None:
 """
     (found,) = problems(TEXT + rule)
     assert "no field 'search.hpo.best.rl' (fields of 'search.hpo': trials, complete" in found
+
+
+def test_one_with_several_objectives_has_no_best_trial() -> None:
+    text = TEXT.replace("minimize: loss", "minimize: [loss]\n    maximize: gain")
+    (search,) = load_text(text, name="test").searches
+    assert search.objectives == (Objective("loss"), Objective("gain", maximize=True))
+    rule = """\
+  - trigger: search-done
+    action: {name: submit, label: trial, params: {lr: "{search.hpo.best.lr}"}}
+"""
+    (found,) = problems(text + rule)
+    assert "(fields of 'search.hpo': trials, complete, failed, canceled, front)" in found
 
 
 def test_two_searches_cannot_have_one_id_or_one_group() -> None:

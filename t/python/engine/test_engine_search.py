@@ -194,6 +194,45 @@ def test_a_failed_trial_has_its_penalty_and_is_never_the_best() -> None:
     assert play.search["best"][0]["trial"] == 1
 
 
+def test_of_several_objectives_the_trials_that_are_best_in_one_are_the_front() -> None:
+    rule = {
+        "trigger": "metric",
+        "when": "search.hpo.front >= 3",
+        "action": {"name": "close", "label": "hpo"},
+    }
+    play = Search(searching([rule], minimize="loss", maximize=["gain"], trials=9))
+    for job, loss, gain in ((1, 0.5, 1.0), (2, 0.5, 0.5), (3, 0.2, 0.3), (4, 0.9, 2.0)):
+        play.begin(job)
+        play.event(job, "memo", loss=loss, gain=gain)
+        play.end(job)
+    assert play.search["front"] == [
+        {"trial": 2, "values": [0.2, 0.3], "params": {"x": 0.03, "kind": "p"}},
+        {"trial": 0, "values": [0.5, 1.0], "params": {"x": 0.01, "kind": "p"}},
+        {"trial": 3, "values": [0.9, 2.0], "params": {"x": 0.04, "kind": "p"}},
+    ]
+    assert [one["trial"] for one in play.recorded("front")] == [0, 2, 3]
+    assert (play.search["objective"], play.search["direction"]) == (
+        "loss, gain",
+        "minimize, maximize",
+    )
+    assert (play.search["front_size"], play.search["best"], play.search["state"]) == (
+        3,
+        [],
+        "closing",
+    )
+    trials = play.engine.searching.states["hpo"].trials
+    assert trials.seen(0, 0, 4, 4)["ends"][0] == [0, [0.5, 1.0]]
+
+
+def test_a_trial_without_one_of_several_objectives_has_failed_with_its_penalty() -> None:
+    play = Search(searching(minimize=["loss", "seconds"], on_failure={"penalty": [9, "1e3"]}))
+    play.try_out(1, 0.5)
+    (failed,) = play.recorded("trial-failed")
+    assert failed["reason"] == "it published no number 'seconds'"
+    trials = play.engine.searching.states["hpo"].trials
+    assert trials.seen(0, 0, 2, 1)["ends"] == [[0, [9.0, 1000.0]]]
+
+
 def test_a_failed_trial_runs_again_with_the_same_parameters_up_to_three_times() -> None:
     play = Search(searching(parallel=1, trials=1, on_failure="retry"))
     for job in (1, 2, 3, 4):
@@ -317,10 +356,14 @@ def test_rules_that_start_and_close_a_search_for_ever_are_a_chain_that_ends() ->
     assert "rules fire each other" in play.status()["reason"]
 
 
-@pytest.mark.parametrize("stop", range(0, 26))
-def test_an_engine_that_is_restored_goes_on_as_the_first_would_have(stop: int) -> None:
+@pytest.mark.parametrize("objectives", [["loss"], ["loss", "seconds"]])
+@pytest.mark.parametrize("stop", range(0, 26, 2))
+def test_an_engine_that_is_restored_goes_on_as_the_first_would_have(
+    stop: int, objectives: list[str]
+) -> None:
     """At each event, and with the same commands since."""
-    document = searching([{"trigger": "search-done", "action": submit("b")}])
+    rule = {"trigger": "search-done", "action": submit("b")}
+    document = searching([rule], minimize=objectives)
     first = Search(document)
     handled: list[Any] = []
     handle = first.engine.handle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -14,14 +15,16 @@ import pytest
 from local_queue import children
 
 import flux_ensemble
-from flux_ensemble.document.search import Search, Variable
+from flux_ensemble.document.search import Objective, Search, Variable
+from flux_ensemble.document.stop import Stop
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
+from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.runtime.asking.asker import Advice, Asker, described
 from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling
 
 pytest.importorskip("optuna")
+pytest.importorskip("sklearn")
 
 VARIABLES = (
     Variable("x", 1e-4, 1.0, log=True),
@@ -29,13 +32,20 @@ VARIABLES = (
     Variable("kind", choices=("p", "q", True, 1)),
 )
 
-SAMPLERS = ["random", "qmc", "tpe", "cma"]
+SAMPLERS = ["random", "qmc", "tpe", "cma", "nsga2", "gp"]
+
+ONE = (Objective("loss"),)
+TWO = (Objective("loss"), Objective("gain", maximize=True))
+
+#: How many trials show what a sampler learns: NSGA-II's generations have 50.
+ENOUGH = {"nsga2": 120, "gp": 13}
 
 
 def search(sampler: str, **given: Any) -> Search:
     # CMA-ES has no choices.
     variables = VARIABLES[:2] if sampler == "cma" else VARIABLES
-    return Search("hpo", "a", variables, "loss", sampler=sampler, trials=10_000, **given)
+    given = {"objectives": ONE, "trials": 10_000, **given}
+    return Search("hpo", "a", variables, sampler=sampler, **given)
 
 
 def loss(params: Mapping[str, Any]) -> float:
@@ -70,9 +80,14 @@ class Asked:
 
     def end(self, number: int) -> None:
         """A trial ends; each seventh fails."""
-        value = loss(self.trials.params(self.trials.all[number]))
+        params = self.trials.params(self.trials.all[number])
+        value: Any = loss(params)
+        if self.trials.search.several:
+            value = value, params["x"]
         if number % 7 == 6:
             self.trials.end(number, FAILED, None, 1.0)
+        elif self.trials.search.stop is not None and number % 3 == 1:
+            self.trials.end(number, PRUNED, value + 1.0, 1.0, number % 5 + 1)
         else:
             self.trials.end(number, COMPLETE, value, 1.0)
 
@@ -93,9 +108,80 @@ def test_a_new_process_that_is_told_of_all_trials_goes_on_as_the_one_before(
     sampler: str, slots: int
 ) -> None:
     given = search(sampler, parallel=slots)
-    straight = Asked(given).run(40, slots)
-    assert Asked(given).run(40, slots, again=3) == straight
-    assert Asked(given, seed=8).run(40, slots) != straight
+    count = ENOUGH.get(sampler, 40)
+    straight = Asked(given).run(count, slots)
+    assert Asked(given).run(count, slots, again=3) == straight
+    assert Asked(given, seed=8).run(count, slots) != straight
+
+
+@pytest.mark.parametrize("sampler", ["random", "qmc", "tpe", "nsga2"])
+def test_with_several_objectives_too(sampler: str) -> None:
+    given = search(sampler, parallel=4, objectives=TWO)
+    straight = Asked(given).run(70, 4)
+    assert Asked(given).run(70, 4, again=3) == straight
+    assert [given.objection(point) for point in straight] == [None] * 70
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_with_trials_that_were_stopped_early_too(sampler: str) -> None:
+    given = search(sampler, stop=Stop("asha", "epoch"))
+    count = 20 if sampler == "gp" else 40
+    straight = Asked(given).run(count, 1)
+    assert Asked(given).run(count, 1, again=7) == straight
+    if sampler == "tpe":
+        assert Asked(search(sampler)).run(count, 1) != straight
+
+
+def test_the_pareto_front_is_what_optuna_finds_in_the_same_trials() -> None:
+    import optuna
+
+    asked = Asked(search("random", objectives=TWO))
+    asked.run(150, 1)
+    study = optuna.create_study(directions=["minimize", "maximize"])
+    complete = [trial for trial in asked.trials.all if trial.state == COMPLETE]
+    for trial in complete:
+        assert isinstance(trial.value, tuple)
+        study.add_trial(optuna.trial.create_trial(values=trial.value))
+    expected = {complete[trial.number].number for trial in study.best_trials}
+    front = [trial.number for trial in asked.trials.front]
+    assert set(front) == expected
+    assert 1 < len(front) == len(expected) < 150
+    # It can be read again from a snapshot.
+    again = Trials(asked.search)
+    again.load(asked.trials.dump())
+    assert [trial.number for trial in again.front] == front
+
+
+def test_a_gaussian_process_comes_nearer_with_few_trials_than_random_points() -> None:
+    def least(sampler: str, seed: int) -> float:
+        variables = (Variable("x", 0.0, 1.0), Variable("y", 1e-3, 1.0, log=True))
+        given = Search("hpo", "a", variables, ONE, sampler=sampler, trials=100)
+        sampling = Sampling(described(given, seed))
+        values: list[float] = []
+        for number in range(18):
+            ends = [[number - 1, values[-1]]] if values else []
+            request = {"count": 1, "points": [], "attributes": {}, "ends": ends}
+            (point,) = sampling.answer(request)["points"]
+            x, y = point["params"]["x"], point["params"]["y"]
+            values.append((x - 0.3) ** 2 + (math.log10(y) + 1.7) ** 2)
+        return min(values)
+
+    assert 3 * least("gp", 7) < min(least("random", seed) for seed in range(8))
+
+
+def test_points_of_a_gaussian_process_are_not_given_twice_while_there_are_others() -> None:
+    variables = (Variable("n", 1, 6, integer=True), Variable("kind", choices=("p", "q", "r")))
+    given = Search("hpo", "a", variables, ONE, sampler="gp", trials=100)
+    sampling = Sampling(described(given, 7))
+    request = {"count": 10, "points": [], "attributes": {}, "ends": []}
+    points = sampling.answer(request)["points"]
+    ends = [[number, float(point["params"]["n"])] for number, point in enumerate(points)]
+    begun = {tuple(point["params"].values()) for point in points}
+    # All are under way but the first ten.
+    new = sampling.answer({**request, "count": 18 - len(begun), "ends": ends})["points"]
+    assert begun.union(tuple(point["params"].values()) for point in new) == {
+        (n, kind) for n in range(1, 7) for kind in "pqr"
+    }
 
 
 @pytest.mark.parametrize("sampler", ["random", "qmc"])
@@ -107,13 +193,14 @@ def test_a_point_of_these_follows_from_its_number_alone(sampler: str) -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_points_are_in_the_bounds_and_of_the_types_of_their_variables(sampler: str) -> None:
     given = search(sampler)
-    points = Asked(given).run(60, 1)
-    assert [given.objection(point) for point in points] == [None] * 60
+    count = ENOUGH.get(sampler, 60)
+    points = Asked(given).run(count, 1)
+    assert [given.objection(point) for point in points] == [None] * count
     assert {type(point["n"]) for point in points} == {int}
     assert len({point["n"] for point in points}) > 3
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe", "cma"])
+@pytest.mark.parametrize("sampler", ["random", "tpe", "cma", "nsga2"])
 def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
     import optuna
 
@@ -122,10 +209,11 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
         "random": optuna.samplers.RandomSampler,
         "tpe": optuna.samplers.TPESampler,
         "cma": optuna.samplers.CmaEsSampler,
+        "nsga2": optuna.samplers.NSGAIISampler,
     }
     given = search(sampler)
     asked = Asked(given)
-    points = asked.run(30, 1)
+    points = asked.run(ENOUGH.get(sampler, 30), 1)
     study = optuna.create_study()
     distributions: dict[str, Any] = {
         "x": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),

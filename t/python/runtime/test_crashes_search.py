@@ -20,8 +20,9 @@ from flux_ensemble.runtime.durability.replay import replay
 
 pytest.importorskip("optuna")
 
-#: Of the search, and how many slots it has.
-KINDS = {"random": 5, "qmc": 5, "tpe": 1}
+#: Of the search, and how many slots it has; of "stop", trials are stopped early.
+KINDS = {"random": 5, "qmc": 5, "tpe": 1, "stop": 5}
+STOP = {"stop": {"policy": "asha", "step": "epoch", "eta": 2}}
 TRIALS = 20
 
 
@@ -38,7 +39,8 @@ def document(sampler: str) -> dict[str, Any]:
                     "k": {"low": 1, "high": 9, "integer": True},
                 },
                 "minimize": "loss",
-                "sampler": sampler,
+                "sampler": "random" if sampler == "stop" else sampler,
+                **(STOP if sampler == "stop" else {}),
                 "trials": TRIALS,
                 "parallel": KINDS[sampler],
                 "on-failure": "retry" if sampler == "qmc" else "skip",
@@ -72,6 +74,31 @@ class Learning(World):
         job.outcome = "failed" if fails else "success"
         self.post(job, "finish", {"status": 256 if fails else 0})
         self._clean(job)
+
+
+class Epochs(Learning):
+    """Jobs publish their loss after each of three epochs."""
+
+    def _start(self, job: Job) -> None:
+        if not job.over:
+            self.post(job, "start")
+            self._epoch(job, 1 if job.tag.group == "a" else 4)
+
+    def _epoch(self, job: Job, number: int) -> None:
+        if job.over:
+            return
+        if number > 3:
+            self._finish(job)
+            return
+        loss = (float(parameters(job)[0]) - 0.3) ** 2 + 1 / number
+        self.post(job, "memo", {"epoch": number, "loss": loss})
+        self.clock.after(self.random.uniform(0.02, 0.2), lambda: self._epoch(job, number + 1))
+
+
+WORLDS = {"stop": Epochs}
+
+#: The state of a trial by the outcome of its job.
+STATES = {"success": "complete", "failed": "failed", "canceled": "pruned"}
 
 
 def parameters(job: Job) -> list[str]:
@@ -110,7 +137,8 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     for number, job in trials.items():
         trial = state.trials.all[number]
         assert parameters(job) == [str(value) for value in trial.params]
-        assert trial.state == ("complete" if job.outcome == "success" else "failed")
+        assert trial.state == STATES[job.outcome or ""]
+    assert sampler != "stop" or state.trials.counts["pruned"] > 3
     # What `on-failure: retry` runs again has the parameters of its trial.
     again = [job for job in world.jobs.values() if job.tag.rule == "retry"]
     failed = [parameters(job) for job in trials.values() if job.outcome == "failed"]
@@ -139,10 +167,11 @@ def short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_is_killed_again_and_again_has_the_points_of_one_that_is_not(
     sampler: str,
 ) -> None:
-    expected = points(run(Learning(1, Luck()), sampler), sampler)
+    learning = WORLDS.get(sampler, Learning)
+    expected = points(run(learning(1, Luck()), sampler), sampler)
     kills = 0
     for seed in range(2, 5):
-        world = Learning(seed, BAD_LUCK if seed % 2 else Luck())
+        world = learning(seed, BAD_LUCK if seed % 2 else Luck())
         crashing(world, (0.02, 0.1, 0.4)[seed % 3], 20)
         assert points(run(world, sampler), sampler) == expected, f"seed {seed}"
         kills += world.epoch - 1

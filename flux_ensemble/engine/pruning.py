@@ -1,0 +1,59 @@
+"""Trials that are stopped early: what their jobs publish is looked at while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.search_state import Searched, parse_trial
+from flux_ensemble.engine.sending import search_rule
+from flux_ensemble.metrics.numbers import finite
+
+
+class Pruning:
+    """Stops the trials of one engine.
+
+    Args:
+        core: of the engine.
+        states: the searches, by name.
+    """
+
+    def __init__(self, core: Core, states: Mapping[str, Searched]) -> None:
+        self._core = core
+        self._states = states
+
+    def published(self, job: Job, memo: Mapping[str, Any]) -> None:
+        """The job of a trial has published something."""
+        firing = job.firing
+        assert firing is not None
+        assert firing.trial is not None
+        id, number = parse_trial(firing.trial)
+        state = self._states[id]
+        stop, objective = state.search.stop, state.search.objectives[0]
+        if stop is None or state.stopping is None or objective.key not in memo:
+            return
+        value, step = _number(memo[objective.key]), _number(job.memo.get(stop.step))
+        if value is None or step is None:
+            return
+        if number not in state.trials.active or number in state.stopped:
+            return
+        (cost,) = state.search.costs(value)
+        late = job.interrupted or not job.may_be_canceled or not self._core.acting
+        if not state.stopping.publish(number, step, cost) or late:
+            return
+        state.stopped[number] = value, step
+        job.canceling = True
+        core, search = self._core, state.search
+        core.record("pruned", search=id, trial=number, id=job.id, step=step, value=value)
+        core.cancel(
+            (job.id,),
+            f"trial {number} of search {id!r} is stopped early",
+            Origin(search_rule(id), number, (), None, (search.group,)),
+        )
+
+
+def _number(value: Any) -> float | None:
+    return finite(value) if type(value) in (int, float) else None

@@ -1,0 +1,173 @@
+"""Which trials are stopped early: a function of what their jobs have published, in that order.
+
+`asha` is asynchronous successive halving (Li et al., "A System for Massively Parallel
+Hyperparameter Tuning", 2020): at the steps begin, begin * eta, begin * eta ** 2 ... a trial goes on
+if it is one of the best 1 / eta of those that have come so far. `median` is the rule of Vizier
+(Golovin et al., "Google Vizier", 2017): a trial is stopped if the best that it has had is worse
+than the median of what complete trials had at this step. Both decide as Optuna's pruners do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from flux_ensemble.document.stop import Stop
+
+#: Of how many complete trials, the latest ones, the median is taken, and of how many steps of each
+#: values are kept.
+MEDIAN_OF, STEPS = 500, 1000
+
+
+class Stopping(Protocol):
+    """Decides for the trials of one search. Of values, which are costs, less is better."""
+
+    def publish(self, number: int, step: float, cost: float) -> bool:
+        """A trial has a value at a step; whether it is to stop."""
+        ...
+
+    def end(self, number: int, complete: bool) -> None:
+        """A trial is over."""
+        ...
+
+    def again(self, number: int) -> None:
+        """A trial that is not over runs once more."""
+        ...
+
+    def dump(self) -> Any:
+        """It as JSON."""
+        ...
+
+    def load(self, value: Any) -> None:
+        """Set what `dump` returned."""
+        ...
+
+
+class Asha:
+    """Asynchronous successive halving."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        #: Of each rung, the values of the trials that have come there, in order.
+        self._rungs: list[list[float]] = []
+        #: At how many rungs each trial under way has been.
+        self._passed: dict[int, int] = {}
+
+    def publish(self, number: int, step: float, cost: float) -> bool:
+        """A trial has a value at a step."""
+        stop = self._stop
+        rung = self._passed.get(number, 0)
+        while step >= stop.begin * stop.eta**rung:
+            if rung == len(self._rungs):
+                self._rungs.append([])
+            costs = self._rungs[rung]
+            insort(costs, cost)
+            rung += 1
+            self._passed[number] = rung
+            # Of the first ones, the best goes on.
+            if cost > costs[max(len(costs) // stop.eta - 1, 0)]:
+                return True
+        return False
+
+    def end(self, number: int, complete: bool) -> None:
+        """A trial is over."""
+        self._passed.pop(number, None)
+
+    def again(self, number: int) -> None:
+        """A trial that runs once more is not compared with itself."""
+
+    def dump(self) -> Any:
+        """It as JSON."""
+        return {
+            "rungs": [list(costs) for costs in self._rungs],
+            "passed": [list(item) for item in self._passed.items()],
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned."""
+        self._rungs = [list(costs) for costs in value["rungs"]]
+        self._passed = dict(value["passed"])
+
+
+class Median:
+    """Vizier's rule of the median."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        #: What trials under way had at each step.
+        self._open: dict[int, dict[float, float]] = {}
+        #: The same of complete trials, and how many of these there were.
+        self._complete: deque[dict[float, float]] = deque()
+        self._count = 0
+        #: At each step the values of complete trials, in order.
+        self._steps: dict[float, list[float]] = {}
+
+    def publish(self, number: int, step: float, cost: float) -> bool:
+        """A trial has a value at a step."""
+        own = self._open.setdefault(number, {})
+        if step not in own and len(own) >= STEPS:
+            return False
+        own[step] = cost
+        costs = self._steps.get(step)
+        if self._count < self._stop.trials or step < self._stop.begin or not costs:
+            return False
+        half, odd = divmod(len(costs), 2)
+        median = costs[half] if odd else (costs[half - 1] + costs[half]) / 2
+        return min(own.values()) > median
+
+    def end(self, number: int, complete: bool) -> None:
+        """A trial is over."""
+        own = self._open.pop(number, {})
+        if not complete:
+            return
+        self._count += 1
+        self._add(own)
+        if len(self._complete) > MEDIAN_OF:
+            for step, cost in self._complete.popleft().items():
+                costs = self._steps[step]
+                del costs[bisect_left(costs, cost)]
+                if not costs:
+                    del self._steps[step]
+
+    def again(self, number: int) -> None:
+        """A trial that runs once more has had nothing yet."""
+        self._open.pop(number, None)
+
+    def _add(self, own: dict[float, float]) -> None:
+        self._complete.append(own)
+        for step, cost in own.items():
+            insort(self._steps.setdefault(step, []), cost)
+
+    def dump(self) -> Any:
+        """It as JSON."""
+        return {
+            "count": self._count,
+            "open": [[number, _pairs(own)] for number, own in self._open.items()],
+            "complete": [_pairs(own) for own in self._complete],
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned."""
+        self._count = value["count"]
+        self._open = {number: dict(own) for number, own in value["open"]}
+        for own in value["complete"]:
+            self._add(dict(own))
+
+
+def _pairs(own: Mapping[float, float]) -> list[list[float]]:
+    return [list(item) for item in own.items()]
+
+
+_POLICIES: Mapping[str, type[Asha] | type[Median]] = {"asha": Asha, "median": Median}
+
+
+def stopping(stop: Stop) -> Stopping:
+    """What decides as a document says.
+
+    >>> asha = stopping(Stop("asha", "epoch", eta=2))
+    >>> [asha.publish(number, 1, cost) for number, cost in enumerate([0.5, 0.7, 0.4, 0.6])]
+    [False, True, False, True]
+    """
+    return _POLICIES[stop.policy](stop)

@@ -1,0 +1,225 @@
+"""Early stopping: which trials are stopped, and that Optuna's pruners would stop the same ones."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from play import CancelJobs, submit
+from test_engine_search import Search, searching
+
+from flux_ensemble.document.stop import Stop
+from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.engine.stopping import MEDIAN_OF, Median, stopping
+
+ASHA = {"policy": "asha", "step": "epoch", "eta": 2}
+MEDIAN = {"policy": "median", "step": "epoch", "trials": 2}
+
+
+def curves(trials: int, steps: int) -> list[list[float]]:
+    """What each trial publishes at each step; some values are the same, and sums are exact."""
+    draw = random.Random(7)
+    return [
+        [int(64 * (draw.random() / (step + 1) + draw.random() / 4)) / 64 for step in range(steps)]
+        for _ in range(trials)
+    ]
+
+
+def interleaved(trials: int, steps: int, slots: int) -> Iterator[tuple[int, int]]:
+    """Trial and step of what is published, in an order that slots give."""
+    draw = random.Random(3)
+    waiting = list(range(trials - 1, -1, -1))
+    active: dict[int, int] = {}
+    while waiting or active:
+        while waiting and len(active) < slots:
+            active[waiting.pop()] = 0
+        number = draw.choice(sorted(active))
+        active[number] += 1
+        yield number, active[number]
+        if active[number] == steps:
+            del active[number]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize(
+    "stop", [Stop("asha", "n", 1, 3), Stop("asha", "n", 2, 2), Stop("median", "n", 3, trials=4)]
+)
+def test_the_same_trials_are_stopped_as_by_the_pruners_of_optuna(
+    stop: Stop, maximize: bool
+) -> None:
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    pruners = optuna.pruners
+    if stop.policy == "asha":
+        pruner = pruners.SuccessiveHalvingPruner(stop.begin, stop.eta)
+    else:
+        pruner = pruners.MedianPruner(stop.trials, n_warmup_steps=stop.begin)
+    direction = "maximize" if maximize else "minimize"
+    study = optuna.create_study(direction=direction, pruner=pruner)
+    values = curves(60, 9)
+    trials = [study.ask() for _ in values]
+    ours = stopping(stop)
+    over: dict[int, int] = {}
+    for number, step in interleaved(60, 9, 5):
+        if number in over:
+            continue
+        value = values[number][step - 1]
+        value = 1 - value if maximize else value
+        trials[number].report(value, step)
+        pruned = trials[number].should_prune()
+        assert ours.publish(number, step, -value if maximize else value) == pruned
+        if pruned or step == 9:
+            over[number] = step
+            ours.end(number, not pruned)
+            states = optuna.trial.TrialState
+            study.tell(
+                trials[number],
+                None if pruned else value,
+                state=states.PRUNED if pruned else states.COMPLETE,
+            )
+        # One that is read from a snapshot decides as this one.
+        again = stopping(stop)
+        again.load(json.loads(json.dumps(ours.dump())))
+        assert again.dump() == ours.dump()
+        ours = again
+    assert 10 < sum(step < 9 for step in over.values()) < 60
+
+
+def test_of_very_many_trials_the_median_is_that_of_the_latest() -> None:
+    median = Median(Stop("median", "n", trials=1))
+    for number in range(MEDIAN_OF):
+        median.publish(number, 1, 0.0)
+        median.end(number, True)
+    assert median.publish(MEDIAN_OF, 1, 1.0)
+    for number in range(MEDIAN_OF + 1):
+        median.publish(number, 1, 2.0)
+        median.end(number, True)
+    assert not median.publish(MEDIAN_OF, 1, 1.0)
+
+
+class Stopped(Search):
+    """Jobs publish a loss at each of some epochs."""
+
+    def publish(self, job: int, *losses: float, first: int = 1) -> None:
+        for epoch, loss in enumerate(losses, first):
+            self.t += 1.0
+            self.event(job, "memo", epoch=epoch, loss=loss)
+
+    def over(self, job: int, *losses: float) -> None:
+        """A trial that is complete."""
+        self.begin(job)
+        self.publish(job, *losses)
+        self.end(job)
+
+
+def test_a_trial_that_is_no_good_is_stopped_and_its_last_value_told() -> None:
+    play = Stopped(searching(stop=ASHA, parallel=1))
+    play.over(1, 0.5, 0.4)
+    play.begin(2)
+    play.publish(2, 0.9)
+    assert play.of(CancelJobs)[-1].jobs == (2,)
+    (pruned,) = play.recorded("pruned")
+    assert pruned == {"search": "hpo", "trial": 1, "id": 2, "step": 1, "value": 0.9}
+    assert play.search["active"] == 1
+    play.event(2, "exception", type="cancel", severity=0)
+    play.end(2, 15)
+    assert (play.search["pruned"], play.search["canceled"], play.search["complete"]) == (1, 0, 1)
+    trials = play.engine.searching.states["hpo"].trials
+    assert trials.seen(0, 0, 3, 2)["ends"] == [[0, 0.4], [1, 0.9, 1]]
+    assert play.points == [0.01, 0.02, 0.03]
+
+
+def test_a_job_that_was_faster_than_its_end_is_complete() -> None:
+    play = Stopped(searching(stop=ASHA, parallel=1))
+    play.over(1, 0.5)
+    play.over(2, 0.9)
+    assert (play.search["pruned"], play.search["complete"]) == (0, 2)
+
+
+def test_a_trial_that_is_stopped_while_the_instance_shuts_down_does_not_run_again() -> None:
+    play = Stopped(searching(stop=ASHA, parallel=1))
+    play.over(1, 0.5)
+    play.begin(2)
+    play.publish(2, 0.9)
+    play.post(Interrupted(play.tick(), (2,)))
+    play.event(2, "exception", type="cancel", severity=0)
+    play.end(2, 15)
+    assert play.search["pruned"] == 1
+    assert play.points == [0.01, 0.02, 0.03]
+
+
+def test_one_that_runs_again_is_not_compared_with_itself() -> None:
+    play = Stopped(searching(stop=ASHA, parallel=1, on_failure="retry"))
+    play.begin(1)
+    play.publish(1, 0.5)
+    play.end(1, 256)
+    play.begin(2)
+    play.publish(2, 0.6)
+    assert not play.of(CancelJobs)
+    assert play.points == [0.01, 0.01]
+
+
+@pytest.mark.parametrize("memo", [{"loss": 9.0}, {"epoch": "two", "loss": 9.0}, {"epoch": 1}])
+def test_what_is_published_without_a_step_or_a_value_is_not_compared(memo: dict[str, Any]) -> None:
+    play = Stopped(searching(stop=ASHA, parallel=1))
+    play.over(1, 0.5)
+    play.begin(2)
+    play.event(2, "memo", **memo)
+    assert not play.of(CancelJobs)
+
+
+def test_rules_see_how_many_were_stopped() -> None:
+    rule = {
+        "trigger": "metric",
+        "when": "search.hpo.pruned >= 1",
+        "action": {"name": "close", "label": "hpo"},
+    }
+    play = Stopped(searching([rule], stop=MEDIAN, parallel=1))
+    play.over(1, 0.5)
+    play.over(2, 0.4)
+    play.begin(3)
+    play.publish(3, 0.9)
+    play.event(3, "exception", type="cancel", severity=0)
+    play.end(3, 15)
+    assert (play.search["state"], play.search["reason"]) == ("done", "closed")
+    (done,) = play.recorded("search-done")
+    assert done["pruned"] == 1
+
+
+@pytest.mark.parametrize("stop", [ASHA, MEDIAN])
+@pytest.mark.parametrize("at", range(0, 40, 3))
+def test_an_engine_that_is_restored_stops_the_same_trials(at: int, stop: dict[str, Any]) -> None:
+    """At some events, and with the same commands since."""
+    document = searching([{"trigger": "search-done", "action": submit("b")}], stop=stop)
+    first = Stopped(document)
+    handled: list[Any] = []
+    handle = first.engine.handle
+    first.handle = lambda event: handled.append(event) or handle(event)  # type: ignore[func-returns-value]
+    for job in (1, 2):
+        first.begin(job)
+    first.publish(1, 0.5, 0.4)
+    first.publish(2, 0.6, 0.3)
+    first.end(1)
+    first.end(2)
+    first.begin(3)
+    first.begin(4)
+    first.publish(3, 0.9)
+    first.publish(4, 0.2)
+    first.event(3, "exception", type="cancel", severity=0)
+    first.end(3, 15)
+    first.end(4)
+    assert first.search["pruned"] == 1
+    second = Stopped(document).engine
+    second.stats.keep_values()
+    for event in handled[:at]:
+        second.handle(event)
+    snapshot = json.loads(json.dumps(dump(second)))
+    third = restore(first.engine.spec, snapshot, [second.stats.take_values()])
+    assert dump(third) == dump(second)
+    for event in handled[at:]:
+        assert third.handle(event) == second.handle(event)
+    assert dump(third) == dump(first.engine)
