@@ -19,7 +19,14 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 from lightkube.types import PatchType
 
-from flux_ensemble.gateway.backend import Contended, Grant, Refused, Size, UnknownMember
+from flux_ensemble.gateway.backend import (
+    Contended,
+    Grant,
+    Refused,
+    Size,
+    Unavailable,
+    UnknownMember,
+)
 from flux_ensemble.gateway.backends.kubernetes import Kubernetes, MiniCluster
 
 pytestmark = apiserver.MARKS
@@ -141,7 +148,7 @@ def test_the_role_allows_nothing_else(
         with pytest.raises(httpx2.HTTPStatusError) as caught:
             forbidden()
         assert caught.value.response.status_code == 403
-    with pytest.raises(Refused, match="does not let this service"):
+    with pytest.raises(Unavailable, match="does not let this service"):
         backend.size("kube-system/other", soon())
     assert spec_of(admin, member)["maxSize"] == 2
 
