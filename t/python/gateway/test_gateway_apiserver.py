@@ -129,7 +129,7 @@ def test_no_change_is_lost_when_several_are_made_at_once(
 
 def test_an_old_version_is_refused_by_the_api_server(admin: Client, backend: Kubernetes) -> None:
     member = create(admin, "old", size=1, minSize=1, maxSize=5)
-    _, version = backend._read(member, soon())
+    version = backend._read(member, soon())["metadata"]["resourceVersion"]
     admin.patch(MiniCluster, "old", RAISED, patch_type=PatchType.MERGE)
     assert not backend._write(member, version, 3, soon())
     assert spec_of(admin, member)["size"] == 1

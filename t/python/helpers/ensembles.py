@@ -144,6 +144,23 @@ def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[
     cluster.client.replace(full, metadata["name"], namespace=metadata["namespace"])
 
 
+def no_pods(cluster: Cluster, job: str, message: str, namespace: str = "default") -> None:
+    """What the Job controller says when it may not make pods."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{job}.", "namespace": namespace},
+            "involvedObject": {"kind": "Job", "name": job, "namespace": namespace},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": message,
+            "lastTimestamp": now,
+        }
+    )
+
+
 def condition(status: Mapping[str, Any], name: str) -> tuple[str, str, str]:
     """A condition of a status: whether it holds, its reason and its message."""
     one = next(one for one in status["conditions"] if one["type"] == name)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from ensembles import write_status
+from ensembles import no_pods, write_status
 
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
@@ -257,23 +257,8 @@ cores = "0-1"
                 raise
             if name not in self._refused:
                 self._refused.add(name)
-                self._warn(job, f"Error creating: {failure}")
+                no_pods(self._cluster, job, f"Error creating: {failure}", self._namespace)
             return None
-
-    def _warn(self, job: str, message: str) -> None:
-        """An event of the Job controller."""
-        self._cluster.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"generateName": f"{job}.", "namespace": self._namespace},
-                "involvedObject": {"kind": "Job", "name": job, "namespace": self._namespace},
-                "type": "Warning",
-                "reason": "FailedCreate",
-                "message": message,
-                "lastTimestamp": _now(),
-            }
-        )
 
     def _finish(self, name: str, job: Object) -> None:
         """Rank 0 has ended: so do the workers, and the Job is complete."""

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ensembles import Bench, condition, ensemble, member, write_status
+from ensembles import Bench, condition, ensemble, member, no_pods, write_status
 from memory_api import Failure, MemoryApi
 
 from flux_ensemble.operator import names, tls
@@ -276,17 +276,7 @@ def test_what_keeps_pods_from_running_is_in_the_status(bench: Bench) -> None:
     bench.look()
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "app"'}
     bench.pod(phase="Pending", state={"waiting": waiting})
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "quota", "namespace": "default"},
-        "involvedObject": {"kind": "Job", "name": "sweep-solve"},
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "message": "pods is forbidden: exceeded quota",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-    }
-    bench.admin.create(event)
+    no_pods(bench.admin, "sweep-solve", "pods is forbidden: exceeded quota")
     status = bench.look()
     reason = status["members"][0]["reason"]
     assert 'ImagePullBackOff: Back-off pulling image "app"' in reason
@@ -450,17 +440,7 @@ def test_readiness_of_the_service_is_that_of_its_deployment(bench: Bench) -> Non
     assert condition(status, "Ready")[:2] == ("True", "Running")
     # One that runs, and has not all the pods that it is to have, is ready; why, is said.
     bench.admin.resize(bench.minicluster() or {}, 2)
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "quota", "namespace": "default"},
-        "involvedObject": {"kind": "Job", "name": "sweep-solve"},
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "message": "exceeded quota",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-    }
-    bench.admin.create(event)
+    no_pods(bench.admin, "sweep-solve", "exceeded quota")
     status = bench.look()
     ready = ("True", "Running", "solve: FailedCreate: exceeded quota")
     assert condition(status, "Ready") == ready
