@@ -1,6 +1,6 @@
 """The operator as a process: watches, looks, and gives way to another one.
 
-    kopf (watches of Ensembles, MiniClusters, Jobs) ──► queue ──► threads: reconcile ──► cluster
+    kopf (Ensembles, MiniClusters, Deployments, Jobs) ──► queue ──► threads: reconcile ──► cluster
     every few minutes: all Ensembles                ──┘
 
 kopf does the watching only: it writes nothing, neither annotations nor finalizers, so a restart of
@@ -157,6 +157,8 @@ async def _watch(queue: Queue, options: Options) -> None:
     kopf.on.event("flux-framework.org", "v1alpha2", "miniclusters", registry=registry, labels=ours)(
         child
     )
+
+    kopf.on.event("apps", "v1", "deployments", registry=registry, labels=ours)(child)
 
     @kopf.on.event("batch", "v1", "jobs", registry=registry)
     async def job(namespace: str | None, body: kopf.Body, **_: Any) -> None:

@@ -84,13 +84,14 @@ class Cluster:
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Resource | None:
         """An object, or None."""
         try:
-            return dict(
-                self._ask(self.client.get, _resource(api_version, kind), name, namespace=namespace)
+            found = self._ask(
+                self.client.get, _resource(api_version, kind), name, namespace=namespace
             )
         except ClusterFailure as failure:
             if failure.code == 404:
                 return None
             raise
+        return {"apiVersion": api_version, "kind": kind, **dict(found)}
 
     def list(
         self,
@@ -154,16 +155,16 @@ class Cluster:
             )
         )
 
-    def apply(self, manifest: Mapping[str, Any]) -> Resource:
-        """Server-side apply: the fields of the manifest become ours, and those are dropped that
-        were."""
-        metadata = manifest["metadata"]
+    def apply(self, manifest: Mapping[str, Any], live: Mapping[str, Any]) -> Resource:
+        """Server-side apply to an object: the fields of the manifest become ours, and those are
+        dropped that were. One that has gone is 409, and another one of that name 422."""
+        metadata = {**manifest["metadata"], "uid": live["metadata"]["uid"]}
         return dict(
             self._ask(
                 self.client.patch,
                 _resource(manifest["apiVersion"], manifest["kind"]),
                 metadata["name"],
-                dict(manifest),
+                {**manifest, "metadata": metadata},
                 namespace=metadata["namespace"],
                 patch_type=PatchType.APPLY,
                 field_manager=names.MANAGER,
@@ -171,22 +172,44 @@ class Cluster:
             )
         )
 
-    def delete(self, api_version: str, kind: str, namespace: str, name: str) -> None:
-        """Delete an object and, afterwards, what it owns; one that is not there is no error."""
-        try:
-            self._ask(
-                self.client.delete,
-                _resource(api_version, kind),
-                name,
-                namespace=namespace,
-                # Jobs would leave their pods to nobody, and wait for that.
-                cascade=CascadeType.BACKGROUND,
+    def delete(self, live: Mapping[str, Any], *, unchanged: bool = False) -> None:
+        """Delete an object and, afterwards, what it owns; one that is not there is no error.
+
+        Another one of that name is 409.
+
+        Args:
+            live: the object as it was read, with its apiVersion and kind.
+            unchanged: one that has changed since then is 409, too.
+        """
+        metadata = live["metadata"]
+        keys = ("uid", "resourceVersion") if unchanged else ("uid",)
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {key: metadata[key] for key in keys},
+            # Jobs would leave their pods to nobody, and wait for that.
+            "propagationPolicy": CascadeType.BACKGROUND.value,
+        }
+        # lightkube's `delete` has no preconditions.
+        api = self.client._client
+
+        def send() -> None:
+            request = api.prepare_request(
+                "delete",
+                _resource(live["apiVersion"], live["kind"]),
+                name=metadata["name"],
+                namespace=metadata["namespace"],
             )
+            request.data = options
+            api.handle_response("delete", api.send(api.build_adapter_request(request)), request)
+
+        try:
+            self._ask(send)
         except ClusterFailure as failure:
             if failure.code != 404:
                 raise
 
-    def write_status(self, ensemble: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+    def write_status(self, ensemble: Mapping[str, Any], status: Mapping[str, Any]) -> Resource:
         """Put a status in place of the one that an Ensemble has, if it is of that version."""
         metadata = ensemble["metadata"]
         resource = _resource(names.API_VERSION, names.KIND).Status
@@ -199,7 +222,9 @@ class Cluster:
                 "status": dict(status),
             }
         )
-        self._ask(self.client.replace, full, metadata["name"], namespace=metadata["namespace"])
+        return dict(
+            self._ask(self.client.replace, full, metadata["name"], namespace=metadata["namespace"])
+        )
 
     def resize(self, minicluster: Mapping[str, Any], size: int) -> None:
         """Set the size of a MiniCluster, if it is of this version still."""

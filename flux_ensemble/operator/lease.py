@@ -94,7 +94,7 @@ class Lease:
             lease = self._cluster.get(*_KIND, *self._place)
             if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                self._cluster.replace({"apiVersion": _KIND[0], "kind": _KIND[1], **lease})
+                self._cluster.replace(lease)
         except ClusterFailure as failure:
             log.warning("the lease was not given back: %s", failure)
 

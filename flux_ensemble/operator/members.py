@@ -170,22 +170,36 @@ def _parsed(message: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and "exit_code" in value else None
 
 
-def _troubles(observed: Observed) -> list[str]:
-    """Why pods that should run do not; each reason once."""
+def waiting(pods: Iterable[Resource], deployment: Resource | None = None) -> list[str]:
+    """Why pods that should run do not; each reason once.
+
+    Args:
+        pods: those that there are.
+        deployment: that of the pods, which says why there are not more of them.
+    """
     found: dict[str, None] = {}
-    for pod in observed.pods:
+    for pod in pods:
         for condition in _conditions(pod, "False").values():
             if condition.get("reason") == "Unschedulable":
                 found[f"cannot be scheduled: {condition.get('message', '')}"] = None
         for container in _containers(pod):
-            waiting = container.get("state", {}).get("waiting") or {}
-            reason = waiting.get("reason", "")
+            state = container.get("state", {}).get("waiting") or {}
+            reason = state.get("reason", "")
             if reason and reason not in _PASSING:
-                found[f"{reason}: {waiting.get('message', '')}".rstrip(": ")] = None
+                found[f"{reason}: {state.get('message', '')}".rstrip(": ")] = None
+    failure = _conditions(deployment).get("ReplicaFailure")
+    if failure is not None:
+        found[f"{failure.get('reason')}: {failure.get('message')}"] = None
+    return list(found)
+
+
+def _troubles(observed: Observed) -> list[str]:
+    """Why a member has not as many pods that run as it should; each reason once."""
+    found = waiting(observed.pods)
     wanted = observed.resource["spec"].get("size", 1) if observed.resource else 0
     if len(observed.pods) < wanted and observed.warnings:
-        found[observed.warnings[-1]] = None
-    return list(found)
+        found.append(observed.warnings[-1])
+    return found
 
 
 def _first(pods: Iterable[Resource]) -> Resource | None:

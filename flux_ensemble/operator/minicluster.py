@@ -14,7 +14,7 @@ from flux_ensemble.operator.manifests import Manifest, digest, new, service_of
 #: How often pods of a MiniCluster may fail before it has failed. The Flux Operator takes 0 for 100.
 BACKOFF_LIMIT = 6
 
-#: How many processes pip may be asked to install; and what it installs unless that is said.
+#: What pip installs, unless the Ensemble says it.
 REQUIREMENT = f"flux-ensemble[grpc]=={__version__}"
 
 

@@ -22,12 +22,11 @@ MEMBER_LABEL = f"{GROUP}/member"
 PART_LABEL = "app.kubernetes.io/component"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 
-#: Annotations: what a manifest was made of, the release that made it, what of a MiniCluster cannot
-#: change while it runs, and when a certificate is to be renewed, in epoch seconds.
+#: Annotations: what a manifest was made of, the release that made it, and what of a MiniCluster
+#: cannot change while it runs.
 HASH = f"{GROUP}/hash"
 RELEASE = f"{GROUP}/version"
 TEMPLATE = f"{GROUP}/template"
-RENEW = f"{GROUP}/renew-after"
 
 #: A change of this annotation of an Ensemble makes its members anew.
 RESTART = f"{GROUP}/restarted-at"
@@ -96,10 +95,23 @@ def selector(ensemble: str) -> str:
     return f"{ENSEMBLE_LABEL}={ensemble},{MANAGED_LABEL}={MANAGER}"
 
 
+def service_selector(ensemble: str) -> str:
+    """What selects the pods of the gRPC service of an Ensemble."""
+    return f"{ENSEMBLE_LABEL}={ensemble},{PART_LABEL}=service"
+
+
 def hosts(ensemble: str, namespace: str) -> list[str]:
     """The names that the service goes by in DNS."""
     name = service(ensemble)
     return [f"{name}.{namespace}.svc", f"{name}.{namespace}", name]
+
+
+def foreign(kind: str, name: str) -> str:
+    """What to say of an object of somebody else that has a name of ours."""
+    return (
+        f"{kind} {name!r} is there already, and is not of this Ensemble: delete it, or give the "
+        "Ensemble or the member another name"
+    )
 
 
 def owned_by(ensemble: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:

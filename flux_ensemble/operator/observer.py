@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.operator import names
+from flux_ensemble.operator import status as statuses
 from flux_ensemble.operator.cluster import Cluster, Resource
-from flux_ensemble.operator.members import OVER, Observed, kind_of
+from flux_ensemble.operator.members import OVER, Observed, kind_of, waiting
 
 
 class Observer:
@@ -66,11 +67,19 @@ class Observer:
         found.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
         return [f"{event.get('reason')}: {event.get('message')}" for event in found]
 
-    def service(self) -> tuple[bool, str]:
-        """Whether the gRPC service is ready, and a sentence."""
+    def service(self) -> tuple[bool, str, str]:
+        """Whether the gRPC service is ready, the reason, and a sentence."""
         live = self._owned.get(("Deployment", names.service(self._name)))
         if live is None:
-            return False, "its Deployment is not made yet"
+            return False, "NotReady", "its Deployment is not made yet"
         ready = (live.get("status") or {}).get("readyReplicas", 0)
         wanted = live["spec"].get("replicas", 1)
-        return ready > 0 and wanted > 0, f"{ready} of {wanted} pods are ready"
+        said = f"{ready} of {wanted} pods are ready"
+        if ready and wanted:
+            return True, "Ready", said
+        pods = self._cluster.list(
+            "v1", "Pod", self._namespace, labels=names.service_selector(self._name)
+        )
+        if lacking := waiting(pods, live):
+            return False, statuses.TROUBLE, "; ".join([said, *lacking])
+        return False, "NotReady", said

@@ -18,11 +18,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from flux_ensemble.gateway.backends.kubernetes_events import event as event_of
 from flux_ensemble.operator import names
 from flux_ensemble.operator import status as statuses
-from flux_ensemble.operator.check import Missing, check
+from flux_ensemble.operator.check import check
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
 from flux_ensemble.operator.differences import annotation, differs
+from flux_ensemble.operator.documents import documents
 from flux_ensemble.operator.manifests import owned
 from flux_ensemble.operator.members import OVER, kind_of
 from flux_ensemble.operator.metrics import Metrics
@@ -48,6 +50,11 @@ _OWN = (
 
 #: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
 _WRONG = (400, 422)
+
+#: When to look again, in seconds: at one that is not as it should be yet, for pods are not watched;
+#: and at one that refers to what is not watched either.
+_SOON = 10.0
+_LATER = 60.0
 
 
 class Reconciler:
@@ -119,12 +126,14 @@ class _Turn:
         failure: ClusterFailure | None = None
         try:
             self._look()
-            self._problems = check(self._ensemble, self._documents())
+            self._problems = check(self._ensemble, documents(self._cluster, self._ensemble))
             if not self._problems:
                 self._write()
         except ClusterFailure as exc:
             failure = exc
-        status = self._write_status("" if failure is None else str(failure))
+        # Somebody else has written at the same time: that is nothing to tell, and tried again.
+        passing = failure is None or failure.code == 409
+        status = self._write_status("" if passing else str(failure))
         if failure is not None:
             raise failure
         return self._finish(status)
@@ -148,27 +157,6 @@ class _Turn:
             raise ClusterFailure(
                 f"the cluster has no {kind} of {api_version}: install the Flux Operator", 404
             ) from failure
-
-    def _documents(self) -> dict[str, str | Missing]:
-        documents: dict[str, str | Missing] = {}
-        for member in self._members():
-            if "ensemble" in member:
-                documents[member["name"]] = member["ensemble"]
-            else:
-                documents[member["name"]] = self._from_map(member["ensembleFrom"])
-        return documents
-
-    def _from_map(self, source: Mapping[str, str]) -> str | Missing:
-        name, key = source["name"], source.get("key", names.DOCUMENT_FILE)
-        found = self._cluster.get("v1", "ConfigMap", self._namespace, name)
-        if found is None:
-            return Missing(f"there is no ConfigMap {name!r}")
-        data = found.get("data") or {}
-        if key not in data:
-            keys = ", ".join(sorted(data)) or "none"
-            return Missing(f"ConfigMap {name!r} has no key {key!r} (keys: {keys})")
-        text: str = data[key]
-        return text
 
     def _members(self) -> list[Mapping[str, Any]]:
         members: list[Mapping[str, Any]] = self._ensemble["spec"]["members"]
@@ -238,7 +226,7 @@ class _Turn:
                 self._cluster.try_out(manifest)
             except ClusterFailure as failure:
                 if failure.code == 409:
-                    self._problems.append(_foreign("MiniCluster", name))
+                    self._problems.append(names.foreign("MiniCluster", name))
                 elif failure.code in _WRONG:
                     self._problems.append(f"MiniCluster {name!r}: {failure}")
                 else:
@@ -249,7 +237,7 @@ class _Turn:
             if (kind, name) in keep or found["metadata"].get("deletionTimestamp"):
                 continue
             log.info("%s: delete %s %s", self._label(), kind, name)
-            self._cluster.delete(found["apiVersion"], kind, self._namespace, name)
+            self._cluster.delete(found)
             del self._owned[kind, name]
 
     def _ensure(self, manifest: Resource) -> None:
@@ -262,12 +250,12 @@ class _Turn:
             except ClusterFailure as failure:
                 if failure.code != 409:
                     raise
-                self._problems.append(_foreign(kind, name))
+                self._problems.append(names.foreign(kind, name))
             else:
                 log.info("%s: made %s %s", self._label(), kind, name)
         elif differs(manifest, live):
             log.info("%s: mend %s %s", self._label(), kind, name)
-            self._owned[kind, name] = self._cluster.apply(manifest)
+            self._owned[kind, name] = self._cluster.apply(manifest, live)
 
     def _ensure_minicluster(self, member: str, manifest: Resource, *, ended: bool) -> None:
         name = manifest["metadata"]["name"]
@@ -282,7 +270,7 @@ class _Turn:
         if annotation(live, names.TEMPLATE) != annotation(manifest, names.TEMPLATE):
             if self._ensemble["spec"].get("onChange", "Refuse") == "Recreate":
                 log.info("%s: delete MiniCluster %s, to make it anew", self._label(), name)
-                self._cluster.delete(live["apiVersion"], "MiniCluster", self._namespace, name)
+                self._cluster.delete(live)
                 self._tell("MemberRecreated", f"member {member!r}: it has changed, and begins anew")
             else:
                 self._refused.append(
@@ -302,7 +290,7 @@ class _Turn:
             # One that another release has made goes on as it was made.
             return live
         log.info("%s: mend MiniCluster %s", self._label(), manifest["metadata"]["name"])
-        return self._cluster.apply(sizeless)
+        return self._cluster.apply(sizeless, live)
 
     def _bound(self, member: str, live: Resource) -> None:
         """Undo a size beyond its bounds: the Flux Operator would do nothing any more."""
@@ -344,20 +332,29 @@ class _Turn:
         now = self._now.strftime("%Y-%m-%dT%H:%M:%SZ")
         status = statuses.status(view, self._before, now)
         if status != self._before:
-            self._cluster.write_status(self._ensemble, status)
+            self._ensemble = self._cluster.write_status(self._ensemble, status)
             self._events += statuses.events(self._before, status)
         for event in self._events:
-            self._post(event, now)
+            self._post(event)
         self._metrics.seen(self._namespace, self._name(), status)
         return status
 
     def _tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._events.append(Event(reason, message, warning))
 
-    def _post(self, event: Event, now: str) -> None:
+    def _post(self, event: Event) -> None:
         """Write an event; that one is lost is no failure."""
         try:
-            self._cluster.create(statuses.manifest(event, self._ensemble, now))
+            self._cluster.create(
+                event_of(
+                    self._ensemble,
+                    event.reason,
+                    event.message,
+                    component=names.MANAGER,
+                    now=self._now,
+                    warning=event.warning,
+                )
+            )
         except ClusterFailure as failure:
             log.warning("%s: an event was not written: %s", self._label(), failure)
 
@@ -367,15 +364,32 @@ class _Turn:
         """Delete it in its time; when to look again."""
         now = self._now.timestamp()
         after = [self._certificates.t_renew - now] if self._certificates.t_renew else []
+        if not statuses.over(status):
+            after += self._next(status)
         keep = self._ensemble["spec"].get("ttlSecondsAfterFinished")
         if keep is not None and "completionTime" in status:
             ended = datetime.datetime.fromisoformat(status["completionTime"]).timestamp()
             if now >= ended + keep:
                 log.info("%s: delete it, %s s after its end", self._label(), keep)
-                self._cluster.delete(names.API_VERSION, names.KIND, self._namespace, self._name())
+                # Whoever has changed it meanwhile may want to keep it.
+                self._cluster.delete(self._ensemble, unchanged=True)
                 return None
             after.append(ended + keep - now)
         return max(0.0, min(after)) if after else None
+
+    def _next(self, status: Mapping[str, Any]) -> list[float]:
+        """When to look again at one that has not ended, for what no watch tells of."""
+        spec = self._ensemble["spec"]
+        short = any(
+            member["size"] != member["wanted"]
+            for member in status["members"]
+            if member["state"] not in OVER
+        )
+        waits = short or not statuses.holds(status, "Ready")
+        if waits and not self._problems and not spec.get("suspend"):
+            return [_SOON]
+        refers = any("ensembleFrom" in member for member in self._members())
+        return [_LATER] if self._problems or refers else []
 
     def _name(self) -> str:
         name: str = self._ensemble["metadata"]["name"]
@@ -383,10 +397,3 @@ class _Turn:
 
     def _label(self) -> str:
         return f"{self._namespace}/{self._name()}"
-
-
-def _foreign(kind: str, name: str) -> str:
-    return (
-        f"{kind} {name!r} is there already, and is not of this Ensemble: delete it, or give the "
-        "Ensemble or the member another name"
-    )

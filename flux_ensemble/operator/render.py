@@ -81,6 +81,8 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
             rules=[
                 {**scale, "resources": ["miniclusters"], "verbs": ["get"]},
                 {**scale, "resources": ["miniclusters/scale"], "verbs": ["update"]},
+                # That a size is refused is an event of the Ensemble.
+                {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
             ],
         ),
         make(

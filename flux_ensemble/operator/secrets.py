@@ -154,10 +154,7 @@ class Certificates:
         except ClusterFailure as failure:
             if failure.code != 409:
                 raise
-            self.problems.append(
-                f"Secret {name!r} is there already, and is not of this Ensemble: delete it, or "
-                "give the Ensemble another name"
-            )
+            self.problems.append(names.foreign("Secret", name))
             return False
         return True
 

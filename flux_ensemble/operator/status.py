@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flux_ensemble.operator import names
 from flux_ensemble.operator.members import OVER
 
 #: How long a message of a condition may be, in characters.
 _LONGEST = 32000
+
+#: Reasons: the cluster did not do it; pods of the gRPC service cannot run.
+FAILURE = "ClusterFailure"
+TROUBLE = "PodsWait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class View:
         refused: what of it is not applied to members that run; sentences.
         failure: why the cluster is not as it should be yet; "" if it is.
         suspended: it has been suspended.
-        service: whether the gRPC service is ready, and why not.
+        service: whether the gRPC service is ready, the reason, and a sentence.
         members: how they are: `name` and what `members.Kind.status` says.
     """
 
@@ -33,7 +36,7 @@ class View:
     refused: Sequence[str]
     failure: str
     suspended: bool
-    service: tuple[bool, str]
+    service: tuple[bool, str, str]
     members: Sequence[Mapping[str, Any]]
 
 
@@ -79,6 +82,11 @@ def status(view: View, before: Mapping[str, Any], now: str) -> dict[str, Any]:
     return result
 
 
+def holds(status: Mapping[str, Any], condition: str) -> bool:
+    """Whether a condition of a status is true."""
+    return any(one["type"] == condition and one["status"] == "True" for one in status["conditions"])
+
+
 def over(status: Mapping[str, Any]) -> bool:
     """Whether all members have ended."""
     members = status.get("members") or ()
@@ -90,11 +98,13 @@ def events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Even
     was = {one["type"]: one for one in before.get("conditions") or ()}
     for condition in after["conditions"]:
         old = was.get(condition["type"], {})
-        told = old.get("status"), old.get("message")
-        if condition["type"] != "Accepted" or told == (condition["status"], condition["message"]):
+        if all(old.get(key) == condition[key] for key in ("status", "reason", "message")):
             continue
         good = condition["status"] == "True"
-        yield Event(condition["reason"], condition["message"], warning=not good)
+        if condition["type"] == "Accepted" or condition["reason"] == FAILURE:
+            yield Event(condition["reason"], condition["message"], warning=not good)
+        elif condition["type"] == "ServiceReady" and condition["reason"] == TROUBLE:
+            yield Event("ServiceWaits", condition["message"], warning=True)
     members = {member["name"]: member for member in before.get("members") or ()}
     for member in after["members"]:
         yield from _of_member(member, members.get(member["name"], {}))
@@ -139,13 +149,12 @@ def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
         why = "ChangeRefused", "\n".join(view.refused)
     else:
         why = "Accepted", "the Ensemble and its documents are valid"
-    served, said = view.service
     if ended:
         service = True, "NotNeeded", "all members have ended"
     elif view.suspended:
         service = False, "Suspended", "the Ensemble is suspended"
     else:
-        service = served, "Ready" if served else "NotReady", said
+        service = view.service
     lacking = _lacking(view, phase)
     failed = phase in ("Failed", "Canceled")
     reasons = "; ".join(
@@ -157,7 +166,10 @@ def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
         _condition("Accepted", accepted, *why),
         _condition("ServiceReady", *service),
         _condition(
-            "Ready", not lacking, phase if not lacking or failed else _reason(view), lacking or ""
+            "Ready",
+            not lacking,
+            phase if not lacking or failed else _reason(view),
+            lacking or _short(view),
         ),
         _condition("Completed", phase == "Completed", phase, "all members have completed" * ended),
         _condition("Failed", failed, phase, reasons),
@@ -169,7 +181,7 @@ def _reason(view: View) -> str:
     if view.problems:
         return "Invalid"
     if view.failure:
-        return "ClusterFailure"
+        return FAILURE
     return "Suspended" if view.suspended else "Progressing"
 
 
@@ -189,8 +201,17 @@ def _lacking(view: View, phase: str) -> str:
         if member["state"] not in ("Running", "Completed")
     ]
     if not view.service[0] and phase not in OVER:
-        bad.insert(0, f"the gRPC service: {view.service[1]}")
+        bad.insert(0, f"the gRPC service: {view.service[2]}")
     return "; ".join(bad)
+
+
+def _short(view: View) -> str:
+    """What keeps members that run from the size that they are to have."""
+    return "; ".join(
+        f"{member['name']}: {member['reason']}"
+        for member in view.members
+        if member["state"] == "Running" and member["reason"]
+    )
 
 
 def _condition(name: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
@@ -199,31 +220,4 @@ def _condition(name: str, holds: bool, reason: str, message: str) -> dict[str, A
         "status": "True" if holds else "False",
         "reason": reason,
         "message": message[:_LONGEST],
-    }
-
-
-def manifest(event: Event, ensemble: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """An event of an Ensemble as the cluster takes it; `now` in RFC 3339."""
-    metadata = ensemble["metadata"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "generateName": f"{metadata['name']}.",
-            "namespace": metadata["namespace"],
-        },
-        "involvedObject": {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-        },
-        "type": "Warning" if event.warning else "Normal",
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "source": {"component": names.MANAGER},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
     }

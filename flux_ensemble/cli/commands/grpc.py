@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, missing
 from flux_ensemble.cli.common import FILE, USAGE, Failure
 
 if TYPE_CHECKING:
@@ -63,15 +64,8 @@ def grpc() -> None:
     "--insecure", is_flag=True, help="Serve plaintext on a host that other machines can reach."
 )
 @click.option("--allow-load", is_flag=True, help="Let clients load documents.")
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Answer probes and give metrics on this port of all hosts, in plaintext.",
-)
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@HEALTH_PORT
+@LOG_FORMAT
 def start(
     host: str,
     port: int,
@@ -99,7 +93,7 @@ def start(
         from flux_ensemble.gateway.json_logs import start_logging
         from flux_ensemble.gateway.tls import TlsError
     except ImportError as exc:
-        raise _missing(exc, "grpc") from exc
+        raise missing(exc, "grpc") from exc
 
     tls = _tls(tls_cert, tls_key, tls_ca)
     if tls is not None and insecure:
@@ -154,7 +148,7 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
         from flux_ensemble.gateway.counted import Counted, registry
         from flux_ensemble.gateway.health_port import HealthPort
     except ImportError as exc:
-        raise _missing(exc, "kubernetes") from exc
+        raise missing(exc, "kubernetes") from exc
     try:
         health = HealthPort(port, registry)
     except OSError as exc:
@@ -223,7 +217,7 @@ def _backend(
                 try:
                     from flux_ensemble.gateway.backends.kubernetes import Kubernetes
                 except ImportError as exc:
-                    raise _missing(exc, "kubernetes") from exc
+                    raise missing(exc, "kubernetes") from exc
                 return Kubernetes()
             case "instance":
                 from flux_ensemble.gateway.backends.instance import FluxInstances
@@ -247,12 +241,6 @@ def _members(given: list[Member], backend: Backend | None) -> Members:
         )
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
-
-
-def _missing(exc: ImportError, extra: str) -> Failure:
-    return Failure(
-        f"a package is missing ({exc}): `pip install 'flux-ensemble[{extra}]'` brings it"
-    )
 
 
 COMMANDS = (grpc,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, missing
 from flux_ensemble.cli.common import USAGE, Failure
 
 if TYPE_CHECKING:
@@ -39,12 +40,7 @@ def operator() -> None:
     help="Look after this namespace only. Can be repeated.  [default: all]",
 )
 @IMAGE_OPTION
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Answer probes and give metrics on this port, in plaintext; 0 chooses a free one.",
-)
+@HEALTH_PORT
 @click.option("--lease-namespace", metavar="NAMESPACE", help="Where its Lease is.")
 @click.option(
     "--lease-seconds",
@@ -60,9 +56,7 @@ def operator() -> None:
     show_default=True,
     help="How often all Ensembles are looked at, whatever the watches say.",
 )
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@LOG_FORMAT
 def run(image: str | None, log_format: str, **options: Any) -> None:
     """Look after Ensembles until Ctrl-C, with the pod's service account or KUBECONFIG.
 
@@ -73,7 +67,7 @@ def run(image: str | None, log_format: str, **options: Any) -> None:
         from flux_ensemble.gateway.json_logs import start_logging
         from flux_ensemble.operator import app
     except ImportError as exc:
-        raise _missing(exc) from exc
+        raise missing(exc, "operator") from exc
     start_logging(log_format)
     settings = app.Settings(image) if image else app.Settings()
     try:
@@ -172,12 +166,6 @@ _Dumper.add_representer(str, _text)
 
 def _as_yaml(documents: list[dict[str, Any]]) -> str:
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False)
-
-
-def _missing(exc: ImportError) -> Failure:
-    return Failure(
-        f"a package is missing ({exc}): `pip install 'flux-ensemble[operator]'` brings it"
-    )
 
 
 COMMANDS = (operator,)

@@ -5,8 +5,8 @@ that was read. If the resource changes in between, bounds included, the API serv
 write (409), and the change is tried again. A size outside the bounds is never written: the Flux
 Operator would refuse to reconcile the MiniCluster, and say so only in its own log.
 
-The service account needs `get` on `miniclusters` and `update` on `miniclusters/scale`
-(etc/kubernetes/grpc.yaml). A member is named NAMESPACE/NAME, or NAME in the service's own
+The service account needs `get` on `miniclusters`, `update` on `miniclusters/scale`, and `create` on
+`events` (etc/kubernetes/grpc.yaml). A member is named NAMESPACE/NAME, or NAME in the service's own
 namespace.
 
 Source of the resource: flux-operator, api/v1alpha2/minicluster_types.go.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import httpx2
@@ -41,6 +41,7 @@ from flux_ensemble.gateway.backends.kubernetes_client import (
     ClusterError,
     connect,
 )
+from flux_ensemble.gateway.backends.kubernetes_events import Refusals
 
 T = TypeVar("T")
 
@@ -54,11 +55,18 @@ _ATTEMPTS = 8
 #: The first pause between these, doubled each time, in seconds.
 _BACKOFF_SECONDS = 0.05
 
-#: How long 401 and 403 are tried again, and the pause between, in seconds: an API server that has
-#: just started gives them until it has read who may do what. It is less than a member waits for
-#: its answer (`members.elastic.minicluster`), so that a service that really may not is told of.
+#: How long a call tries 401 and 403 again, and the pause between, in seconds: an API server that
+#: has just started gives them until it has read who may do what. It is less than a member waits
+#: for its answer (`members.elastic.minicluster`).
 _FORBIDDEN_SECONDS = 6.0
 _FORBIDDEN_PAUSE = 0.5
+
+#: For how long they are not final, in seconds: that may take as long on a machine with much to do,
+#: and a refusal ends the wish for another size for good. Members ask again until then.
+_FORBIDDEN_FINAL_SECONDS = 60.0
+
+#: How many members are known to be forbidden: clients choose the names.
+_MOST_FORBIDDEN = 1000
 
 
 class Kubernetes:
@@ -82,6 +90,9 @@ class Kubernetes:
             except ClusterError as exc:
                 raise BackendError(str(exc)) from exc
         self._client = client
+        self._refusals = Refusals(client)
+        # Since when they are forbidden, by member.
+        self._forbidden: dict[str, float] = {}
 
     def canonical(self, member: str) -> str:
         """NAMESPACE/NAME."""
@@ -89,22 +100,27 @@ class Kubernetes:
 
     def size(self, member: str, deadline: float) -> Size:
         """`spec.size` and the bounds that the operator accepts."""
-        return self._read(member, deadline)[0]
+        return _size(member, self._read(member, deadline))
 
     def scale(
         self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Writes the new size to the `/scale` subresource."""
+        """Writes the new size to the `/scale` subresource; that it is refused is an event."""
         pause = _BACKOFF_SECONDS
         for _ in range(_ATTEMPTS):
-            now, version = self._read(member, deadline, change=True)
-            size = target(member, now, to=to, by=by)
-            if size == now.nodes:
-                return Grant(now.nodes, size)
-            if time.monotonic() >= deadline:
-                break
-            if self._write(member, version, size, deadline):
-                return Grant(now.nodes, size)
+            resource = self._read(member, deadline)
+            try:
+                now = _changeable(member, resource)
+                size = target(member, now, to=to, by=by)
+                if size == now.nodes:
+                    return Grant(now.nodes, size)
+                if time.monotonic() >= deadline:
+                    break
+                if self._write(member, resource["metadata"]["resourceVersion"], size, deadline):
+                    return Grant(now.nodes, size)
+            except Refused as exc:
+                self._refusals.tell(resource, str(exc))
+                raise
             time.sleep(min(random.uniform(pause / 2, pause), max(0, deadline - time.monotonic())))
             pause *= 2
         raise Contended(
@@ -112,19 +128,11 @@ class Kubernetes:
             "the API server was too slow; try again"
         )
 
-    def _read(self, member: str, deadline: float, *, change: bool = False) -> tuple[Size, str]:
-        """The size of a MiniCluster, and the version that it is of.
-
-        Raises:
-            Refused: it is being deleted, and the size is for a change.
-        """
+    def _read(self, member: str, deadline: float) -> Mapping[str, Any]:
         namespace, _, name = member.partition("/")
-        resource = self._ask(
+        return self._ask(
             member, deadline, lambda: self._client.get(MiniCluster, name, namespace=namespace)
         )
-        if change and resource["metadata"].get("deletionTimestamp"):
-            raise Refused(f"MiniCluster {member!r} is being deleted: its size stays as it is")
-        return _size(member, resource), resource["metadata"]["resourceVersion"]
 
     def _write(self, member: str, version: str, size: int, deadline: float) -> bool:
         """Whether it was written; False: the resource is not of that version any more."""
@@ -155,12 +163,22 @@ class Kubernetes:
         t_end = min(deadline, time.monotonic() + _FORBIDDEN_SECONDS)
         while True:
             try:
-                return request()
+                result = request()
+                self._forbidden.pop(member, None)
+                return result
             except httpx2.HTTPError as exc:
-                if _is_forbidden(exc) and time.monotonic() + _FORBIDDEN_PAUSE < t_end:
+                if not _is_forbidden(exc):
+                    raise _failure(member, exc) from exc
+                now = time.monotonic()
+                if len(self._forbidden) >= _MOST_FORBIDDEN:
+                    self._forbidden.clear()
+                since = self._forbidden.setdefault(member, now)
+                if now + _FORBIDDEN_PAUSE < t_end:
                     time.sleep(_FORBIDDEN_PAUSE)
-                    continue
-                raise _failure(member, exc) from exc
+                elif now < since + _FORBIDDEN_FINAL_SECONDS:
+                    raise Unavailable(_forbidden(member, exc)) from exc
+                else:
+                    raise _failure(member, exc) from exc
             except CREDENTIAL_ERRORS as exc:
                 raise Unavailable(
                     f"there are no credentials for the Kubernetes API server: {_line(exc)}"
@@ -171,7 +189,18 @@ def _is_forbidden(exc: Exception) -> bool:
     return isinstance(exc, httpx2.HTTPStatusError) and exc.response.status_code in (401, 403)
 
 
-def _size(member: str, resource: Any) -> Size:
+def _changeable(member: str, resource: Mapping[str, Any]) -> Size:
+    """The size of a MiniCluster, for a change of it.
+
+    Raises:
+        Refused: it is being deleted, or as for `_size`.
+    """
+    if resource["metadata"].get("deletionTimestamp"):
+        raise Refused(f"MiniCluster {member!r} is being deleted: its size stays as it is")
+    return _size(member, resource)
+
+
+def _size(member: str, resource: Mapping[str, Any]) -> Size:
     """The size and the bounds in a MiniCluster.
 
     0 and absent mean unset. The operator notes the maximum in the status when it first sees
@@ -211,13 +240,17 @@ def _failure(member: str, exc: Exception) -> BackendError:
             )
         return UnknownMember(f"there is no MiniCluster {member!r}")
     if code in (401, 403):
-        return Refused(
-            f"the Kubernetes API server does not let this service have MiniCluster {member!r}: "
-            f"{_line(exc)}"
-        )
+        return Refused(_forbidden(member, exc))
     if 400 <= code < 500 and code not in (408, 429):
         return Refused(f"the Kubernetes API server refuses MiniCluster {member!r}: {_line(exc)}")
     return Unavailable(f"the Kubernetes API server failed with HTTP status {code}: {_line(exc)}")
+
+
+def _forbidden(member: str, exc: Exception) -> str:
+    return (
+        f"the Kubernetes API server does not let this service have MiniCluster {member!r}: "
+        f"{_line(exc)}"
+    )
 
 
 def _line(exc: Exception) -> str:

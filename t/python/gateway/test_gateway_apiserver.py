@@ -19,7 +19,14 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 from lightkube.types import PatchType
 
-from flux_ensemble.gateway.backend import Contended, Grant, Refused, Size, UnknownMember
+from flux_ensemble.gateway.backend import (
+    Contended,
+    Grant,
+    Refused,
+    Size,
+    Unavailable,
+    UnknownMember,
+)
 from flux_ensemble.gateway.backends.kubernetes import Kubernetes, MiniCluster
 
 pytestmark = apiserver.MARKS
@@ -122,7 +129,7 @@ def test_no_change_is_lost_when_several_are_made_at_once(
 
 def test_an_old_version_is_refused_by_the_api_server(admin: Client, backend: Kubernetes) -> None:
     member = create(admin, "old", size=1, minSize=1, maxSize=5)
-    _, version = backend._read(member, soon())
+    version = backend._read(member, soon())["metadata"]["resourceVersion"]
     admin.patch(MiniCluster, "old", RAISED, patch_type=PatchType.MERGE)
     assert not backend._write(member, version, 3, soon())
     assert spec_of(admin, member)["size"] == 1
@@ -141,7 +148,7 @@ def test_the_role_allows_nothing_else(
         with pytest.raises(httpx2.HTTPStatusError) as caught:
             forbidden()
         assert caught.value.response.status_code == 403
-    with pytest.raises(Refused, match="does not let this service"):
+    with pytest.raises(Unavailable, match="does not let this service"):
         backend.size("kube-system/other", soon())
     assert spec_of(admin, member)["maxSize"] == 2
 

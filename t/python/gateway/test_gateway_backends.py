@@ -128,6 +128,37 @@ def test_at_the_bound_it_is_refused_and_nothing_is_written(api: Api, backend: Ku
     assert not api.writes
 
 
+def test_a_size_that_is_refused_is_told_of_once(api: Api, backend: Kubernetes) -> None:
+    def refused(by: int) -> None:
+        with pytest.raises(Refused):
+            backend.scale(NAME, deadline=soon(), by=by)
+
+    api.change(NAME, size=4)
+    refused(1)
+    refused(2)
+    (event,) = api.events
+    assert event["involvedObject"]["kind"] == "MiniCluster"
+    assert (event["type"], event["reason"]) == ("Warning", "ResizeRefused")
+    assert event["message"].endswith("its size is 4, and its maximum is 4")
+    # Another reason is another event, and is told of what the MiniCluster belongs to.
+    owner = {"apiVersion": "a/v1", "kind": "Ensemble", "name": "e", "uid": "u", "controller": True}
+    api.resources[NAME]["metadata"] |= {"ownerReferences": [owner], "deletionTimestamp": "now"}
+    refused(-1)
+    assert api.events[1]["involvedObject"] == {
+        "apiVersion": "a/v1",
+        "kind": "Ensemble",
+        "name": "e",
+        "namespace": "default",
+        "uid": "u",
+    }
+    # Without the right to it there is no event, and the answer is the same.
+    api.events_allowed = False
+    api.change(NAME, size=4)
+    api.resources[NAME]["metadata"]["uid"] = "other"
+    refused(1)
+    assert len(api.events) == 2
+
+
 def test_the_size_that_it_has_is_granted_and_not_written(api: Api, backend: Kubernetes) -> None:
     assert backend.scale(NAME, deadline=soon(), to=2) == Grant(2, 2)
     assert not api.writes
@@ -297,6 +328,7 @@ def test_a_fault_of_the_api_server_has_its_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("flux_ensemble.gateway.backends.kubernetes._FORBIDDEN_SECONDS", 0)
+    monkeypatch.setattr("flux_ensemble.gateway.backends.kubernetes._FORBIDDEN_FINAL_SECONDS", 0)
     api.fault = fault  # type: ignore[assignment]
     for ask in (
         lambda: backend.size(NAME, soon()),
@@ -334,6 +366,32 @@ def test_an_api_server_that_has_just_started_is_asked_again(
 
     api.before_write = forbid
     assert backend.scale(NAME, deadline=soon(), by=1) == Grant(3, 4)
+
+
+def test_what_is_forbidden_is_not_refused_for_good_before_a_minute_is_over(
+    api: Api, backend: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a member whose API server starts slowly would never get its size."""
+    clock = [1000.0]
+    module = "flux_ensemble.gateway.backends.kubernetes"
+    monkeypatch.setattr(f"{module}._FORBIDDEN_SECONDS", 0)
+    monkeypatch.setattr(f"{module}.time.monotonic", lambda: clock[0])
+    forbidden = failure(403, "Forbidden", "no rule")
+
+    def ask(t: float, kind: type[BackendError]) -> None:
+        clock[0] = t
+        with pytest.raises(kind, match="does not let this service"):
+            backend.scale(NAME, deadline=9999, by=1)
+
+    api.fault = forbidden
+    ask(1000, Unavailable)
+    ask(1059, Unavailable)
+    ask(1061, Refused)
+    # One that was allowed meanwhile has another minute.
+    api.fault = None
+    backend.size(NAME, 9999)
+    api.fault = forbidden
+    ask(1062, Unavailable)
 
 
 def test_a_minicluster_that_is_being_deleted_keeps_its_size(api: Api, backend: Kubernetes) -> None:

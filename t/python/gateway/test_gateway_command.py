@@ -126,8 +126,13 @@ def test_the_deployments_command_is_one_that_the_command_line_takes(deployment: 
 
 def test_the_deployments_role_is_what_the_back_end_needs(deployment: dict) -> None:
     rules = {rule["resources"][0]: rule["verbs"] for rule in deployment["Role"]["rules"]}
-    assert rules == {"miniclusters": ["get"], "miniclusters/scale": ["get", "update"]}
-    assert all(rule["apiGroups"] == ["flux-framework.org"] for rule in deployment["Role"]["rules"])
+    assert rules == {
+        "miniclusters": ["get"],
+        "miniclusters/scale": ["get", "update"],
+        "events": ["create"],
+    }
+    groups = [rule["apiGroups"] for rule in deployment["Role"]["rules"]]
+    assert groups == [["flux-framework.org"], ["flux-framework.org"], [""]]
 
 
 def test_every_option_is_in_the_documentation() -> None:

@@ -26,7 +26,10 @@ from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
 
 #: Starting an API server takes some seconds; nothing takes nearly as long as this.
-PATIENCE = 100
+PATIENCE = 240
+
+#: Nor does any answer of it, in seconds.
+REQUEST_PATIENCE = 60.0
 
 
 def binaries() -> tuple[str, str] | None:
@@ -130,7 +133,8 @@ class ApiServer:
             user=User(token=token),
             namespace=namespace,
         )
-        client = Client(config=config, field_manager="test")
+        timeout = httpx2.Timeout(REQUEST_PATIENCE)
+        client = Client(config=config, timeout=timeout, field_manager="test")
         self._clients.append(client)
         return client
 

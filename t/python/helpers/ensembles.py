@@ -101,6 +101,12 @@ class Bench:
         own.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
         return [one["reason"] for one in own]
 
+    def remove(self, api_version: str, kind: str, name: str) -> None:
+        """Delete an object, if it is there."""
+        live = self.admin.get(api_version, kind, "default", name)
+        if live is not None:
+            self.admin.delete(live)
+
     def close(self) -> None:
         """Close the clients."""
         for client in self.clients:
@@ -110,19 +116,22 @@ class Bench:
         self, index: int = 0, phase: str = "Running", name: str = "sweep-solve", **container: Any
     ) -> None:
         """A pod of a MiniCluster as the Job controller and a kubelet would make it."""
-        place = "v1", "Pod", "default", f"{name}-{index}"
-        self.admin.delete(*place)
+        self.remove("v1", "Pod", f"{name}-{index}")
         status = {"phase": phase, "containerStatuses": [{"name": "a", **container}]}
         labels = {"job-name": name, "batch.kubernetes.io/job-completion-index": str(index)}
         made = self.admin.create(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": place[3], "namespace": "default", "labels": labels},
+                "metadata": {
+                    "name": f"{name}-{index}",
+                    "namespace": "default",
+                    "labels": labels,
+                },
                 "spec": {"containers": [{"name": "a", "image": "a"}]},
             }
         )
-        write_status(self.admin, {"apiVersion": "v1", "kind": "Pod", **made}, status)
+        write_status(self.admin, made, status)
 
 
 def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[str, Any]) -> None:
@@ -133,6 +142,23 @@ def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[
     metadata = resource["metadata"]
     full = kind.Status({**resource, "status": dict(status)})
     cluster.client.replace(full, metadata["name"], namespace=metadata["namespace"])
+
+
+def no_pods(cluster: Cluster, job: str, message: str, namespace: str = "default") -> None:
+    """What the Job controller says when it may not make pods."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{job}.", "namespace": namespace},
+            "involvedObject": {"kind": "Job", "name": job, "namespace": namespace},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": message,
+            "lastTimestamp": now,
+        }
+    )
 
 
 def condition(status: Mapping[str, Any], name: str) -> tuple[str, str, str]:

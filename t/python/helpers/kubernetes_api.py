@@ -21,19 +21,23 @@ from lightkube.config.models import Cluster, User
 PATH = re.compile(
     r"/apis/flux-framework\.org/v1alpha2/namespaces/([^/]+)/miniclusters/([^/]+)(/scale)?"
 )
+EVENTS = "/api/v1/namespaces/default/events"
 
 
 class Api:
     """MiniClusters by NAMESPACE/NAME.
 
-    `writes` are the sizes that clients have written. `before_write` is called, with the
-    name, when a client's write has arrived and nothing of it has been done. `fault` is
-    raised, or returned as the answer, instead of doing a request.
+    `writes` are the sizes that clients have written, `events` the events, unless these are not
+    `events_allowed`. `before_write` is called, with the name, when a client's write has arrived
+    and nothing of it has been done. `fault` is raised, or returned as the answer, instead of
+    doing a request.
     """
 
     def __init__(self) -> None:
         self.resources: dict[str, dict[str, Any]] = {}
         self.writes: list[int] = []
+        self.events: list[dict[str, Any]] = []
+        self.events_allowed = True
         self.calls: list[str] = []
         self.before_write: Callable[[str], None] = lambda name: None
         self.fault: Exception | httpx2.Response | None = None
@@ -50,7 +54,12 @@ class Api:
         """Creates or replaces a MiniCluster, as somebody else would."""
         self._version += 1
         namespace, _, own = name.partition("/")
-        metadata = {"name": own, "namespace": namespace, "resourceVersion": str(self._version)}
+        metadata = {
+            "name": own,
+            "namespace": namespace,
+            "resourceVersion": str(self._version),
+            "uid": name,
+        }
         self.resources[name] = {
             "apiVersion": "flux-framework.org/v1alpha2",
             "kind": "MiniCluster",
@@ -75,6 +84,11 @@ class Api:
             raise self.fault
         if self.fault is not None:
             return self.fault
+        if (request.method, request.url.path) == ("POST", EVENTS):
+            if not self.events_allowed:
+                return failure(403, "Forbidden", "cannot create resource events")
+            self.events.append(json.loads(request.content))
+            return httpx2.Response(201, json=self.events[-1])
         path = PATH.fullmatch(request.url.path)
         if path is None:
             return failure(404, "NotFound", "the path is not known")

@@ -22,12 +22,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import httpx2
 from crd_schema import Schema
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
 
 Object = dict[str, Any]
+
+#: No answer takes nearly as long, in seconds, on the slowest machine.
+PATIENCE = 60.0
 
 #: Kind and plural of each group and version, and whether it has namespaces.
 KINDS = {
@@ -101,7 +105,7 @@ class MemoryApi:
         """A client with a token."""
         cluster = Cluster(server=self.url)
         config = KubeConfig.from_one(cluster=cluster, user=User(token=token), namespace=namespace)
-        client = Client(config=config)
+        client = Client(config=config, timeout=httpx2.Timeout(PATIENCE))
         self.clients.append(client)
         return client
 
@@ -251,6 +255,9 @@ class MemoryApi:
         if method == "GET":
             return 200, self._scale_of(live) if sub == "scale" else live
         if method == "DELETE":
+            for key, value in ((body or {}).get("preconditions") or {}).items():
+                if live["metadata"][key] != value:
+                    raise Failure(409, "Conflict", f"the {key} in the precondition is another one")
             if not dry:
                 self._remove(plural, (namespace, name))
             return 200, {"kind": "Status", "status": "Success"}
@@ -326,6 +333,11 @@ class MemoryApi:
         token: str,
     ) -> Object:
         live = self._objects[plural].get((namespace, name))
+        uid = body["metadata"].get("uid")
+        if uid is not None and live is None:
+            raise Failure(409, "Conflict", f"uid mismatch: there is no object with {uid}")
+        if uid is not None and live is not None and live["metadata"]["uid"] != uid:
+            raise Failure(422, "Invalid", f"metadata.uid: {uid}: field is immutable")
         if live is None:
             return self._create(version, plural, namespace, body, query, token)
         key = plural, namespace, name, query["fieldManager"]

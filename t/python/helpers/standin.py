@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from ensembles import write_status
+from ensembles import no_pods, write_status
 
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
@@ -76,6 +76,7 @@ class Standin:
         self._ports: dict[str, int] = {}
         self._uids: dict[str, str] = {}
         self._stopped = threading.Event()
+        self._refused: set[str] = set()
         self.errors: list[BaseException] = []
         self._thread = threading.Thread(target=self._work, name="standin")
         self._thread.start()
@@ -90,9 +91,13 @@ class Standin:
 
     def kill_service(self, name: str) -> None:
         """Kill the process of a service; it is started again."""
-        child = self.services.pop(name)
+        child = self.services[name]
         child.kill()
         child.wait(PATIENCE)
+
+    def logs(self) -> str:
+        """What all have said."""
+        return "\n".join(log.read_text() for log in self.directory.glob("*.log"))
 
     def _work(self) -> None:
         while not self._stopped.wait(0.1):
@@ -152,7 +157,7 @@ class Standin:
                 self._start(one, rank)
             elif rank >= size and there:
                 _end(self.brokers.pop((name, rank)))
-                self._cluster.delete(*_POD, self._namespace, f"{name}-{rank}-pod")
+                self._delete(*_POD, f"{name}-{rank}-pod")
         first = self.brokers.get((name, 0))
         if first is not None and first.poll() is not None:
             self._finish(name, job)
@@ -195,6 +200,9 @@ cores = "0-1"
     def _start(self, one: Object, rank: int) -> None:
         name, home = one["metadata"]["name"], self.directory / one["metadata"]["name"]
         container = one["spec"]["containers"][0]
+        made = self._pod(one, rank)
+        if made is None:
+            return
         pod = self.directory / f"{name}-{rank}"
         pod.mkdir(exist_ok=True)
         command = [
@@ -215,26 +223,42 @@ cores = "0-1"
             assert service is not None, host
             options = {"--host": "localhost", "--port": self._port(service[1])}
             command += [_set(word, options) for word in words]
+        self._pod_status(made, {"phase": "Running", "startTime": _now()})
         with (self.directory / f"{name}-{rank}.log").open("ab") as log:
             child = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=pod, env=_environment(), start_new_session=True
             )
         self.brokers[name, rank] = child
-        labels = {"job-name": name, "batch.kubernetes.io/job-completion-index": str(rank)}
-        made = self._cluster.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{name}-{rank}-pod",
-                    "namespace": self._namespace,
-                    "labels": {**one["spec"]["pod"]["labels"], **labels},
-                    "ownerReferences": [_owner(one, *_MINICLUSTER)],
-                },
-                "spec": _POD_SPEC,
-            }
-        )
-        self._pod_status(made, {"phase": "Running", "startTime": _now()})
+
+    def _pod(self, one: Object, rank: int) -> Object | None:
+        """The pod of a rank; None if it may not be made, which an event of the Job says."""
+        job = one["metadata"]["name"]
+        name, owner = f"{job}-{rank}-pod", _owner(one, *_MINICLUSTER)
+        there = self._cluster.get(*_POD, self._namespace, name)
+        if there is not None and there["metadata"]["ownerReferences"] == [owner]:
+            return there
+        labels = {"job-name": job, "batch.kubernetes.io/job-completion-index": str(rank)}
+        try:
+            return self._cluster.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {
+                        "name": name,
+                        "namespace": self._namespace,
+                        "labels": {**one["spec"]["pod"]["labels"], **labels},
+                        "ownerReferences": [owner],
+                    },
+                    "spec": _POD_SPEC,
+                }
+            )
+        except ClusterFailure as failure:
+            if "exceeded quota" not in str(failure):
+                raise
+            if name not in self._refused:
+                self._refused.add(name)
+                no_pods(self._cluster, job, f"Error creating: {failure}", self._namespace)
+            return None
 
     def _finish(self, name: str, job: Object) -> None:
         """Rank 0 has ended: so do the workers, and the Job is complete."""
@@ -260,7 +284,7 @@ cores = "0-1"
         ]
         write_status(
             self._cluster,
-            {**job, "apiVersion": _JOB[0], "kind": _JOB[1]},
+            job,
             {
                 "conditions": ended,
                 "startTime": _now(),
@@ -271,7 +295,7 @@ cores = "0-1"
         )
 
     def _pod_status(self, pod: Object, status: Object) -> None:
-        write_status(self._cluster, {**pod, "apiVersion": "v1", "kind": "Pod"}, status)
+        write_status(self._cluster, pod, status)
 
     def _forget(self, name: str) -> None:
         for key in [key for key in self.brokers if key[0] == name]:
@@ -286,6 +310,10 @@ cores = "0-1"
     def _deployment(self, one: Object) -> None:
         name, spec = one["metadata"]["name"], one["spec"]["template"]["spec"]
         live = self.services.get(name)
+        if live is not None and live.poll() is not None:
+            del self.services[name]
+            self._ready(one, 0)
+            live = None
         if not one["spec"].get("replicas", 1):
             if live is not None:
                 _end(self.services.pop(name))
@@ -320,12 +348,12 @@ cores = "0-1"
         found = re.search(r"the gRPC service: localhost:(\d+)", log.read_text())
         if found is not None:
             self._ports[name] = int(found[1])
-            if (one.get("status") or {}).get("readyReplicas") != 1:
-                status = {"readyReplicas": 1, "replicas": 1, "availableReplicas": 1}
-                full = {**one, "apiVersion": _DEPLOYMENT[0], "kind": _DEPLOYMENT[1]}
-                write_status(self._cluster, full, status)
-        elif live.poll() is not None:
-            del self.services[name]
+            self._ready(one, 1)
+
+    def _ready(self, deployment: Object, count: int) -> None:
+        if (deployment.get("status") or {}).get("readyReplicas", 0) != count:
+            status = {"replicas": 1, "readyReplicas": count, "availableReplicas": count}
+            write_status(self._cluster, deployment, status)
 
     # -- volumes -----------------------------------------------------------------------
 
@@ -368,6 +396,11 @@ cores = "0-1"
 
     # -- garbage -----------------------------------------------------------------------
 
+    def _delete(self, api_version: str, kind: str, name: str) -> None:
+        live = self._cluster.get(api_version, kind, self._namespace, name)
+        if live is not None:
+            self._cluster.delete(live)
+
     def _collect(self) -> None:
         """Delete what is owned by something that is not there any more."""
         kinds = ((names.API_VERSION, names.KIND), *_OWNED)
@@ -379,7 +412,7 @@ cores = "0-1"
         for kind, one in found.values():
             owners = one["metadata"].get("ownerReferences") or ()
             if owners and not any(owner["uid"] in found for owner in owners):
-                self._cluster.delete(*kind, self._namespace, one["metadata"]["name"])
+                self._delete(*kind, one["metadata"]["name"])
 
 
 def _put(word: str, paths: dict[str, str]) -> str:

@@ -13,10 +13,13 @@ import pytest
 import yaml
 from ensembles import CRDS, KUBERNETES, Bench, condition, ensemble, member
 from lightkube.codecs import load_all_yaml
+from lightkube.models.core_v1 import ResourceQuotaSpec, ResourceQuotaStatus
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Namespace, ResourceQuota
 from standin import standin
 from test_operator_app import operator, until
-from test_operator_end_to_end import example, gone, state, watch
-from test_operator_reconcile import PARTS
+from test_operator_end_to_end import example, gone, state, told, watch
+from test_operator_reconcile import PARTS, another_object
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
@@ -24,6 +27,12 @@ from flux_ensemble.operator.cluster import Cluster, ClusterFailure
 pytestmark = apiserver.MARKS
 
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
+
+#: How many jobs there are while everything is restarted.
+JOBS = 200
+
+#: Where an operator that is killed leaves its Lease, for the next one to wait for.
+LEASE = "coordination.k8s.io/v1", "Lease", "flux-ensemble", "flux-ensemble-operator"
 
 #: What `operator` runs with.
 TOKEN = "flux-ensemble-flux-ensemble-operator"
@@ -55,9 +64,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apiserver.ApiSe
 def bench(server: apiserver.ApiServer) -> Iterator[Bench]:
     bench = Bench(server, TOKEN)
     yield bench
+    lease = bench.admin.get(*LEASE)
+    if lease is not None:
+        bench.admin.delete(lease)
+    for one in bench.clients[0].list(ResourceQuota, namespace="default"):
+        bench.clients[0].delete(ResourceQuota, one.metadata.name)
     for kind in ((names.API_VERSION, names.KIND), *_kinds()):
         for one in bench.admin.list(*kind, "default"):
-            bench.admin.delete(*kind, "default", one["metadata"]["name"])
+            bench.remove(*kind, one["metadata"]["name"])
     bench.close()
 
 
@@ -92,7 +106,7 @@ def test_an_ensemble_becomes_all_that_it_consists_of_and_nothing_is_written_twic
     live = bench.minicluster()
     assert live is not None
     live["spec"]["tasks"] = 5
-    bench.admin.replace({"apiVersion": names.MINICLUSTER, "kind": "MiniCluster", **live})
+    bench.admin.replace(live)
     bench.look()
     bench.put(ensemble("sweep", member(size=2, minSize=2)))
     bench.look()
@@ -108,7 +122,9 @@ def test_an_ensemble_becomes_all_that_it_consists_of_and_nothing_is_written_twic
         (ensemble("a.b"), "begins with a letter"),
         (ensemble("a", {**member(), "ensembleFrom": {"name": "x"}}), "exactly one of"),
         (ensemble("a", member(size=9)), "size is above maxSize"),
+        (ensemble("a", member(size=1, minSize=2)), "minSize is above size"),
         (ensemble("a", member("grpc")), "'grpc' is the name of the service"),
+        (ensemble("a", service={"port": 8080}), "port 8080 is that of the probes"),
         (ensemble("a", member(), member()), "Duplicate value"),
     ],
 )
@@ -117,6 +133,13 @@ def test_the_api_server_refuses_what_the_rules_say(
 ) -> None:
     with pytest.raises(ClusterFailure, match=sentence) as caught:
         bench.admin.create(wrong)
+    assert caught.value.code == 422
+
+
+def test_the_greatest_size_cannot_be_changed(bench: Bench) -> None:
+    bench.put(ensemble())
+    with pytest.raises(ClusterFailure, match="maxSize cannot be changed") as caught:
+        bench.put(ensemble("sweep", member(maxSize=5)))
     assert caught.value.code == 422
 
 
@@ -147,26 +170,87 @@ def test_an_ensemble_completes_though_everything_is_restarted(
     manifest = example(gate)
     (one,) = manifest["spec"]["members"]
     document = yaml.safe_load(one["ensemble"])
-    document["jobs"][0] |= {"count": 200, "command": "true"}
-    document["rules"][1]["when"] = 200
+    ran = tmp_path / "ran"
+    ran.touch()
+    document["jobs"][0] |= {"count": JOBS, "command": f"sh -c 'echo >>{ran}'"}
+    document["rules"][1]["when"] = JOBS
     one["ensemble"] = yaml.safe_dump(document)
+
+    def restart() -> None:
+        server.stop_apiserver()
+        # There is a time without it, in which others ask.
+        time.sleep(1)
+        server.start()
+
     with standin(server, collect=True) as running:
         with operator(server, tmp_path, "one") as first:
             bench.put(manifest)
             until(lambda: state(bench).get("phase") == "Running", "it does not run")
             running.kill_service("sweep-grpc")
-            server.stop_apiserver()
-            time.sleep(1)
-            server.start()
+            restart()
             first.kill()
-        with operator(server, tmp_path, "two"):
-            watch(bench, running, gate)
+        # With a Lease as short as that of the first it would end, for a kubelet to start it again.
+        with operator(server, tmp_path, "two", "--lease-seconds=300"):
+            watch(bench, running, gate, restart)
             status = state(bench)
-            logs = "\n".join(log.read_text() for log in running.directory.glob("*.log"))
-            assert status["phase"] == "Completed", f"{status}\n{logs}"
+            assert status["phase"] == "Completed", f"{status}\n{running.logs()}"
             (found,) = status["members"]
-            assert found["jobs"] == {"success": 202, "failed": 0, "canceled": 0, "timeout": 0}
+            ended = {"success": JOBS + 2, "failed": 0, "canceled": 0, "timeout": 0}
+            assert found["jobs"] == ended
+            assert ran.read_text() == "\n" * JOBS
             gone(bench, running)
+
+
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
+def test_a_quota_that_refuses_pods_is_told_and_growth_goes_on_when_it_is_raised(
+    server: apiserver.ApiServer, bench: Bench, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    quota(bench, 2)
+
+    def refused() -> bool:
+        members = state(bench).get("members") or [{}]
+        return "exceeded quota" in members[0].get("reason", "")
+
+    with standin(server, collect=True) as running, operator(server, tmp_path):
+        bench.put(example(gate))
+        until(refused, lambda: f"{state(bench)} {running.errors}")
+        told(bench, "MemberWaits")
+        quota(bench, 9)
+        watch(bench, running, gate)
+        assert state(bench)["phase"] == "Completed", state(bench)
+        gone(bench, running)
+
+
+def quota(bench: Bench, pods: int) -> None:
+    """Limits the pods of the namespace; this is the controller's part, too."""
+    client, hard = bench.clients[0], {"pods": str(pods)}
+    metadata = ObjectMeta(name="pods", namespace="default")
+    limit = ResourceQuota(metadata=metadata, spec=ResourceQuotaSpec(hard=hard))
+    client.apply(limit, field_manager="test", force=True)
+    used = {"pods": str(len(bench.admin.list("v1", "Pod", "default")))}
+    status = ResourceQuotaStatus(hard=hard, used=used)
+    client.apply(
+        ResourceQuota.Status(metadata=metadata, status=status), field_manager="test", force=True
+    )
+
+
+def test_a_namespace_that_is_being_deleted_is_told(bench: Bench) -> None:
+    """Nobody ends the deletion here, so this is the last that is seen of it."""
+    client = bench.clients[0]
+    client.create(Namespace(metadata=ObjectMeta(name="doomed")))
+    bench.admin.create(ensemble(namespace="doomed"))
+    client.delete(Namespace, "doomed")
+    with pytest.raises(ClusterFailure, match="is being terminated"):
+        bench.reconciler.reconcile("doomed", "sweep")
+    found = bench.admin.get(names.API_VERSION, names.KIND, "doomed", "sweep")
+    assert found is not None
+    assert condition(found["status"], "Ready")[:2] == ("False", "ClusterFailure")
+    assert "is being terminated" in condition(found["status"], "Ready")[2]
+
+
+def test_another_object_of_the_same_name_is_not_touched(bench: Bench) -> None:
+    another_object(bench)
 
 
 def test_when_the_leader_is_killed_the_other_one_takes_over(

@@ -19,7 +19,7 @@ from memory_api import MemoryApi
 pytest_plugins = ["operator_cluster"]
 
 #: Nothing takes nearly as long, in seconds.
-PATIENCE = 100
+PATIENCE = 200
 
 OPERATOR = "flux-ensemble-flux-ensemble-operator"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ EXAMPLE = ROOT / "etc" / "kubernetes" / "example.yaml"
 
 
 def example(gate: Path) -> dict[str, Any]:
-    """The example, with what runs it in its image; its large job ends when there is this file."""
+    """The example, with what runs it in its image.
+
+    Its large job says that it runs (`started`), and ends when there is the file `gate`.
+    """
     found = copy.deepcopy(objects(EXAMPLE)[0])
     (one,) = found["spec"]["members"]
-    wait = f"sh -c 'until test -e {gate}; do sleep 0.1; done'"
+    wait = f"sh -c 'touch {started(gate)}; until test -e {gate}; do sleep 0.1; done'"
     assert "name: solve, command: hostname" in one["ensemble"]
     one["ensemble"] = one["ensemble"].replace(
         "name: solve, command: hostname", f'name: solve, command: "{wait}"'
@@ -38,32 +42,51 @@ def example(gate: Path) -> dict[str, Any]:
     return found
 
 
+def started(gate: Path) -> Path:
+    return gate.with_name("started")
+
+
 def state(bench: Bench) -> dict[str, Any]:
     found = bench.ensemble() or {}
     status: dict[str, Any] = found.get("status") or {}
     return status
 
 
-def watch(bench: Bench, running: Standin, gate: Path) -> None:
-    """Waits until its size is 3, lets the large job end, and waits until the ensemble has ended."""
+def watch(
+    bench: Bench, running: Standin, gate: Path, trouble: Callable[[], None] = lambda: None
+) -> None:
+    """Waits for the large job, kills the service under it, lets it end, and waits for the end.
 
-    def wanted() -> bool:
+    Args:
+        bench, running, gate: the cluster.
+        trouble: what else is done while the job runs.
+    """
+
+    def grown() -> bool:
         assert not running.errors, running.errors
         members = state(bench).get("members") or [{}]
-        return members[0].get("wanted") == 3
+        return members[0].get("wanted") == 3 and started(gate).exists()
 
     def ended() -> bool:
         assert not running.errors, running.errors
         return state(bench).get("phase") in ("Completed", "Failed", "Canceled", "Rejected")
 
-    until(wanted, "it does not grow")
+    until(grown, lambda: f"it does not grow: {state(bench)}")
+    # The ensemble needs the service to shrink: it asks until another one is there.
+    running.kill_service("sweep-grpc")
+    trouble()
     gate.touch()
-    until(ended, f"{state(bench)}")
+    until(ended, lambda: f"{state(bench)}\n{bench.events()}\n{running.logs()}")
+
+
+def told(bench: Bench, *reasons: str) -> None:
+    """Waits for events: they are written after the status that they tell of."""
+    until(lambda: set(reasons) <= set(bench.events()), lambda: f"events: {bench.events()}")
 
 
 def gone(bench: Bench, running: Standin) -> None:
     """Deletes the Ensemble, and waits until nothing of it is left."""
-    bench.admin.delete(names.API_VERSION, names.KIND, "default", "sweep")
+    bench.remove(names.API_VERSION, names.KIND, "sweep")
     kinds = ("ConfigMap", "Secret", "Service", "ServiceAccount", "Pod")
     others = ((names.MINICLUSTER, "MiniCluster"), ("batch/v1", "Job"), ("apps/v1", "Deployment"))
 
@@ -92,15 +115,12 @@ def test_an_ensemble_grows_runs_shrinks_completes_and_leaves_nothing(
         bench.put(example(tmp_path / "gate"))
         watch(bench, running, tmp_path / "gate")
         status = state(bench)
-        logs = "\n".join(log.read_text() for log in running.directory.glob("*.log"))
-        assert status["phase"] == "Completed", f"{status}\n{logs}"
+        assert status["phase"] == "Completed", f"{status}\n{running.logs()}"
         (one,) = status["members"]
-        assert one["jobs"] == {"success": 3, "failed": 0, "canceled": 0, "timeout": 0}, logs
+        assert one["jobs"] == {"success": 3, "failed": 0, "canceled": 0, "timeout": 0}
         assert condition(status, "Completed")[0] == "True"
         live = bench.minicluster()
         assert live is not None
         assert live["spec"]["size"] == 1
-        reasons = bench.events()
-        for reason in ("Accepted", "MemberCreated", "Resized", "MemberCompleted", "Completed"):
-            assert reason in reasons
+        told(bench, "Accepted", "MemberCreated", "Resized", "MemberCompleted", "Completed")
         gone(bench, running)

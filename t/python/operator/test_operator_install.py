@@ -83,8 +83,44 @@ def test_the_container_file_has_nothing_to_be_said_against() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_helm_renders_the_chart_and_has_no_complaint() -> None:
+    """By Helm's own library, which a package brings; there is none for every machine."""
+    helm = pytest.importorskip("helm_python")
+    chart = KUBERNETES / "chart"
+    found = helm.lint(str(chart))
+    assert found["errors"] == []
+    assert [one["error"] for one in found["messages"]] == ["icon is recommended"]
+    with helm.Chart.load(str(chart)) as loaded:
+        given = loaded.render({}, name="a", namespace="flux-ensemble")
+        changed = loaded.render(
+            {"image": "a:1", "serviceImage": "b:2", "replicas": 3}, name="a", namespace="other"
+        )
+    assert by_name(rendered(given)) == by_name(installed())
+    (deployment,) = (one for one in rendered(changed) if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert (deployment["metadata"]["namespace"], deployment["spec"]["replicas"]) == ("other", 3)
+    assert (container["image"], container["env"][0]["value"]) == ("a:1", "b:2")
+    for one in rendered(changed):
+        for subject in one.get("subjects", ()):
+            assert subject["namespace"] == "other"
+
+
+def rendered(files: dict[str, str]) -> list[dict[str, Any]]:
+    return [one for text in files.values() for one in yaml.safe_load_all(text) if one]
+
+
+def installed() -> list[dict[str, Any]]:
+    """What of install.yaml the chart has as templates."""
+    apart = ("CustomResourceDefinition", "Namespace")
+    return [one for one in objects(KUBERNETES / "install.yaml") if one["kind"] not in apart]
+
+
+def by_name(manifests: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in manifests}
+
+
 def test_the_chart_has_the_same_manifests() -> None:
-    """helm is not there to render it; what it has in place of values is put back here."""
+    """Where Helm is not there, too: what the chart has in place of values is put back here."""
     chart = KUBERNETES / "chart"
     metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
     assert metadata["appVersion"] == __version__
@@ -101,10 +137,4 @@ def test_the_chart_has_the_same_manifests() -> None:
     ):
         text = text.replace(template, value)
     assert "{{" not in text
-    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
-    installed = {
-        (one["kind"], one["metadata"]["name"]): one
-        for one in objects(KUBERNETES / "install.yaml")
-        if one["kind"] not in ("CustomResourceDefinition", "Namespace")
-    }
-    assert made == installed
+    assert by_name(rendered({"operator.yaml": text})) == by_name(installed())

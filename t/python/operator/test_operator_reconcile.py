@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ensembles import Bench, condition, ensemble, member, write_status
+from ensembles import Bench, condition, ensemble, member, no_pods, write_status
 from memory_api import Failure, MemoryApi
 
 from flux_ensemble.operator import names, tls
@@ -105,9 +105,9 @@ def test_what_somebody_changes_or_deletes_is_mended_but_for_the_size(bench: Benc
     deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
     assert deployment is not None
     deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "evil"
-    bench.admin.replace({"apiVersion": "apps/v1", "kind": "Deployment", **deployment})
-    bench.admin.delete("v1", "Secret", "default", "sweep-solve-tls")
-    bench.admin.delete("v1", "Service", "default", "sweep-grpc")
+    bench.admin.replace(deployment)
+    bench.remove("v1", "Secret", "sweep-solve-tls")
+    bench.remove("v1", "Service", "sweep-grpc")
     bench.look()
     assert there(bench) == list(PARTS)
     live = bench.minicluster()
@@ -133,7 +133,7 @@ def test_a_member_that_is_taken_out_goes_with_all_that_it_has(bench: Bench) -> N
 def test_the_deletion_of_an_ensemble_leaves_nothing(bench: Bench) -> None:
     bench.put(ensemble())
     bench.look()
-    bench.admin.delete(names.API_VERSION, names.KIND, "default", "sweep")
+    bench.remove(names.API_VERSION, names.KIND, "sweep")
     assert there(bench) == []
     assert bench.reconciler.reconcile("default", "sweep") is None
 
@@ -204,7 +204,7 @@ def test_an_object_of_somebody_else_is_never_touched(
     assert condition(status, "Accepted")[0] == "False"
     assert f"{kind} '{name}' is there already" in condition(status, "Accepted")[2]
     assert bench.admin.get(api_version, kind, "default", name) == made
-    bench.admin.delete(names.API_VERSION, names.KIND, "default", "sweep")
+    bench.remove(names.API_VERSION, names.KIND, "sweep")
     assert bench.admin.get(api_version, kind, "default", name) == made
 
 
@@ -252,8 +252,8 @@ def test_the_end_of_a_member_is_what_it_has_left(
     bench.look()
     deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
     assert (deployment or {})["spec"]["replicas"] == 0
-    bench.admin.delete("v1", "Pod", "default", "sweep-solve-0")
-    bench.admin.delete(names.MINICLUSTER, "MiniCluster", "default", "sweep-solve")
+    bench.remove("v1", "Pod", "sweep-solve-0")
+    bench.remove(names.MINICLUSTER, "MiniCluster", "sweep-solve")
     assert bench.look()["phase"] == phase
     assert bench.minicluster() is None
     assert bench.events()[-1] == phase
@@ -276,23 +276,15 @@ def test_what_keeps_pods_from_running_is_in_the_status(bench: Bench) -> None:
     bench.look()
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "app"'}
     bench.pod(phase="Pending", state={"waiting": waiting})
-    event = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "quota", "namespace": "default"},
-        "involvedObject": {"kind": "Job", "name": "sweep-solve"},
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "message": "pods is forbidden: exceeded quota",
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-    }
-    bench.admin.create(event)
+    no_pods(bench.admin, "sweep-solve", "pods is forbidden: exceeded quota")
     status = bench.look()
     reason = status["members"][0]["reason"]
     assert 'ImagePullBackOff: Back-off pulling image "app"' in reason
     assert "exceeded quota" in reason
     assert reason in condition(status, "Ready")[2]
     assert "MemberWaits" in bench.events()
+    # Pods are not watched.
+    assert bench.reconciler.reconcile("default", "sweep") == 10
 
 
 def test_a_change_of_a_member_that_runs_is_refused_or_begins_it_anew(bench: Bench) -> None:
@@ -342,8 +334,23 @@ def test_a_document_can_be_in_a_config_map(bench: Bench) -> None:
     assert "has no key 'a' (keys: b)" in condition(bench.look(), "Accepted")[2]
     bench.admin.replace({**config, "data": {"a": text}})
     assert condition(bench.look(), "Accepted")[0] == "True"
-    volumes = (bench.minicluster() or {})["spec"]["containers"][0]["volumes"]
+    first = bench.minicluster() or {}
+    volumes = first["spec"]["containers"][0]["volumes"]
     assert volumes["flux-ensemble-document"]["items"] == {"a": "ensemble.yaml"}
+    # Nobody watches ConfigMaps; another text is a change of the member.
+    after = bench.reconciler.reconcile("default", "sweep")
+    assert after is not None
+    assert after <= 60
+    bench.admin.replace({**config, "data": {"a": f"{text}# more\n"}})
+    assert condition(bench.look(), "Accepted")[:2] == ("False", "ChangeRefused")
+    assert (bench.minicluster() or {})["metadata"]["uid"] == first["metadata"]["uid"]
+    found = bench.ensemble()
+    assert found is not None
+    found["spec"]["onChange"] = "Recreate"
+    bench.put(found)
+    bench.look()
+    bench.look()
+    assert (bench.minicluster() or {})["metadata"]["uid"] != first["metadata"]["uid"]
 
 
 def test_a_namespace_that_is_being_deleted_is_told_and_tried_again(
@@ -361,6 +368,7 @@ def test_a_namespace_that_is_being_deleted_is_told_and_tried_again(
     assert found is not None
     assert condition(found["status"], "Ready")[1] == "ClusterFailure"
     assert "being terminated" in condition(found["status"], "Ready")[2]
+    assert "ClusterFailure" in bench.events()
     api.refuse = lambda *_: None
     bench.look()
     assert there(bench) == list(PARTS)
@@ -425,12 +433,75 @@ def test_readiness_of_the_service_is_that_of_its_deployment(bench: Bench) -> Non
     assert condition(bench.look(), "ServiceReady")[0] == "False"
     live = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
     assert live is not None
-    full = {"apiVersion": "apps/v1", "kind": "Deployment", **live}
-    write_status(bench.admin, full, {"readyReplicas": 1})
+    write_status(bench.admin, live, {"readyReplicas": 1})
     bench.pod(0)
     status = bench.look()
     assert condition(status, "ServiceReady")[0] == "True"
     assert condition(status, "Ready")[:2] == ("True", "Running")
+    # One that runs, and has not all the pods that it is to have, is ready; why, is said.
+    bench.admin.resize(bench.minicluster() or {}, 2)
+    no_pods(bench.admin, "sweep-solve", "exceeded quota")
+    status = bench.look()
+    ready = ("True", "Running", "solve: FailedCreate: exceeded quota")
+    assert condition(status, "Ready") == ready
+    assert "MemberWaits" in bench.events()
+
+
+def test_what_keeps_pods_of_the_service_from_running_is_told(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    labels = names.labels("sweep", "service")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "sweep-grpc-x", "namespace": "default", "labels": labels},
+    }
+    waits = {"reason": "ErrImagePull", "message": "no such image"}
+    status = {"containerStatuses": [{"name": "grpc", "state": {"waiting": waits}}]}
+    write_status(bench.admin, bench.admin.create(pod), status)
+    live = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    assert live is not None
+    quota = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+    write_status(
+        bench.admin, live, {"conditions": [{**quota, "message": "exceeded quota: pods=1"}]}
+    )
+    holds, reason, message = condition(bench.look(), "ServiceReady")
+    assert (holds, reason) == ("False", "PodsWait")
+    assert "ErrImagePull: no such image" in message
+    assert "FailedCreate: exceeded quota: pods=1" in message
+    assert "ServiceWaits" in bench.events()
+
+
+def test_another_object_of_the_same_name_is_neither_deleted_nor_changed(bench: Bench) -> None:
+    another_object(bench)
+
+
+def another_object(bench: Bench) -> None:
+    """One that is there by now is not touched on behalf of the one that was read."""
+    bench.put(ensemble(ttlSecondsAfterFinished=60))
+    bench.look()
+    kind = names.MINICLUSTER, "MiniCluster", "default", "sweep-solve"
+    before = bench.admin.get(*kind)
+    assert before is not None
+    bench.admin.delete(before)
+    keys = ("apiVersion", "kind", "spec")
+    metadata = {"name": "sweep-solve", "namespace": "default"}
+    bench.admin.create({**{key: before[key] for key in keys}, "metadata": metadata})
+    for code, write in (
+        (409, lambda: bench.admin.delete(before)),
+        (422, lambda: bench.admin.apply({**before, "metadata": metadata}, before)),
+    ):
+        with pytest.raises(ClusterFailure) as caught:
+            write()
+        assert caught.value.code == code
+    # Nor is an Ensemble that somebody has changed at the last moment.
+    found = bench.ensemble()
+    assert found is not None
+    bench.put(ensemble(ttlSecondsAfterFinished=600))
+    with pytest.raises(ClusterFailure) as caught:
+        bench.admin.delete(found, unchanged=True)
+    assert caught.value.code == 409
+    assert bench.ensemble() is not None
 
 
 def test_a_new_release_rolls_the_service_and_leaves_members_alone(

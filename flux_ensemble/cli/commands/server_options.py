@@ -1,0 +1,26 @@
+"""What `grpc start` and `operator run` have in common: they run in a container, and are probed."""
+
+from __future__ import annotations
+
+import click
+
+from flux_ensemble.cli.common import Failure
+
+HEALTH_PORT = click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer probes and give metrics on this port of all hosts, in plaintext; 0 chooses a "
+    "free one.",
+)
+
+LOG_FORMAT = click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+def missing(exc: ImportError, extra: str) -> Failure:
+    """What to say where a package cannot be imported that an extra brings."""
+    return Failure(
+        f"a package is missing ({exc}): `pip install 'flux-ensemble[{extra}]'` brings it"
+    )
