@@ -74,7 +74,8 @@ test_expect_success 'counter: the count goes on after kill -9 of the service' '
 test_expect_success 'counter: so it does on the local queue, with --resume' '
 	rm go-* &&
 	stepwise_counter &&
-	{ flux-ensemble run --member local --state-dir state counter.yaml >out & pid=$!; } &&
+	{ "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" run --member local --state-dir state \
+		counter.yaml >out & pid=$!; } &&
 	wait_until counted "--state-dir state" "1 2" &&
 	kill -KILL $pid &&
 	touch go-3 go-4 go-5 go-6 &&
