@@ -26,12 +26,17 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
 
-#: Unit tests, and sharness tests, that run at a time.
+#: Unit tests, tests in Python that start Flux instances, and sharness tests that run at a time.
 WORKERS = (os.cpu_count() or 1) + 2
+WITH_FLUX = 2
 SIDE_BY_SIDE = 3
 
-#: The sharness tests that take longest: they begin first, so that none goes on alone at the end.
-LONGEST = ("t2000-", "t32", "t3103-", "t3306-", "t41", "t1006-", "t4000-", "t3301-")
+#: The sharness tests that take longest, in that order: they begin first, so that none goes on
+#: alone at the end.
+LONGEST = (
+    *("t3202-", "t3200-", "t2000-", "t2002-", "t3103-", "t41", "t31", "t32", "t3301-", "t3306-"),
+    *("t100", "t4000-"),
+)
 
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
 TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
@@ -99,6 +104,9 @@ def warm_commands() -> Iterator[dict[str, str]]:
     Yields:
         The variables that tell the tests of it; none without Flux, or if it does not begin.
     """
+    if shutil.which("flux") is None:
+        yield {}
+        return
     # As sharness sets them: Python reads them as it begins.
     environment = os.environ | {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
     with tempfile.TemporaryDirectory() as directory:
@@ -124,7 +132,8 @@ def run_sharness(counts: Counts) -> None:
         return
     files = sorted(
         (path.name for path in TESTS.glob("*.t")),
-        key=lambda name: (not name.startswith(LONGEST), name),
+        key=lambda name: (list(map(name.startswith, LONGEST)), name),
+        reverse=True,
     )
     environment = os.environ | {
         "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
@@ -150,6 +159,18 @@ def run_sharness(counts: Counts) -> None:
             print(f"---- {file} ----\n{text}---- end of {file} ----", flush=True)
 
 
+def run_pytest_with_flux(counts: Counts) -> None:
+    """Run the tests of t/python that start Flux instances; elsewhere they are skipped by name."""
+    # No other file is read for them.
+    files = [
+        str(path)
+        for path in sorted((TESTS / "python").rglob("test_*.py"))
+        if "mark.flux" in path.read_text()
+    ]
+    workers = [f"--numprocesses={WITH_FLUX}", "--dist=worksteal"] if shutil.which("flux") else []
+    run_pytest(counts, "flux", "-m", "flux", *workers, *files)
+
+
 def main() -> int:
     """Run both kinds of tests."""
     shutil.rmtree(RESULTS, ignore_errors=True)
@@ -161,7 +182,7 @@ def main() -> int:
     workers = f"--numprocesses={WORKERS}"
     run_pytest(counts, "unit", "-m", "not flux", workers, "--dist=worksteal")
     with_flux = Counts()
-    beside = threading.Thread(target=run_pytest, args=(with_flux, "flux", "-m", "flux"))
+    beside = threading.Thread(target=run_pytest_with_flux, args=(with_flux,))
     beside.start()
     run_sharness(counts)
     beside.join()
