@@ -85,8 +85,10 @@ def main():
     said = server.recv(64)
     status = marshal.loads(said) if said else _signal.SIGKILL
     if os.WIFSIGNALED(status):
-        _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
-        posix.kill(os.getpid(), os.WTERMSIG(status))
+        number = os.WTERMSIG(status)
+        if number != _signal.SIGKILL:
+            _signal.signal(number, _signal.SIG_DFL)
+        posix.kill(os.getpid(), number)
     os._exit(os.WEXITSTATUS(status))
 
 

@@ -116,9 +116,11 @@ class Server:
         with contextlib.suppress(ConnectionResetError):
             message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
         if not message:
-            connection.close()
-            for child in [pid for pid, its in self.children.items() if its is connection]:
+            own = [pid for pid, its in self.children.items() if its is connection]
+            for child in own:
                 os.kill(child, signal.SIGKILL)
+            if not own:
+                connection.close()
             return
         request: Request = marshal.loads(message)
         child = 0
@@ -173,7 +175,7 @@ class Server:
         for end in (self.listener, self.woken, self.wakeup, *self.children.values()):
             end.close()
         for limit in LIMITS:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(limit, resource.prlimit(peer, limit))
         os.umask(umask)
         os.chdir(directory)
@@ -184,7 +186,9 @@ class Server:
 
 def reopened(stream: Any, number: int, mode: str) -> Any:
     """A standard stream of what the file is now, made as Python makes it."""
-    file = open(number, f"{mode}b", closefd=False)  # noqa: SIM115
+    # With PYTHONUNBUFFERED there is nothing between the text and the file.
+    buffering = 0 if isinstance(stream.buffer, io.RawIOBase) else -1
+    file = open(number, f"{mode}b", buffering, closefd=False)  # noqa: SIM115
     new = io.TextIOWrapper(file, encoding=stream.encoding, errors=stream.errors)
     if "w" in mode:
         new.reconfigure(line_buffering=stream.line_buffering, write_through=stream.write_through)
