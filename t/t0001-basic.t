@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='The command without a service: help, version, validate'
+# The commands are started here as users start them.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 
 # What a broken document makes `validate` print, with nothing else and no traceback.

@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='flux ensemble run: what it prints and how it exits'
+# Signals are sent to the commands here.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 4
 

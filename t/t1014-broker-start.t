@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='The service starts and ends with the broker: etc/modprobe.d and etc/rc1.d'
+# What the broker starts looks for the Python beside the command.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 
 # Run a script as the initial program of an instance that finds etc/.

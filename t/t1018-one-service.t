@@ -27,12 +27,12 @@ module_is_gone() {
 	test "$(modules_loaded)" = 0
 }
 
-# Load a document of 2 times 8 jobs, some of which run.
+# Load a document of 2 times 8 jobs, some of which run; it ends after check_busy has begun.
 load_busy() {
 	cat >busy.yaml <<-EOD &&
 	jobs:
 	  - {name: first, command: sleep 0.3, count: 8}
-	  - {name: second, command: sleep 0.3, count: 8}
+	  - {name: second, command: [sh, -c, "until test -e go-$1; do sleep 0.1; done"], count: 8}
 	rules:
 	  - {trigger: start, action: {name: submit, label: first}}
 	  - {trigger: metric, name: count.first.finished, when: 4, action: {name: submit, label: second}}
@@ -43,6 +43,7 @@ load_busy() {
 
 # Wait for the end of an ensemble of such a document: each job ran once, and none was cancelled.
 check_busy() {
+	touch "go-$1" &&
 	flux ensemble wait --timeout 60 "$1" &&
 	is 8/0/0/0 "$(counts_of "$1" first)" &&
 	is 8/0/0/0 "$(counts_of "$1" second)" &&
@@ -144,6 +145,7 @@ test_expect_success 'a service that finds a newer claim ends in good order, and 
 	test_expect_code 1 wait $follower &&
 	grep "^ESHUTDOWN .* rank 1 (pid 7) drives the ensembles" followed &&
 	test_must_fail is_logged "ensemble.err.*Traceback" &&
+	touch go-claimed &&
 	is healthy "$(flux run echo healthy)"
 '
 

@@ -1,6 +1,8 @@
 #!/bin/sh
-test_description='Every example ends with exit code 0 and the expected job counts'
+test_description='Examples end with exit code 0 and the expected job counts'
+# Those not here are in t2002-parity.t.
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 4
 
 # Run an example, and compare the outcomes of its groups (success/failed/canceled/timeout).
@@ -13,32 +15,6 @@ run_example() {
 	flux ensemble run --timeout 60 "$PROJECT/examples/$name.yaml" &&
 	counts_are "$name" "$@"
 }
-
-counts_are() {
-	name=$1
-	shift
-	flux queue idle --timeout=30 &&
-	is $# "$(flux ensemble status -no {group} "$name" | wc -l)" &&
-	for expected; do
-		is "${expected#*=}" "$(counts_of "$name" "${expected%%=*}")" || return 1
-	done
-}
-
-test_expect_success 'hello-world' '
-	run_example hello-world sleep=5/0/0/0 echo=5/0/0/0
-'
-
-test_expect_success 'repetitions-and-backoff' '
-	run_example repetitions-and-backoff sleep=7/0/0/0 every=6/0/0/0 every-third=3/0/0/0
-'
-
-test_expect_success 'custom-action' '
-	run_example custom-action echo=3/0/0/0 report=1/0/0/0
-'
-
-test_expect_success 'counter' '
-	run_example counter step=6/0/0/0 report=1/0/0/0
-'
 
 # Write the example with steps that wait for a file: `stepwise_counter`.
 stepwise_counter() {
@@ -74,7 +50,8 @@ test_expect_success 'counter: the count goes on after kill -9 of the service' '
 test_expect_success 'counter: so it does on the local queue, with --resume' '
 	rm go-* &&
 	stepwise_counter &&
-	{ flux-ensemble run --member local --state-dir state counter.yaml >out & pid=$!; } &&
+	{ "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" run --member local --state-dir state \
+		counter.yaml >out & pid=$!; } &&
 	wait_until counted "--state-dir state" "1 2" &&
 	kill -KILL $pid &&
 	touch go-3 go-4 go-5 go-6 &&
@@ -85,14 +62,6 @@ test_expect_success 'counter: so it does on the local queue, with --resume' '
 	cat ended &&
 	is 1 "$(grep -c "1 failed lost" ended)" &&
 	is 1 "$(grep -c "6 success" ended)"
-'
-
-test_expect_success 'terminate' '
-	run_example terminate step=5/0/0/0
-'
-
-test_expect_success 'heartbeat' '
-	run_example heartbeat solve=3/0/0/0 pulse=3/0/0/0 note=1/0/0/0
 '
 
 test_expect_success 'parameter-sweep' '
@@ -192,10 +161,6 @@ test_expect_success 'fail-fast exits with 1 and its reason, and cancels the othe
 
 test_expect_success 'job-memo' '
 	run_example job-memo simulate=3/0/0/0 refine=1/0/0/0 analyse=1/0/0/0
-'
-
-test_expect_success 'cancel-on-condition' '
-	run_example cancel-on-condition search=1/0/3/0 report=1/0/0/0
 '
 
 test_expect_success 'queue-scope, with a job from outside' '

@@ -1,6 +1,7 @@
 #!/bin/sh
 test_description='An ensemble does the same on Flux, on the local queue and in the simulator'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 4
 
 # The closing table of a run without what was measured: group, submitted, and outcomes.
@@ -9,8 +10,10 @@ counts_in() {
 }
 
 # $1 - The example's name.
+# $2.. - GROUP=COUNTS, for each of its groups, unless t2000-examples.t compares them.
 parity() {
-	flux ensemble run --record flux.jsonl "$PROJECT/examples/$1.yaml" >flux.out &&
+	flux ensemble run --timeout 60 --record flux.jsonl "$PROJECT/examples/$1.yaml" >flux.out &&
+	{ test $# = 1 || counts_are "$@"; } &&
 	flux ensemble run --member local --state-dir state --record local.jsonl \
 		"$PROJECT/examples/$1.yaml" >local.out &&
 	flux ensemble simulate --nodes 4 --cores 2 --record simulated.jsonl \
@@ -29,10 +32,21 @@ parity() {
 	test_cmp flux.counts simulated.counts
 }
 
-for example in hello-world repetitions-and-backoff terminate heartbeat parameter-sweep \
-	cancel-on-condition pipeline tune map-reduce more-time more-nodes; do
-	test_expect_success "$example: the same firings and counts" "parity $example"
-done
+while read -r example counts; do
+	test_expect_success "$example: the same firings and counts" "parity $example $counts"
+done <<-EOD
+	hello-world sleep=5/0/0/0 echo=5/0/0/0
+	repetitions-and-backoff sleep=7/0/0/0 every=6/0/0/0 every-third=3/0/0/0
+	terminate step=5/0/0/0
+	heartbeat solve=3/0/0/0 pulse=3/0/0/0 note=1/0/0/0
+	parameter-sweep
+	cancel-on-condition search=1/0/3/0 report=1/0/0/0
+	pipeline
+	tune
+	map-reduce
+	more-time
+	more-nodes
+EOD
 
 # The local queue has flux-ensemble memo in place of flux job memo.
 test_expect_success 'job-memo: the same firings and counts' '
@@ -57,9 +71,11 @@ test_expect_success 'job-memo: the same firings and counts' '
 '
 
 # $1 - The name of an example with custom functions.
+# $2.. - GROUP=COUNTS, for each of its groups.
 custom_parity() {
 	example=$PROJECT/examples/$1.yaml &&
-	flux ensemble run --record flux.jsonl "$example" &&
+	flux ensemble run --timeout 60 --record flux.jsonl "$example" &&
+	counts_are "$@" &&
 	flux ensemble run --member local --state-dir state --record local.jsonl "$example" &&
 	for member in flux local; do
 		"$SHARNESS_BUILD_DIRECTORY/python" "$PROJECT/t/lib/firings.py" $member.jsonl \
@@ -68,10 +84,13 @@ custom_parity() {
 	test_cmp flux.firings local.firings
 }
 
-for example in custom-action counter; do
+while read -r example counts; do
 	test_expect_success "$example: the same firings on Flux and on the local queue" \
-		"custom_parity $example"
-done
+		"custom_parity $example $counts"
+done <<-EOD
+	custom-action echo=3/0/0/0 report=1/0/0/0
+	counter step=6/0/0/0 report=1/0/0/0
+EOD
 
 test_expect_success 'fail-fast: the same end, firings and counts on Flux and on the local queue' '
 	example=$PROJECT/examples/fail-fast.yaml &&

@@ -10,7 +10,7 @@ mock='attributes: {system: {exec: {test: {run_duration: "0.001s"}}}}'
 burst() {
 	cat >$1.yaml <<-EOD
 	jobs:
-	  - {name: a, command: /bin/true, count: 1000, $mock}
+	  - {name: a, command: /bin/true, count: 400, $mock}
 	rules:
 	  - {trigger: start, action: {name: submit, label: a}}
 	EOD
@@ -33,7 +33,7 @@ each_job_once() {
 	import json
 
 	jobs = json.load(open("jobs.json"))
-	assert sorted(job["tag"]["index"] for job in jobs) == list(range(1000)), len(jobs)
+	assert sorted(job["tag"]["index"] for job in jobs) == list(range(400)), len(jobs)
 	EOD
 }
 
@@ -47,7 +47,7 @@ test_expect_success 'job-ingest is reloaded while an ensemble submits its jobs' 
 	wait_submitted reloaded &&
 	flux module reload job-ingest &&
 	flux ensemble wait --timeout 100 reloaded &&
-	is 1000/0/0/0 "$(counts_of reloaded a)"
+	is 400/0/0/0 "$(counts_of reloaded a)"
 '
 
 test_expect_success 'each job was submitted once' '
@@ -64,7 +64,7 @@ test_expect_success 'job-ingest is away for a while' '
 	is running "$(status_of away state)" &&
 	flux module load job-ingest &&
 	flux ensemble wait --timeout 100 away &&
-	is 1000/0/0/0 "$(counts_of away a)"
+	is 400/0/0/0 "$(counts_of away a)"
 '
 
 test_expect_success 'each job of this one was submitted once too' '

@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='Commands that follow an ensemble outlive a restart of the service'
+# Signals are sent to the commands here.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 1 -Sbroker.module-nopanic=1
 

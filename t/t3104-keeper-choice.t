@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='In the broker or beside it: what chooses, and how one replaces the other'
+# What the broker starts looks for the Python beside the command.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/keeper.sh"
 

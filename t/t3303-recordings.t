@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='Recordings that cannot be written do no harm'
+# Limits are set on processes here.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 1
 

@@ -75,13 +75,13 @@ def _kill_at_random(context: Context, jobs: int, seconds: float, pause: float) -
 
 
 def kill_200(context: Context) -> None:
-    """kill -9 at random times with 200 jobs in flight."""
-    _kill_at_random(context, 200, 0.3, 1.0)
+    """kill -9 at random times with 200 jobs in flight (80 in short runs)."""
+    _kill_at_random(context, context.in_flight, 0.3, 1.0)
 
 
 def kill_2000(context: Context) -> None:
-    """kill -9 at random times with 2,000 jobs in flight."""
-    _kill_at_random(context, 2000 if context.long else 600, 3.0, 2.0)
+    """kill -9 at random times with 2,000 jobs in flight (300 in short runs)."""
+    _kill_at_random(context, 2000 if context.long else 300, 3.0, 2.0)
 
 
 def record(context: Context) -> None:
@@ -89,7 +89,7 @@ def record(context: Context) -> None:
 
     A record with a job less, with one twice, and with any value changed must not pass.
     """
-    _kill_at_random(context, 200, 0.3, 1.0)
+    _kill_at_random(context, context.in_flight, 0.3, 1.0)
     with scene(context) as stage:
         workload = mixed("mixed", 60, stage.calls)
         stage.load(workload)
@@ -124,7 +124,7 @@ def kill_points(context: Context) -> None:
     reached.update(dict.fromkeys(POINTS, 0))
     while context.row.kills < context.kills and context.row.ok:
         with scene(context, options=("--snapshot-events=150",)) as stage:
-            workload = mixed("mixed", 200, stage.calls)
+            workload = mixed("mixed", context.in_flight, stage.calls)
             before = context.row.kills
             # The response is not awaited: it is lost if the first kill comes at once.
             response = stage.begin_load(workload)
@@ -154,7 +154,7 @@ def kill_kept(context: Context) -> None:
 def _kill_one(context: Context, kind: str) -> None:
     """One run of an ensemble, in which all kills are made."""
     with scene(context, kind=kind) as stage:
-        workload = mixed("mixed", 200, stage.calls)
+        workload = mixed("mixed", context.in_flight, stage.calls)
         stage.load(workload)
         made = kill_again(context, stage, 1.0)
         stage.await_end(workload.name, patience(workload, made))
@@ -164,7 +164,7 @@ def _kill_one(context: Context, kind: str) -> None:
 def stopped(context: Context) -> None:
     """SIGSTOP of the service for 30 s (3 s in short runs), in mid-burst, then SIGCONT."""
     with scene(context) as stage:
-        workload = mixed("mixed", 200, stage.calls)
+        workload = mixed("mixed", context.in_flight, stage.calls)
         stage.load(workload)
         stage.witness.wait_seen("mixed", "submit", 50)
         stage.service.signal(signal.SIGSTOP)

@@ -21,11 +21,11 @@ from flux_ensemble.bindings import module_arguments, module_path
 def module_reload(context: Context) -> None:
     """The broker module is removed and loaded again, and reloaded in place, under load."""
     with scene(context, kind="module") as stage:
-        workload = mixed("mixed", 200, stage.calls)
+        workload = mixed("mixed", context.in_flight, stage.calls)
         stage.load(workload)
         for verb in ("load", "reload", "load"):
             already = stage.witness.seen["mixed", "submit"]
-            more = context.random.randrange(1, 60)
+            more = context.random.randrange(1, context.in_flight // 4)
             _await_submits(stage, "mixed", already + more)
             if verb == "load":
                 stage.instance.flux("module", "remove", "ensemble")
@@ -40,12 +40,13 @@ def module_reload(context: Context) -> None:
 def second_service(context: Context) -> None:
     """Others are started beside the service under load, also while it is stopped."""
     with scene(context) as stage:
-        workload = mixed("mixed", 200, stage.calls)
+        workload = mixed("mixed", context.in_flight, stage.calls)
         stage.load(workload)
         other = ["module", "load", "--name=other", str(module_path()), *module_arguments()]
         for stopped in (False, True, False):
             already = stage.witness.seen["mixed", "submit"]
-            _await_submits(stage, "mixed", already + context.random.randrange(1, 60))
+            more = context.random.randrange(1, context.in_flight // 4)
+            _await_submits(stage, "mixed", already + more)
             if stopped:
                 stage.service.signal(signal.SIGSTOP)
             try:
@@ -66,7 +67,7 @@ def _await_submits(stage: Scene, name: str, many: int) -> None:
 
 def ingest_reload(context: Context) -> None:
     """job-ingest is reloaded in mid-burst, and is away for a while; responses are lost."""
-    jobs = 2000 if context.long else 400
+    jobs = 2000 if context.long else 250
     with scene(context) as stage:
         workload = burst("burst", jobs)
         stage.load(workload)

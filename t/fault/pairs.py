@@ -64,7 +64,7 @@ def service_and_ingest(context: Context) -> None:
 def service_and_keeper(context: Context) -> None:
     """The service dies, and the keeper while that recovers; another keeper is loaded."""
     with scene(context, kind="kept") as stage:
-        workload = mixed("mixed", 200, stage.calls)
+        workload = mixed("mixed", context.in_flight, stage.calls)
         stage.load(workload)
         made = 0
         while context.row.kills < context.kills:

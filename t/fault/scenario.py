@@ -67,6 +67,11 @@ class Context:
         """How many kills it is to make; no more when the run is to end."""
         return self.row.kills if stopping.is_set() else self.wanted
 
+    @property
+    def in_flight(self) -> int:
+        """How many jobs are in flight at once when something dies; fewer in short runs."""
+        return 200 if self.long else 80
+
 
 def children(pid: int) -> list[int]:
     """The children of a process; none where it is gone."""

@@ -18,8 +18,8 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.runtime.asking.asker import described
 from flux_ensemble.runtime.sampling import Sampling
 
-#: How many trials there are in a run, and at once.
-_TRIALS, _PARALLEL = 200, 8
+#: How many trials there are at once.
+_PARALLEL = 8
 
 
 def search(context: Context) -> None:
@@ -27,7 +27,9 @@ def search(context: Context) -> None:
     while context.row.kills < context.kills and context.row.ok:
         sampler = context.random.choice(("random", "qmc"))
         with scene(context) as stage:
-            workload = workloads.search("search", _TRIALS, sampler=sampler, parallel=_PARALLEL)
+            workload = workloads.search(
+                "search", 200 if context.long else 120, sampler=sampler, parallel=_PARALLEL
+            )
             stage.load(workload)
             made = 0
             while context.row.kills < context.kills and not over(stage, workload):

@@ -1,32 +1,42 @@
 """Runs every test and closes with one line of counts; `make check` calls this.
 
 The unit tests run under pytest, two more at a time than there are cores, since many wait for
-processes. Then those that start Flux instances, which wait more than they work: the ones under
-pytest beside the sharness tests (t/*.t), of which prove runs some at a time. The counts come from
-what the runners leave behind: pytest's JUnit files, and the output of each sharness test that
-`run-test` keeps in t/test-results.
+processes. Then those that start Flux instances: the ones under pytest beside the sharness tests
+(t/*.t), of which prove runs some at a time, those that take longest first. Short commands of the
+sharness tests are forks of one process that has imported them (warm_server.py). The counts come
+from what the runners leave behind: pytest's JUnit files, and the output of each sharness test
+that `run-test` keeps in t/test-results.
 """
 
 from __future__ import annotations
 
+import compileall
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
 
-#: Unit tests, and sharness tests, that run at a time.
+#: Unit tests, tests in Python that start Flux instances, and sharness tests that run at a time.
 WORKERS = (os.cpu_count() or 1) + 2
+WITH_FLUX = 2
 SIDE_BY_SIDE = 3
 
-#: The sharness tests that take longest: they begin first, so that none goes on alone at the end.
-LONGEST = ("t2000-", "t32", "t3103-", "t3306-", "t41", "t1006-", "t4000-", "t3301-")
+#: The sharness tests that take longest, in that order: they begin first, so that none goes on
+#: alone at the end.
+LONGEST = (
+    *("t3202-", "t3200-", "t2000-", "t2002-", "t3103-", "t41", "t31", "t32", "t3301-", "t3306-"),
+    *("t100", "t4000-"),
+)
 
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
 TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
@@ -87,6 +97,34 @@ def run_pytest(counts: Counts, name: str, *options: str) -> None:
         counts.failed.append(f"pytest ended with status {status}")
 
 
+@contextlib.contextmanager
+def warm_commands() -> Iterator[dict[str, str]]:
+    """Have a process from which short commands of the sharness tests are forked.
+
+    Yields:
+        The variables that tell the tests of it; none without Flux, or if it does not begin.
+    """
+    if shutil.which("flux") is None:
+        yield {}
+        return
+    # As sharness sets them: Python reads them as it begins.
+    environment = os.environ | {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/socket"
+        with subprocess.Popen(
+            [sys.executable, TESTS / "lib" / "warm_server.py", path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        ) as server:
+            assert server.stdout is not None
+            ready = server.stdout.readline() == "ready\n"
+            yield {"FLUX_ENSEMBLE_WARM": path} if ready else {}
+            assert server.stdin is not None
+            server.stdin.close()
+
+
 def run_sharness(counts: Counts) -> None:
     """Run t/*.t under prove and add their results to `counts`."""
     if shutil.which("prove") is None:
@@ -94,14 +132,16 @@ def run_sharness(counts: Counts) -> None:
         return
     files = sorted(
         (path.name for path in TESTS.glob("*.t")),
-        key=lambda name: (not name.startswith(LONGEST), name),
+        key=lambda name: (list(map(name.startswith, LONGEST)), name),
+        reverse=True,
     )
     environment = os.environ | {
         "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
         "TEST_RESULTS": str(RESULTS),
     }
     command = ["prove", f"--jobs={SIDE_BY_SIDE}", "--timer", "--exec=lib/run-test", *files]
-    subprocess.run(command, cwd=TESTS, env=environment)
+    with warm_commands() as variables:
+        subprocess.run(command, cwd=TESTS, env=environment | variables)
     for file in files:
         log = RESULTS / f"{file}.log"
         text = log.read_text(errors="replace") if log.exists() else ""
@@ -119,15 +159,30 @@ def run_sharness(counts: Counts) -> None:
             print(f"---- {file} ----\n{text}---- end of {file} ----", flush=True)
 
 
+def run_pytest_with_flux(counts: Counts) -> None:
+    """Run the tests of t/python that start Flux instances; elsewhere they are skipped by name."""
+    # No other file is read for them.
+    files = [
+        str(path)
+        for path in sorted((TESTS / "python").rglob("test_*.py"))
+        if "mark.flux" in path.read_text()
+    ]
+    workers = [f"--numprocesses={WITH_FLUX}", "--dist=worksteal"] if shutil.which("flux") else []
+    run_pytest(counts, "flux", "-m", "flux", *workers, *files)
+
+
 def main() -> int:
     """Run both kinds of tests."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
+    # A service, or a worker of pytest, that finds no bytecode compiles all of the package.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(TESTS.parent / "flux_ensemble", quiet=1)
     counts = Counts()
     workers = f"--numprocesses={WORKERS}"
     run_pytest(counts, "unit", "-m", "not flux", workers, "--dist=worksteal")
     with_flux = Counts()
-    beside = threading.Thread(target=run_pytest, args=(with_flux, "flux", "-m", "flux"))
+    beside = threading.Thread(target=run_pytest_with_flux, args=(with_flux,))
     beside.start()
     run_sharness(counts)
     beside.join()

@@ -16,6 +16,15 @@ export PROJECT
 
 . "$SHARNESS_TEST_SRCDIR/sharness/sharness.sh"
 
+# Where check.py has a process for them, short commands are forks of it (warm_server.py); in files
+# that say cold_commands=t, and those that are run alone, they are not.
+if test -n "$FLUX_ENSEMBLE_WARM" && test -z "$cold_commands"; then
+	PATH=$SHARNESS_TEST_SRCDIR/lib/warm:$PATH
+fi
+
+# Bytecode is kept, whatever is usual here: a service would compile all of the package anew.
+unset PYTHONDONTWRITEBYTECODE
+
 # What a user's configuration sets must not change what is tested.
 unset FLUX_CONF_DIR FLUX_SHELL_RC_PATH FLUX_RC_EXTRA FLUX_MODPROBE_PATH_APPEND
 XDG_CONFIG_HOME=/nonexistent
@@ -78,9 +87,21 @@ modules_loaded() {
 	flux module list | grep -c "^ensemble "
 }
 
+# Run a script of t/lib with Flux's Python: `flux_python rpc.py ensemble.list`.
+flux_python() {
+	script=$SHARNESS_TEST_SRCDIR/lib/$1
+	shift
+	if test -n "$FLUX_ENSEMBLE_WARM" && test -z "$cold_commands"; then
+		"$SHARNESS_BUILD_DIRECTORY/python" -IS "$SHARNESS_TEST_SRCDIR/lib/warm_client.py" \
+			script "$script" "$@"
+	else
+		flux python "$script" "$@"
+	fi
+}
+
 # Print one value of the JSON text on standard input: `... | json ensembles.0.state`.
 json() {
-	"$SHARNESS_BUILD_DIRECTORY/python" -c '
+	"$SHARNESS_BUILD_DIRECTORY/python" -IS -c '
 import json, sys
 value = json.load(sys.stdin)
 for key in sys.argv[1].split("."):
@@ -103,7 +124,7 @@ status_of() {
 
 # Print a group's counts as success/failed/canceled/timeout.
 counts_of() {
-	flux ensemble status --json "$1" | "$SHARNESS_BUILD_DIRECTORY/python" -c '
+	flux ensemble status --json "$1" | "$SHARNESS_BUILD_DIRECTORY/python" -IS -c '
 import json, sys
 group = json.load(sys.stdin)["ensembles"][0]["groups"][sys.argv[1]]
 outcomes = [group[key] for key in ("success", "failed", "canceled", "timeout")]
@@ -113,7 +134,7 @@ print(*outcomes, sep="/")' "$2"
 
 # Write the jobs of an ensemble, as the queue recorded them, to a file: `jobs_of hello jobs.json`.
 jobs_of() {
-	flux python "$SHARNESS_TEST_SRCDIR/lib/jobs.py" "$1" >"$2"
+	flux_python jobs.py "$1" >"$2"
 }
 
 # Run the Python script on standard input.
@@ -123,14 +144,14 @@ run_python() {
 
 # Wait until the eventlog of an ensemble has an entry: `wait_entry NAME ENTRY [COUNT]`.
 wait_entry() {
-	flux python "$SHARNESS_TEST_SRCDIR/lib/wait_entry.py" "$@"
+	flux_python wait_entry.py "$@"
 }
 
 # Send one request to the service and print the response: `rpc submit name=hello group=echo`.
 rpc() {
 	topic=$1
 	shift
-	flux python "$SHARNESS_TEST_SRCDIR/lib/rpc.py" "ensemble.$topic" "$@"
+	flux_python rpc.py "ensemble.$topic" "$@"
 }
 
 # Send a request that must fail: `refused ENOENT nobody status name=nobody` expects that

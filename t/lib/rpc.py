@@ -30,10 +30,10 @@ for argument in arguments:
 streaming = topic == "ensemble.log"
 future = flux.Flux().rpc(topic, payload, flags=FLUX_RPC_STREAMING if streaming else 0)
 try:
-    print(json.dumps(future.get()))
+    print(json.dumps(future.get()), flush=True)
     while streaming:
         future.reset()
-        print(json.dumps(future.get()))
+        print(json.dumps(future.get()), flush=True)
 except OSError as error:
     if error.errno != errno.ENODATA:
         print(errno.errorcode[error.errno or 0], error.strerror)

@@ -1,18 +1,24 @@
-"""What all unit tests share: how much Hypothesis tries, and skips where Flux is not."""
+"""What all tests in Python share: how much Hypothesis tries, and skips where Flux is not."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 
 import pytest
 from hypothesis import settings
+
+# Bytecode is kept, whatever is usual here: each worker, and each process of a test, would compile
+# the same files anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How many examples a property is tried with: by `make check-pythons`, `make check` and `make fuzz`.
 # A shared machine is slow now and then, so there is no deadline; in CI Hypothesis has settings of
 # its own besides.
 _OWN = settings.get_profile("ci" if "CI" in os.environ else "default")
-for _name, _examples in {"short": 20, "check": 50, "long": 2000}.items():
+for _name, _examples in {"short": 20, "check": 25, "long": 2000}.items():
     settings.register_profile(_name, parent=_OWN, deadline=None, max_examples=_examples)
 settings.load_profile("check")
 

@@ -13,13 +13,16 @@ from flux_member import Bench, mock
 
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.flux.queue import SUBMISSIONS
+from flux_ensemble.members.flux import queue
 
 # flux_member has made it importable.
 from flux.constants import FLUX_MSGTYPE_REQUEST  # isort: skip
 
+# How many are sent at first without an answer; a quarter of that is enough here.
+queue.SUBMISSIONS //= 4
+
 #: Jobs of a burst: when it is disturbed, some have not been sent yet.
-BURST = SUBMISSIONS + SUBMISSIONS // 2
+BURST = queue.SUBMISSIONS + queue.SUBMISSIONS // 2
 
 #: More matchtags than a handle of a test has in its pool.
 TAGS = 2000

@@ -1,28 +1,19 @@
-"""The examples give the same counts on the local queue as on Flux (t/t2000-examples.t)."""
+"""The examples give the same counts on the local queue as on Flux."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from flux_counts import EXPECTED
 from warm import WarmProcess
 
 from flux_ensemble.members.local.states import States
 
 ROOT = Path(__file__).parents[3]
-
-#: What is expected on Flux: the name of an example, and GROUP=success/failed/canceled/timeout.
-EXPECTED = dict(
-    re.findall(
-        r"^\s+(?:run_example|counts_are) ([\w-]+)((?: [\w-]+=[\d/]+)+)$",
-        (ROOT / "t" / "t2000-examples.t").read_text(),
-        re.MULTILINE,
-    )
-)
 
 #: Examples whose commands are Flux's own.
 NEED_FLUX = frozenset({"job-memo"})

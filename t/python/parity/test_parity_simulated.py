@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+from flux_counts import EXPECTED
 from simulations import fired, outcomes, predict
 
 from flux_ensemble.document.loading import load_text
@@ -13,7 +13,6 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.runtime.recording import read_lines
 
 ROOT = Path(__file__).parents[3]
-FLUX_TEST = (ROOT / "t" / "t2000-examples.t").read_text()
 
 #: Examples of what a simulation has not: custom functions, jobs that fail by themselves, jobs of
 #: others, and another size.
@@ -63,8 +62,7 @@ def example(path: Path) -> Spec:
 
 def expected(name: str) -> dict[str, tuple[int, ...]]:
     """Outcomes by group, as the test on Flux has them."""
-    (line,) = re.findall(rf"^\trun_example {name} (.*)$", FLUX_TEST, re.MULTILINE)
-    pairs = (word.split("=") for word in line.split())
+    pairs = (word.split("=") for word in EXPECTED[name].split())
     return {group: tuple(map(int, counts.split("/"))) for group, counts in pairs}
 
 

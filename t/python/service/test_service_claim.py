@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from test_service_kvs import Bench, instance
@@ -25,8 +25,11 @@ class Service:
         name: that it is registered by.
 
     Attributes:
+        all: those that have not left.
         lost: why it does not drive the ensembles any more.
     """
+
+    all: ClassVar[list[Service]] = []
 
     def __init__(self, uri: str, name: str = "ensemble") -> None:
         import flux
@@ -44,6 +47,7 @@ class Service:
         self.claims: Claims = Claims(
             self.handle, self.handle, lambda callback: callback, name=name, mode="client", lost=lost
         )
+        self.all.append(self)
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         """Run its reactor until something holds."""
@@ -59,14 +63,24 @@ class Service:
 
     def end(self) -> None:
         """It leaves."""
+        self.all.remove(self)
         self.claims.close()
         self.handle.service_unregister(self.claims._name).get()
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Bench]:
     with instance("--test-size=2") as made:
         yield made
+
+
+@pytest.fixture
+def bench(shared: Bench) -> Iterator[Bench]:
+    """An instance in which nobody has made a claim."""
+    yield shared
+    while Service.all:
+        Service.all[0].end()
+    shared.flux("kvs", "unlink", "-f", KEY)
 
 
 def other_uri(bench: Bench) -> str:
@@ -123,16 +137,15 @@ def test_a_key_that_is_not_known_is_left_out(bench: Bench) -> None:
         ),
     ],
 )
-def test_a_damaged_claim_is_named_with_what_to_do(text: str, reason: str) -> None:
+def test_a_damaged_claim_is_named_with_what_to_do(bench: Bench, text: str, reason: str) -> None:
     from flux_ensemble.service.store.errors import StoreError
 
-    with instance() as bench:
-        put(bench, text)
-        service = Service(bench.uri)
-        with pytest.raises(StoreError, match=reason):
-            service.claims.take()
-        bench.flux("kvs", "unlink", "-R", KEY)
-        assert service.claims.take() == 1
+    put(bench, text)
+    service = Service(bench.uri)
+    with pytest.raises(StoreError, match=reason):
+        service.claims.take()
+    bench.flux("kvs", "unlink", "-R", KEY)
+    assert service.claims.take() == 1
 
 
 def test_a_claim_on_a_rank_that_there_is_not_holds_nobody_up(bench: Bench) -> None:

@@ -1,0 +1,95 @@
+"""Has the process of warm_server.py run a command in its place: `python -IS warm_client.py ...`.
+
+    command ARGUMENT ...    `flux-ensemble ARGUMENT ...`
+    script FILE ARGUMENT ...    `flux python FILE ARGUMENT ...`
+
+It passes on its files, its directory, its environment and the signals that it gets, and ends as the
+command does. Where there is no such process, or it cannot take the place, the command is run in
+the usual way; so are those that serve or that a terminal is given to. Only what is built into
+Python is imported, as starting must cost nothing.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import marshal
+import os
+import posix
+import sys
+
+#: The commands of `flux-ensemble` that ask the service, or Flux, and end.
+COMMANDS = frozenset((
+    "action", "cancel", "disable", "enable", "failures", "jobs", "list", "load", "log",
+    "metrics", "pause", "replay", "resume", "run", "search", "simulate", "status", "submit",
+    "terminate", "unload", "validate", "wait", "watch", "why",
+))  # fmt: skip
+
+#: Signals that are passed on, and those of which it matters whether they are ignored.
+PASSED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1)
+
+
+def as_usual(kind, arguments):
+    """Become the command."""
+    bin_directory = os.path.dirname(sys.executable)
+    if kind == "command":
+        os.execv(f"{bin_directory}/flux-ensemble", ["flux-ensemble", *arguments])
+    os.execvp("flux", ["flux", "python", *arguments])
+
+
+def is_meant(kind, arguments):
+    """Whether it is a command that the other process is for."""
+    if any(os.isatty(fd) for fd in (0, 1, 2)):  # raises OSError for one that is closed
+        return False
+    return kind == "script" or (arguments and arguments[0] in COMMANDS)
+
+
+def main():
+    kind, *arguments = sys.argv[1:]
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    child = 0
+    early = []
+
+    def passed_on(number, frame):
+        if child:
+            try:  # noqa: SIM105
+                posix.kill(child, number)
+            except OSError:
+                pass
+        else:
+            early.append(number)
+
+    try:
+        if not is_meant(kind, arguments):
+            raise OSError
+        umask = os.umask(0)
+        os.umask(umask)
+        ignored = [number for number in PASSED if _signal.getsignal(number) == _signal.SIG_IGN]
+        request = marshal.dumps(
+            (kind, arguments, os.getcwd(), dict(posix.environ), umask, list(map(int, ignored)))
+        )
+        server.connect(posix.environ[b"FLUX_ENSEMBLE_WARM"])
+        for number in PASSED:
+            if number not in ignored:
+                _signal.signal(number, passed_on)
+        files = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
+        server.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+        child = marshal.loads(server.recv(64))
+        if not child:
+            raise OSError
+    except (OSError, KeyError):
+        for number in PASSED:
+            if _signal.getsignal(number) is passed_on:
+                _signal.signal(number, _signal.SIG_DFL)
+        as_usual(kind, arguments)
+    while early:
+        passed_on(early.pop(0), None)
+    said = server.recv(64)
+    status = marshal.loads(said) if said else _signal.SIGKILL
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != _signal.SIGKILL:
+            _signal.signal(number, _signal.SIG_DFL)
+        posix.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+main()

@@ -1,0 +1,220 @@
+"""Runs commands of tests without the time that their imports take: `warm_server.py SOCKET`.
+
+Most of what a short command costs is its imports, and the tests run thousands. So this process has
+imported what they need, and each command is a fork of it, with the files, the directory, the
+environment and the limits of the process that asks (warm_client.py). It says "ready" when it can be
+asked, and ends with its standard input.
+
+A process is taken for the real one, so it must not differ: whoever asks with other variables that
+Python reads as it begins is told to begin a Python of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import marshal
+import os
+import resource
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.bindings import require_flux
+
+# NumPy would have threads, and a fork has none of them.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+#: The commands of warm_client.py, by the module that has them.
+FAMILIES = ("run", "show", "search", "jobs", "logs", "control", "document", "simulate", "replay")
+
+#: What they import as they run.
+IMPORTED = (
+    *(f"flux_ensemble.cli.commands.{family}" for family in FAMILIES),
+    "flux_ensemble.cli.display.views",
+    "flux_ensemble.cli.session.local_run",
+    "flux_ensemble.document.lint",
+    "flux_ensemble.document.loading",
+    "flux.job",
+    "jsonschema",
+    "river.stats",
+)
+
+#: Begins of names of variables that Python or the loader reads as it begins.
+READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_")
+
+LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+
+#: As warm_client.py sends it: the kind and the arguments of the command, its directory, its
+#: environment, its umask, and the signals that it ignores.
+Request = tuple[str, list[str], str, dict[bytes, bytes], int, list[int]]
+
+
+def read_at_start(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """The variables that matter before anything can be changed."""
+    prefixes = tuple(map(os.fsencode, READ_AT_START))
+    return {key: value for key, value in environment.items() if key.startswith(prefixes)}
+
+
+class Server:
+    """Forks a process for each connection, and tells it how that ended.
+
+    Args:
+        listener: where they come from.
+    """
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.own = read_at_start(dict(os.environb))
+        self.children: dict[int, socket.socket] = {}
+        self.selector = selectors.DefaultSelector()
+        self.woken, self.wakeup = socket.socketpair()
+        for end in (self.woken, self.wakeup):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self.wakeup.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.selector.register(listener, selectors.EVENT_READ, self.accept)
+        self.selector.register(self.woken, selectors.EVENT_READ, self.reap)
+        self.selector.register(sys.stdin, selectors.EVENT_READ, self.end)
+        self.request: Request | None = None
+
+    def serve(self) -> Request:
+        """Serve, to the end of standard input.
+
+        Returns:
+            In a fork: what it is to do.
+        """
+        while True:
+            for key, _ in self.selector.select():
+                # What came before it in this round may have ended it.
+                if key.fd in self.selector.get_map():
+                    key.data(key.fileobj)
+                if self.request is not None:
+                    return self.request
+
+    def end(self, _: Any) -> None:
+        for child in self.children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        sys.exit(0)
+
+    def accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        self.selector.register(connection, selectors.EVENT_READ, self.asked)
+
+    def asked(self, connection: socket.socket) -> None:
+        """A connection has sent its request, or is gone, and its process with it."""
+        self.selector.unregister(connection)
+        message, files = b"", list[int]()
+        with contextlib.suppress(ConnectionResetError):
+            message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+        if not message:
+            own = [pid for pid, its in self.children.items() if its is connection]
+            for child in own:
+                os.kill(child, signal.SIGKILL)
+            if not own:
+                connection.close()
+            return
+        request: Request = marshal.loads(message)
+        child = 0
+        if read_at_start(request[3]) == self.own:
+            peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            child = os.fork()
+            if child == 0:
+                connection.close()
+                self.become(request, files, struct.unpack("3i", peer)[0])
+                return
+        for file in files:
+            os.close(file)
+        with contextlib.suppress(OSError):  # its end is heard of next
+            connection.send(marshal.dumps(child))
+        if child:
+            self.children[child] = connection
+            self.selector.register(connection, selectors.EVENT_READ, self.asked)
+        else:
+            connection.close()
+
+    def reap(self, woken: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            woken.recv(4096)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                child, status = os.waitpid(-1, os.WNOHANG)
+                if not child:
+                    return
+                connection = self.children.pop(child)
+                with contextlib.suppress(OSError):
+                    connection.send(marshal.dumps(status))
+                if connection.fileno() in self.selector.get_map():
+                    self.selector.unregister(connection)
+                connection.close()
+
+    def become(self, request: Request, files: list[int], peer: int) -> None:
+        """In the fork: be the process that has asked."""
+        _, _, directory, environment, umask, ignored = request
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        sys.stdin, sys.stdout, sys.stderr = (
+            reopened(sys.stdin, 0, "r"),
+            reopened(sys.stdout, 1, "w"),
+            reopened(sys.stderr, 2, "w"),
+        )
+        self.selector.close()
+        for end in (self.listener, self.woken, self.wakeup, *self.children.values()):
+            end.close()
+        for limit in LIMITS:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(limit, resource.prlimit(peer, limit))
+        os.umask(umask)
+        os.chdir(directory)
+        os.environb.clear()
+        os.environb.update(environment)
+        self.request = request
+
+
+def reopened(stream: Any, number: int, mode: str) -> Any:
+    """A standard stream of what the file is now, made as Python makes it."""
+    # With PYTHONUNBUFFERED there is nothing between the text and the file.
+    buffering = 0 if isinstance(stream.buffer, io.RawIOBase) else -1
+    file = open(number, f"{mode}b", buffering, closefd=False)  # noqa: SIM115
+    new = io.TextIOWrapper(file, encoding=stream.encoding, errors=stream.errors)
+    if "w" in mode:
+        new.reconfigure(line_buffering=stream.line_buffering, write_through=stream.write_through)
+    return new
+
+
+def main() -> None:
+    """Serve; in a fork: be the command."""
+    require_flux()
+    for name in IMPORTED:
+        import_module(name)
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(sys.argv[1])
+    listener.listen(64)
+    print("ready", flush=True)
+    kind, arguments, *_ = Server(listener).serve()
+    if kind == "command":
+        from flux_ensemble.cli.main import main as command
+
+        sys.argv = [str(Path(sys.executable).with_name("flux-ensemble")), *arguments]
+        command()
+    sys.argv = arguments
+    sys.path[0] = str(Path(arguments[0]).resolve().parent)
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""What the sharness tests expect of the examples on Flux."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_TESTS = Path(__file__).parents[2]
+
+#: By example: GROUP=success/failed/canceled/timeout, as words.
+EXPECTED: dict[str, str] = dict(
+    re.findall(
+        r"^\s+(?:run_example |counts_are )?([\w-]+)((?: [\w-]+=\d+/\d+/\d+/\d+)+)$",
+        "".join((_TESTS / name).read_text() for name in ("t2000-examples.t", "t2002-parity.t")),
+        re.MULTILINE,
+    )
+)

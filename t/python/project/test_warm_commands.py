@@ -1,0 +1,97 @@
+"""Commands that are forks of the process of t/lib/warm_server.py are as if they were started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+LIB = Path(__file__).parents[2] / "lib"
+sys.path.append(str(LIB))
+
+from check import warm_commands  # noqa: E402
+
+pytestmark = pytest.mark.flux
+
+#: What Python reads as it begins, as sharness has it.
+SETTINGS = {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Mapping[str, str]]:
+    with warm_commands() as variables:
+        assert variables
+        yield {**os.environ, **SETTINGS, **variables}
+
+
+def start(
+    warm: Mapping[str, str], directory: Path, code: str, *arguments: str
+) -> subprocess.Popen[str]:
+    """Begin a script in the place of `flux python`."""
+    script = directory / "script.py"
+    script.write_text(code)
+    words = [sys.executable, "-IS", f"{LIB}/warm_client.py", "script", str(script), *arguments]
+    return subprocess.Popen(
+        words, cwd=directory, env=warm, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_it_has_the_files_the_directory_the_environment_and_the_limits(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    code = (
+        "import os, resource, sys\n"
+        "print(sys.argv[1:], sys.stdin.read(), os.getcwd(), os.environ['ONE'], os.umask(0))\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], file=sys.stderr)\n"
+        "print('jsonschema' in sys.modules)\n"
+        "sys.exit(7)\n"
+    )
+    before = os.umask(0o027)
+    try:
+        process = start({**warm, "ONE": "1"}, tmp_path, code, "a", "b c")
+    finally:
+        os.umask(before)
+    out, err = process.communicate("said")
+    limit = subprocess.run(["sh", "-c", "ulimit -n"], capture_output=True, text=True).stdout
+    assert out.splitlines() == [f"['a', 'b c'] said {tmp_path} 1 {0o027}", "True"]
+    assert (err, process.returncode) == (limit, 7)
+
+
+def test_signals_reach_it_and_its_end_by_a_signal_is_seen(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    wait = "print('here', flush=True)\nimport signal\nsignal.pause()\n"
+    caught = f"import sys, signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n{wait}"
+    for code, ends in ((caught, 5), (wait, -signal.SIGTERM)):
+        with start(warm, tmp_path, code) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "here\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == ends
+    with start(warm, tmp_path, "import os\nos.kill(os.getpid(), 9)\n") as process:
+        assert process.wait() == -signal.SIGKILL
+
+
+def test_it_ends_when_who_asked_for_it_is_killed(warm: Mapping[str, str], tmp_path: Path) -> None:
+    code = "import signal\nprint('here', flush=True)\nsignal.pause()\n"
+    with start(warm, tmp_path, code) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        process.kill()
+        # Its end closes the file, and nothing else does.
+        assert process.stdout.read() == ""
+
+
+def test_what_python_reads_as_it_begins_takes_a_python_of_its_own(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    code = "import sys\nprint('flux_ensemble' in sys.modules)\n"
+    for environment, forked in ((warm, True), ({**warm, "PYTHONUTF8": "1"}, False)):
+        with start(environment, tmp_path, code) as process:
+            assert process.communicate()[0] == f"{forked}\n"
