@@ -44,6 +44,7 @@ bench: $(VENV)/installed
 KILLS ?= 300
 chaos: $(VENV)/installed
 	@CRASHES=1000 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/runtime/test_crashes.py
+	@STEP=1 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/local/test_local_damage.py
 	@$(BIN)/python t/fault/chaos.py --long --kills $(KILLS)
 
 JOBS ?= 1000000
