@@ -42,7 +42,6 @@ done <<-EOD
 	parameter-sweep
 	cancel-on-condition search=1/0/3/0 report=1/0/0/0
 	pipeline
-	tune
 	map-reduce
 	more-time
 	more-nodes

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from flux_counts import EXPECTED
+from flux_counts import EXPECTED, VARY
 from warm import WarmProcess
 
 from flux_ensemble.members.local.states import States
@@ -25,9 +27,12 @@ FAIL = frozenset({"fail-fast"})
 ELSEWHERE = frozenset({"queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster"})
 
 
+OUTCOMES = ("success", "failed", "canceled", "timeout")
+
+
 def test_every_example_is_compared() -> None:
     names = {path.stem for path in (ROOT / "examples").glob("*.yaml")}
-    assert names == EXPECTED.keys() | ELSEWHERE
+    assert names == EXPECTED.keys() | ELSEWHERE | VARY
     assert EXPECTED.keys() >= FAIL
 
 
@@ -35,19 +40,34 @@ def test_every_example_is_compared() -> None:
 def test_an_example_gives_the_same_counts_as_on_flux(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Jobs find the command that publishes a memo.
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    words = [
-        "run", "--member", "local", "--state-dir", str(tmp_path), "--timeout", "60",
-        "--nodes", "4", "--cores", "2", str(ROOT / "examples" / f"{name}.yaml"),
-    ]  # fmt: skip
-    process = WarmProcess(words, tmp_path, subprocess.PIPE)
-    _, err = process.communicate()
-    assert (process.returncode, err) == (int(name in FAIL), "")
-    groups = States(tmp_path).status(name)["groups"]
-    outcomes = ("success", "failed", "canceled", "timeout")
+    groups = run(name, tmp_path, monkeypatch)["groups"]
     found = {
-        f"{group}={'/'.join(str(counts[one]) for one in outcomes)}"
+        f"{group}={'/'.join(str(counts[one]) for one in OUTCOMES)}"
         for group, counts in groups.items()
     }
     assert found == set(EXPECTED[name].split())
+
+
+def test_a_search_stops_trials_early_on_the_local_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = run("tune", tmp_path, monkeypatch)
+    complete, failed, canceled, timeout = map(status["groups"]["trial"].get, OUTCOMES)
+    assert (complete + canceled, failed, timeout) == (20, 0, 0)
+    assert [status["groups"]["final"][one] for one in OUTCOMES] == [1, 0, 0, 0]
+    (search,) = status["searches"]
+    assert (search["state"], search["pruned"]) == ("done", canceled)
+
+
+def run(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """Run an example on the local queue; returns its status at the end."""
+    # Jobs find the command that publishes a memo.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    words = [
+        "run", "--member", "local", "--state-dir", str(directory), "--timeout", "600",
+        "--nodes", "4", "--cores", "2", str(ROOT / "examples" / f"{name}.yaml"),
+    ]  # fmt: skip
+    process = WarmProcess(words, directory, subprocess.PIPE)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (int(name in FAIL), "")
+    return States(directory).status(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from flux_counts import EXPECTED
+from flux_counts import EXPECTED, VARY
 from simulations import fired, outcomes, predict
 
 from flux_ensemble.document.loading import load_text
@@ -25,9 +25,6 @@ ELSEWHERE = {
     "shrink-when-idle",
     "minicluster",
 }
-
-#: Those whose counts depend on how fast jobs are: which trials are stopped early.
-VARY = {"tune"}
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem not in ELSEWHERE)
 
