@@ -169,7 +169,10 @@ class Run:
         cold: bool = False,
     ) -> None:
         file = directory / "test.yaml"
-        file.write_text(yaml.safe_dump(dict(document)))
+        text = yaml.safe_dump(dict(document))
+        # Another run of it may be reading it.
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
         self.state = directory / "state"
         words = ["run", "--member", "local", "--state-dir", str(self.state), *options, str(file)]
         self.process = (
