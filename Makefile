@@ -60,6 +60,9 @@ fuzz: $(VENV)/installed
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
 
+# More tries for what fails, in `check` and `check-compiled`; they name what needed them.
+RETRIES ?= 0
+export RETRIES
 # As many as in t/lib/check.py.
 WORKERS := $(shell expr $$(nproc) + 2)
 # What passes the most through the engine: outcomes, metrics, faults in it, and a replay.
@@ -68,7 +71,9 @@ check-compiled: $(COMPILED)/installed
 	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
 	    then set -x; export PYTHONPATH=$(CURDIR)/$(COMPILED); \
 	        $(BIN)/pytest -q -m 'not flux' --numprocesses=$(WORKERS) --dist=worksteal \
-	        && cd t && prove --exec sh $(WITH_FLUX); \
+	            --reruns=$(RETRIES) -rR \
+	        && cd t && if ! prove --exec sh $(WITH_FLUX); \
+	            then [ $(RETRIES) -gt 0 ] && prove --exec sh $(WITH_FLUX); fi; \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 
 check-pythons: $(VENV)/installed

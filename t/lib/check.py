@@ -6,6 +6,9 @@ processes. Then those that start Flux instances: the ones under pytest beside th
 sharness tests are forks of one process that has imported them (warm_server.py). The counts come
 from what the runners leave behind: pytest's JUnit files, and the output of each sharness test
 that `run-test` keeps in t/test-results.
+
+RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
+passed, and is named in the end, since it has a defect all the same.
 """
 
 from __future__ import annotations
@@ -38,21 +41,28 @@ LONGEST = (
     *("t100", "t4000-"),
 )
 
+RETRIES = int(os.environ.get("RETRIES", "0"))
+
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
 TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
 
 
 class Counts:
-    """How many tests passed, and the names of those that failed or were skipped."""
+    """How many tests passed, and the names of others.
+
+    Those that passed only when tried again are among the passed, and `flaky` has their names.
+    """
 
     def __init__(self) -> None:
         self.passed = 0
+        self.flaky: list[str] = []
         self.failed: list[str] = []
         self.skipped: list[str] = []
 
     def add(self, other: Counts) -> None:
         """Add what another part of the run has counted."""
         self.passed += other.passed
+        self.flaky += other.flaky
         self.failed += other.failed
         self.skipped += other.skipped
 
@@ -60,6 +70,8 @@ class Counts:
         """Print the names and the closing line; return the exit code."""
         for name in self.skipped:
             print(f"skipped: {name}")
+        for name in self.flaky:
+            print(f"flaky, it failed before it passed: {name}")
         for name in self.failed:
             print(f"failed: {name}")
         print(
@@ -78,21 +90,27 @@ def run_pytest(counts: Counts, name: str, *options: str) -> None:
         options: for pytest: which tests, and how.
     """
     report = RESULTS / f"{name}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", *options, f"--junitxml={report}"]
+    again = [f"--reruns={RETRIES}", "-rR"] if RETRIES else []
+    command = [sys.executable, "-m", "pytest", "-q", *again, *options, f"--junitxml={report}"]
     status = subprocess.run(command, cwd=TESTS.parent).returncode
     if not report.exists():
         counts.failed.append(f"pytest ended with status {status} and left no report")
         return
     failed_before = len(counts.failed)
+    # A test that was tried again is there once for each time, and only the last one may say why.
+    cases: dict[str, list[ElementTree.Element]] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = ": ".join(filter(None, (case.get("classname"), case.get("name"))))
-        skip = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
+        cases.setdefault(name, []).append(case)
+    for name, tries in cases.items():
+        skip = tries[-1].find("skipped")
+        if any(case.find(kind) is not None for case in tries for kind in ("failure", "error")):
             counts.failed.append(name)
         elif skip is not None:
             counts.skipped.append(f"{name} ({skip.get('message')})")
         else:
             counts.passed += 1
+            counts.flaky += [name] if len(tries) > 1 else []
     if status != 0 and len(counts.failed) == failed_before:
         counts.failed.append(f"pytest ended with status {status}")
 
@@ -135,17 +153,38 @@ def run_sharness(counts: Counts) -> None:
         key=lambda name: (list(map(name.startswith, LONGEST)), name),
         reverse=True,
     )
+    with warm_commands() as variables:
+        results = prove(files, variables)
+        for _ in range(RETRIES):
+            failed = [file for file, result in results.items() if result.failed]
+            for file, again in (prove(failed, variables) if failed else {}).items():
+                again.flaky = [] if again.failed else results[file].failed
+                results[file] = again
+    for result in results.values():
+        counts.add(result)
+
+
+def prove(files: list[str], variables: dict[str, str]) -> dict[str, Counts]:
+    """Run sharness tests side by side, and print the output of each that fails.
+
+    Args:
+        files: their names, in the order in which they begin.
+        variables: of the environment, besides what it has.
+
+    Returns:
+        The results of each file.
+    """
     environment = os.environ | {
         "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
         "TEST_RESULTS": str(RESULTS),
     }
     command = ["prove", f"--jobs={SIDE_BY_SIDE}", "--timer", "--exec=lib/run-test", *files]
-    with warm_commands() as variables:
-        subprocess.run(command, cwd=TESTS, env=environment | variables)
+    subprocess.run(command, cwd=TESTS, env=environment | variables)
+    results = {}
     for file in files:
         log = RESULTS / f"{file}.log"
         text = log.read_text(errors="replace") if log.exists() else ""
-        failed_before = len(counts.failed)
+        results[file] = counts = Counts()
         for verdict, skipped, name in TAP_LINE.findall(text):
             if verdict == "not ok":
                 counts.failed.append(f"{file}: {name}")
@@ -155,8 +194,9 @@ def run_sharness(counts: Counts) -> None:
                 counts.passed += 1
         if not re.search(r"^1\.\.\d+", text, re.MULTILINE):
             counts.failed.append(f"{file}: it ended before its last test")
-        if len(counts.failed) > failed_before:
+        if counts.failed:
             print(f"---- {file} ----\n{text}---- end of {file} ----", flush=True)
+    return results
 
 
 def run_pytest_with_flux(counts: Counts) -> None:
