@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flux_ensemble.bindings import require_flux
 from flux_ensemble.cli.display import formats, tables
 from flux_ensemble.cli.display.formats import middle_out
 from flux_ensemble.cli.main import run_command
@@ -120,12 +121,12 @@ def test_tables_sort_and_print_their_formats_without_flux(
     assert "no format named 'logn'" in do("list", "-o", "logn", code=2)
 
 
-@pytest.mark.parametrize("has_flux", [False, True])
+@pytest.mark.parametrize("has_flux", [False, pytest.param(True, marks=pytest.mark.flux)])
 def test_a_narrow_terminal_cuts_the_middle_of_reasons_and_a_pipe_nothing(
     do: Do, monkeypatch: pytest.MonkeyPatch, has_flux: bool
 ) -> None:
     if has_flux:
-        pytest.importorskip("flux.util")
+        require_flux()
     monkeypatch.setattr(formats, "_has_flux", lambda: has_flux)
     whole = do("list")
     monkeypatch.setenv("COLUMNS", "80")
