@@ -7,12 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from river import stats
-
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import STATISTIC_SIZES, Statistic
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.stream import Stream
+from flux_ensemble.metrics.univariate import stats
 from flux_ensemble.texts import shortened, shown
 
 #: Values that a statistic is tried with when a document is read: usual ones, and extremes that

@@ -12,11 +12,10 @@ import copy
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from river import stats
-
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.univariate import stats
 
 #: Most distinct values that a statistic such as `Entropy` keeps.
 MAX_DIFFERENT = 100_000

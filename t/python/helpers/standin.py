@@ -3,8 +3,9 @@
 It polls an API (`memory_api`, `apiserver`) as their administrator. A MiniCluster is checked as the
 Flux Operator does, and becomes a Job; each pod of it is a broker of one Flux instance, which has
 all hosts up to the greatest size from the beginning. Rank 0 runs the container's command, and its
-summary becomes the message of the pod. A Deployment is its command as a process, with a token of
-its ServiceAccount. Paths of volumes become directories, and names of Services this machine.
+summary becomes the message of the pod. A Deployment is its command as a process, with what its
+image has and a token of its ServiceAccount. Paths of volumes become directories, and names of
+Services this machine.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 import httpx2
 from ensembles import no_pods, write_status
+from image_packages import Image
 
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
@@ -71,6 +73,7 @@ class Standin:
         self._collecting = collect
         # The paths of sockets have to be short.
         self.directory = Path(tempfile.mkdtemp(prefix="fe"))
+        self._image = Image(self.directory / "image")
         self.brokers: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
         self.services: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}
@@ -335,14 +338,15 @@ cores = "0-1"
                 "--health-port": 0,
                 "--port": self._ports.get(name, 0),
             }
-            given = container["command"] + container["args"]
+            program, *given = container["command"] + container["args"]
+            assert program == "flux-ensemble"
             words = [_set(_put(word, paths), options) for word in given]
             with log.open("wb") as output:
                 self.services[name] = subprocess.Popen(
-                    words,
+                    self._image.command(*words),
                     stdout=output,
                     stderr=output,
-                    env={**_environment(), "KUBECONFIG": str(config)},
+                    env={**self._image.environment, "KUBECONFIG": str(config)},
                 )
             return
         found = re.search(r"the gRPC service: localhost:(\d+)", log.read_text())

@@ -1,11 +1,9 @@
-"""The operator as a process, on an API in memory: watches, probes, and its end."""
+"""The operator as a process, with the packages of its image: watches, probes, and its end."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 import httpx2
 from apiserver import ApiServer
 from ensembles import Bench, condition, ensemble
+from image_packages import Image
 from memory_api import MemoryApi
 
 pytest_plugins = ["operator_cluster"]
@@ -35,16 +34,16 @@ def until(holds: Callable[[], bool], what: str | Callable[[], str]) -> None:
 def operator(
     api: MemoryApi | ApiServer, directory: Path, name: str = "operator", *options: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs `flux-ensemble operator run` with the operator's token."""
+    """Runs `flux-ensemble operator run` with the operator's token, and what its image has."""
+    image = Image(directory / f"{name}.packages")
     config = directory / f"{name}.config"
     if isinstance(api, MemoryApi):
         api.account_token("flux-ensemble", "flux-ensemble-operator")
     config.write_text(api.kubeconfig(OPERATOR, "flux-ensemble"))
-    command = [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"]
-    command += ["--health-port=0", "--lease-seconds=3", *options]
+    command = image.command("operator", "run", "--health-port=0", "--lease-seconds=3", *options)
     with (directory / f"{name}.log").open("w") as log:
         child = subprocess.Popen(
-            command, stderr=log, stdout=log, env={**os.environ, "KUBECONFIG": str(config)}
+            command, stderr=log, stdout=log, env={**image.environment, "KUBECONFIG": str(config)}
         )
     try:
         yield child
@@ -99,11 +98,3 @@ def test_when_the_leader_is_killed_the_other_one_takes_over(
             one.kill()
             bench.put(ensemble("second"))
             until(lambda: bench.minicluster("second-solve") is not None, "the second one")
-
-
-def test_without_a_cluster_it_says_so(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"]
-    environment = {**os.environ, "KUBECONFIG": str(tmp_path / "none")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "there is no Kubernetes cluster to talk to" in done.stderr

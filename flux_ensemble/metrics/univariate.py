@@ -1,0 +1,81 @@
+"""River's statistics, also where numpy, scipy and narwhals are not installed.
+
+River imports these, 220 MB in all, for what it has beside statistics of one variable, which use
+none of them. Where documents are read and nothing runs, as in the image for Kubernetes, they are
+left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+#: What River imports and its univariate statistics do not use.
+UNUSED = ("numpy", "scipy", "narwhals")
+
+
+class _Anything:
+    """Stands for what River names in annotations, defaults and types, and does not use then."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def _self(self, *_: Any) -> Any:
+        return self
+
+    __getitem__ = __or__ = __ror__ = _self
+
+
+class _Hollow(ModuleType):
+    """A module in which every name is there."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_Anything(), name)
+
+
+class _Hollows(MetaPathFinder, Loader):
+    """Finds packages that are not installed, as hollow ones."""
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        self._packages = packages
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if not self.has(fullname):
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def has(self, fullname: str) -> bool:
+        return fullname.partition(".")[0] in self._packages
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Hollow(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to execute."""
+
+
+@contextmanager
+def _hollow(packages: Sequence[str]) -> Iterator[None]:
+    """What is imported here finds these packages, whoever asks for them later does not."""
+    finder = _Hollows(packages)
+    sys.meta_path.append(finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if finder.has(name)]:
+            del sys.modules[name]
+
+
+with _hollow([name for name in UNUSED if find_spec(name) is None]):
+    from river import stats
+
+__all__ = ["stats"]
