@@ -38,6 +38,20 @@ def job_scope(
     return of_jobs[0]._replace(names=frozenset().union(*(scope.names for scope in of_jobs)))
 
 
+def scope_of_rule(rule: Rule, groups: Mapping[str, Group]) -> JobScope | None:
+    """What the expressions of a checked rule can say of its triggering job.
+
+    Args:
+        rule: the rule.
+        groups: of the document.
+
+    >>> from flux_ensemble.document.model import Action
+    >>> scope_of_rule(Rule("stop", "start", Action("terminate")), {}) is None
+    True
+    """
+    return job_scope(rule.triggers, rule.groups, groups, rule.by)
+
+
 def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
     """The names for the expressions of a checked rule.
 
@@ -57,7 +71,7 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         spec.groups,
         statistics,
         SUBJECTS.get(rule.trigger),
-        job_scope(rule.triggers, rule.groups, spec.groups, rule.by),
+        scope_of_rule(rule, spec.groups),
         spec.bested,
         spec.by,
         spec.searched,

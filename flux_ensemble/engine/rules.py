@@ -20,7 +20,7 @@ from flux_ensemble.document.model import (
     Rule,
     Spec,
 )
-from flux_ensemble.document.scopes import job_scope, names_of
+from flux_ensemble.document.scopes import names_of, scope_of_rule
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.rule_state import RuleState
@@ -148,7 +148,7 @@ class RuleIndex:
     def _condition(self, rule: Rule) -> Condition:
         assert rule.when is not None
         subject = SUBJECTS.get(rule.trigger)
-        scope = job_scope(rule.triggers, rule.groups, self._spec.groups)
+        scope = scope_of_rule(rule, self._spec.groups)
         key = rule.when, subject, scope
         if key not in self._conditions:
             self._conditions[key] = compile_condition(
