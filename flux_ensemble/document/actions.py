@@ -232,7 +232,7 @@ class ActionReader:
             self._problems.add(
                 at,
                 f"{TRIGGER!r} means the parameters of the triggering job, and no job triggers this "
-                "(only rules on 'job-*' have one)",
+                "(only rules on 'job-*', 'drift' and 'anomaly' have one)",
             )
         elif names is not None:
             try:
@@ -248,7 +248,8 @@ class ActionReader:
             if self._names is None or self._names.job is None:
                 self._problems.add(
                     (*at, "jobs"),
-                    "no job triggers this (only rules on 'job-*' have a triggering job)",
+                    "no job triggers this (only rules on 'job-*', 'drift' and 'anomaly' have a "
+                    "triggering job)",
                 )
         elif label is None:
             if name in _NEED_LABEL and not self._blamed(at, "label"):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from flux_ensemble.document.detector_keys import DETECTOR_KEYS
+
 
 class Key(NamedTuple):
     """What a key means.
@@ -269,9 +271,11 @@ KEYS: dict[str, Key] = {
         ("start", "job-success", ["job-fail", "job-timeout"]),
     ),
     "rules.name": Key(
-        "The metric of a 'metric' rule, the rule of a 'scale-*' one, the group of others.",
-        ("count.simulate.success",),
+        "The metric of a 'metric' rule, the values that a 'drift' or 'anomaly' rule watches, the "
+        "rule of a 'scale-*' one, the group of others.",
+        ("count.simulate.success", "simulate-error"),
     ),
+    **{f"rules.detector{path}": Key(*key) for path, key in DETECTOR_KEYS.items()},
     "rules.group": Key(
         "The job group, or groups, that a job-* or idle rule is about.", ("simulate",)
     ),

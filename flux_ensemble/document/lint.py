@@ -201,12 +201,9 @@ def _rules(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Findin
     yield from _unstarted(spec)
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
-        if (
-            rule.scope == "ensemble"
-            and rule.groups
-            and not any(asked[name] for name in rule.groups)
-        ):
-            yield _Finding(at, _unsubmitted(rule.groups[0]))
+        groups = rule.groups if rule.detector is None else (rule.detector.group,)
+        if rule.scope == "ensemble" and groups and not any(asked[name] for name in groups):
+            yield _Finding(at, _unsubmitted(groups[0]))
         for comparison in _comparisons(rule):
             path = _path(comparison.name, spec)
             if path is not None and path.statistic == COUNT:
@@ -221,7 +218,7 @@ def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterat
     for index, (rule, entry) in enumerate(zip(spec.rules, entries, strict=True)):
         written = entry.get("action") or entry["actions"][0]
         if (
-            rule.trigger.startswith("job-")
+            (rule.trigger.startswith("job-") or rule.detector is not None)
             and "repetitions" not in written
             and any(map(_takes_job, rule.actions))
         ):
@@ -340,7 +337,10 @@ def _unsimulated(spec: Spec) -> Iterable[_Finding]:
         names = [] if rule.name is None else [rule.name]
         if rule.when is not None:
             names += [name for term in terms_of(rule.when, rule.name) for name in term.names]
-        for path in {_path(name, spec) for name in names} - {None}:
+        paths = {_path(name, spec) for name in names}
+        if rule.detector is not None:
+            paths.add(MetricPath("", rule.detector.group, rule.detector.variable))
+        for path in paths - {None}:
             assert path is not None
             simulated = spec.simulate.get(path.group)
             variable = unsplit(path.variable)

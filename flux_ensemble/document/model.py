@@ -17,6 +17,7 @@ from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.search import Search
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.metrics.detector import DETECTORS, Detector
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.searched import Searched
 
@@ -87,6 +88,7 @@ TRIGGERS = (
     *SCALE_TRIGGERS,
     "time-left",
     SEARCH_TRIGGER,
+    *DETECTORS,
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
     GAVE_UP_TRIGGER,
@@ -148,8 +150,8 @@ class Rule:
     `trigger` is never an alias. For a metric rule `name` is the metric's path (None
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
     the id of the rule that asked, or None for every request; for `search-done` that of the search,
-    or None for every one; for `job-*` and `idle`
-    triggers `group` is the group selected, or None for every job. `when` is the
+    or None for every one; for `drift` and `anomaly` it is the stream that `detector` watches; for
+    `job-*` and `idle` triggers `group` is the group selected, or None for every job. `when` is the
     document's own number or text; the engine compiles it. `by` are the parameters of an `idle`
     rule that fires for each combination of their values. `more_*` are the other items where the
     document has lists of triggers, groups or actions.
@@ -168,6 +170,7 @@ class Rule:
     below: float | None = None
     enabled: bool = True
     by: tuple[str, ...] = ()
+    detector: Detector | None = None
     more_triggers: tuple[str, ...] = ()
     more_groups: tuple[str, ...] = ()
     more_actions: tuple[Action, ...] = ()

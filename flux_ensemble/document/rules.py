@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
+from flux_ensemble.document.detectors import DetectorReader
 from flux_ensemble.document.model import (
     RESERVED_RULES,
     SCALE_TRIGGERS,
@@ -20,8 +21,9 @@ from flux_ensemble.document.model import (
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema_check import check_form
-from flux_ensemble.document.scopes import job_scope
+from flux_ensemble.document.scopes import detector_scope, job_scope
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
+from flux_ensemble.metrics.detector import DETECTORS
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import MetricPath, parse_path
@@ -29,13 +31,14 @@ from flux_ensemble.texts import listed, shown
 
 #: Keys of a rule that only some triggers have; "job-" is a prefix.
 _RULE_KEYS = {
-    "name": ("metric", "job-", "idle", "scale-", "search-"),
+    "name": ("metric", "job-", "idle", "scale-", "search-", *DETECTORS),
     "group": ("job-", "idle"),
     "scope": ("job-",),
     "after": ("timer",),
     "every": ("timer",),
     "by": ("idle",),
     "below": ("time-left",),
+    "detector": tuple(DETECTORS),
 }
 
 #: Keys of an action that count how often its rule fires.
@@ -145,6 +148,7 @@ class _RuleReader(ActionReader):
         super().__init__(context, problems)
         #: Conditions that were compiled, since many rules may have the same one.
         self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
+        self._detectors = DetectorReader(context.names, context.statistics, context.by, problems)
 
     def rule(self, entry: Mapping[str, Any], at: Path, id: str) -> Rule | None:
         """Read a rule; None if it has problems."""
@@ -154,8 +158,13 @@ class _RuleReader(ActionReader):
         groups = self._selected(entry, trigger, at)
         # Where the trigger is wrong, what it would know of a job is not wrong too.
         by = [name for name in entry.get("by", ()) if name is not None]
-        scope = job_scope(triggers or ["job-finish"], groups, self._context.groups, by)
         context = self._context
+        scope = job_scope(triggers or ["job-finish"], groups, context.groups, by)
+        detector = None
+        if trigger in DETECTORS:
+            detector = self._detectors.read(trigger, entry, at)
+            watched = ("", "") if detector is None else (detector.group, detector.variable)
+            scope = detector_scope(trigger, *watched, context.groups)
         self._names = Names(
             context.names,
             context.statistics,
@@ -183,7 +192,7 @@ class _RuleReader(ActionReader):
         elif trigger == SEARCH_TRIGGER:
             if name is not None:
                 self._search(name, (*at, "name"))
-        elif trigger != "metric":
+        elif trigger != "metric" and trigger not in DETECTORS:
             name = None
         if "by" in entry and trigger == "idle":
             self._by(entry["by"], groups[0] if groups else None, (*at, "by"))
@@ -209,6 +218,7 @@ class _RuleReader(ActionReader):
             below=below,
             enabled=entry.get("enabled", True),
             by=tuple(dict.fromkeys(entry.get("by", ()))),
+            detector=detector,
             more_triggers=tuple(triggers[1:]),
             more_groups=tuple(groups[1:]),
             more_actions=tuple(actions[1:]),
@@ -250,7 +260,7 @@ class _RuleReader(ActionReader):
 
     def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> list[str]:
         """The groups that `group` or its alias `name` selects; none for all jobs."""
-        if trigger in ("metric", *SCALE_TRIGGERS, SEARCH_TRIGGER):
+        if trigger in ("metric", *SCALE_TRIGGERS, SEARCH_TRIGGER, *DETECTORS):
             return []
         if "name" in entry and "group" in entry:
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")

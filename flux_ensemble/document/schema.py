@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flux_ensemble.document.detectors import DETECTOR
 from flux_ensemble.document.job_sets import STARTS
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
@@ -103,6 +104,7 @@ RULE = mapping(
         "every": DURATION,
         "below": DURATION,
         "by": {**list_of("a list of parameters", text("the name of a parameter")), "minItems": 1},
+        "detector": DETECTOR,
         "enabled": BOOLEAN,
         "action": ACTION,
         "actions": {**list_of("a list of actions", ACTION), "minItems": 1},

@@ -6,8 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Rule, Spec
+from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.conditions import SUBJECTS, Names
 from flux_ensemble.metrics.job_fields import JobScope, idle_scope, scope_of
+
+#: Variables whose values come with an event of a job -> the trigger on that; others are memo keys.
+_EVENTS = {"duration": "job-finish", "pending": "job-start"}
 
 
 def job_scope(
@@ -38,6 +42,41 @@ def job_scope(
     return of_jobs[0]._replace(names=frozenset().union(*(scope.names for scope in of_jobs)))
 
 
+def scope_of_rule(rule: Rule, groups: Mapping[str, Group]) -> JobScope | None:
+    """What the expressions of a checked rule can say of its triggering job.
+
+    Args:
+        rule: the rule.
+        groups: of the document.
+
+    >>> from flux_ensemble.document.model import Action
+    >>> scope_of_rule(Rule("stop", "start", Action("terminate")), {}) is None
+    True
+    """
+    if rule.detector is not None:
+        return detector_scope(rule.trigger, rule.detector.group, rule.detector.variable, groups)
+    return job_scope(rule.triggers, rule.groups, groups, rule.by)
+
+
+def detector_scope(
+    trigger: str, group: str, variable: str, groups: Mapping[str, Group]
+) -> JobScope | None:
+    """What the expressions of a rule on a stream can say of the job whose value it is.
+
+    Args:
+        trigger: the rule's.
+        group, variable: the stream.
+        groups: of the document.
+
+    >>> scope = detector_scope("anomaly", "md", "duration", {})
+    >>> scope.trigger, str(scope.resolve(["job", "runtime"]))
+    ('anomaly', 'job.runtime')
+    """
+    event = _EVENTS.get(unsplit(variable), "job-memo")
+    scope = job_scope([event], [group], groups)
+    return None if scope is None else scope._replace(trigger=trigger)
+
+
 def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
     """The names for the expressions of a checked rule.
 
@@ -57,7 +96,7 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         spec.groups,
         statistics,
         SUBJECTS.get(rule.trigger),
-        job_scope(rule.triggers, rule.groups, spec.groups, rule.by),
+        scope_of_rule(rule, spec.groups),
         spec.bested,
         spec.by,
         spec.searched,

@@ -148,12 +148,14 @@ class Core:
         return self._at_once(state, {"trigger": "added"}, chain)
 
     def watch(self) -> None:
-        """Watch the combinations that rules are about, and the rates that they read."""
+        """Watch the combinations and streams that rules are about, and the rates that they read."""
         for group in self.rules.wants_rates:
             self.stats.watch_rate(group)
         for state in self.rules.states.values():
             if state.rule.by and state.rule.group is not None:
                 self.workload.watch(state.rule.group, state.rule.by)
+            if state.rule.detector is not None:
+                self.stats.watch(state.rule.id, state.rule.detector)
 
     def enable(self, state: RuleState, reason: str, chain: tuple[str, ...]) -> Sequence[Triggered]:
         """Enable a rule; an enabled one stays as it is."""

@@ -76,6 +76,9 @@ class Evaluation:
         event = cause.event
         if state.path is not None:
             event = {**event, "metric": str(state.path), "value": finite(value)}
+        elif state.rule.detector is not None:
+            value = core.stats.detected.get(state.rule.id)
+            event = {**event, "metric": state.rule.name, "value": value}
         values = variables(lookup, triggered.memo, cause.job)
         fired = Cause(event, cause.rule, chain, cause.job, cause.group, cause.combinations)
         return self._actions.fire(state, fired, values)

@@ -10,7 +10,7 @@ from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.retrying import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.rules import GAVE_UP, TRIGGER_OF, Change, News
+from flux_ensemble.engine.rules import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Cause, Triggered
@@ -96,6 +96,9 @@ class Observer:
         if event.foreign:
             return self._on_foreign(event)
         core, name = self._core, event.name
+        detected = core.stats.detected
+        if detected:
+            detected.clear()
         job, news = core.workload.jobs.get(event.job), _NO_NEWS
         if job is None:
             job = self._admit(event)
@@ -112,6 +115,8 @@ class Observer:
             take = self._takes.get(name)
             if take is not None:
                 news = take(job, group, event, known)
+                if detected:
+                    news = news[0], (*news[1], *((DETECTED, rule) for rule in detected))
         if job.interrupted and core.t_walltime is not None:
             # It runs again, as if it had not run.
             return ()

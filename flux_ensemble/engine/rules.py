@@ -20,12 +20,13 @@ from flux_ensemble.document.model import (
     Rule,
     Spec,
 )
-from flux_ensemble.document.scopes import job_scope, names_of
+from flux_ensemble.document.scopes import names_of, scope_of_rule
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.turns import dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
+from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS, RATE
 from flux_ensemble.metrics.paths import (
@@ -55,6 +56,9 @@ Change = tuple[str, str]
 
 #: The change by which a job is known that was to run again and has been tried often enough.
 GAVE_UP: Change = (COUNT, "gave-up")
+
+#: Begins the change by which a rule is known whose detector was triggered: (DETECTED, rule id).
+DETECTED = "detected"
 
 #: The effect of an event of the ensemble's own job: the outcome that it gives the job, if rules are
 #: to see it, and the metrics of the group that changed. (When a job is submitted or starts, the
@@ -116,6 +120,8 @@ class RuleIndex:
         groups = {metric.group for metric in paths if metric.statistic not in MEMBER_METRICS}
         if rule.scope != "queue":
             groups.update(rule.groups)
+        if rule.detector is not None:
+            groups.add(rule.detector.group)
         fillings = self._fillings(rule)
         state = RuleState(rule, len(self.states), path, condition, fillings, tuple(sorted(groups)))
         self.states[rule.id] = state
@@ -148,7 +154,7 @@ class RuleIndex:
     def _condition(self, rule: Rule) -> Condition:
         assert rule.when is not None
         subject = SUBJECTS.get(rule.trigger)
-        scope = job_scope(rule.triggers, rule.groups, self._spec.groups)
+        scope = scope_of_rule(rule, self._spec.groups)
         key = rule.when, subject, scope
         if key not in self._conditions:
             self._conditions[key] = compile_condition(
@@ -186,6 +192,8 @@ class RuleIndex:
                 yield self._plain["foreign"]
         elif rule.trigger == "idle":
             yield self._own["idle", rule.group]
+        elif rule.detector is not None:
+            yield self._metric[MetricPath(DETECTED, rule.detector.group, rule.id)]
         else:
             yield self._plain[rule.trigger]
             for path in _triggers(rule, state.path, state.condition):
@@ -212,8 +220,9 @@ class RuleIndex:
         tables = self._tables_of.get(key)
         if tables is None:
             tables = self._own_tables(group, event, *news)
-            # Memos can change ever new metrics; other events change the same ones again.
-            if event != "memo":
+            # Memos can change ever new metrics, and detections are rare; other events change the
+            # same ones again.
+            if event != "memo" and not any(kind == DETECTED for kind, _ in news[1]):
                 self._tables_of[key] = tables
         if not tables:
             return ()
@@ -357,6 +366,8 @@ def _dump_rule(rule: Rule) -> dict[str, Any]:
 
 
 def _load_rule(value: Mapping[str, Any]) -> Rule:
-    lists = {name: tuple(value[name]) for name in _LISTS if name in value}
+    parts: dict[str, Any] = {name: tuple(value[name]) for name in _LISTS if name in value}
+    if "detector" in value:
+        parts["detector"] = Detector(*value["detector"])
     actions = tuple(Action(**action) for action in value.get("more_actions", ()))
-    return Rule(**{**value, **lists, "action": Action(**value["action"]), "more_actions": actions})
+    return Rule(**{**value, **parts, "action": Action(**value["action"]), "more_actions": actions})

@@ -71,6 +71,9 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["rates"] = {group: rate.dump() for group, rate in engine.stats.rates.items()}
     if engine.stats.ignored:
         state["ignored"] = {group: dict(keys) for group, keys in engine.stats.ignored.items()}
+    since = {rule: watch.since for rule, watch in engine.stats.watches.items() if watch.since}
+    if since:
+        state["watched_since"] = since
     if engine.searching.states:
         state["searches"] = engine.searching.dump()
     if engine.deferred:
@@ -145,6 +148,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
         engine.stats.counts[group].update({"attempts": counts["finished"], **counts})
     for group, keys in state.get("ignored", {}).items():
         engine.stats.ignored[group] = dict(keys)
+    for rule, number in state.get("watched_since", {}).items():
+        engine.stats.watches[rule].since = number
     firings = engine.workload.load(state["workload"])
     for job in engine.workload.jobs.values():
         if job.phase < Phase.RUNNING:

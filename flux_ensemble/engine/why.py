@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.conditions import SUBJECTS, Lookup, compile_condition
+from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
 from flux_ensemble.texts import listed
@@ -161,9 +162,20 @@ class _Reader:
         if trigger == "idle":
             busy = engine.workload.busy_of(rule.group)
             return f"waits for {_whose(rule)} to be idle: {_jobs(busy)} not over"
+        if rule.detector is not None:
+            return self._waits_for_detection(rule.id, rule.detector, trigger)
         if trigger.startswith("job-"):
             return f"waits for {' or '.join(rule.triggers)} of a job of {_whose(rule)}"
         return f"waits for {trigger}"
+
+    def _waits_for_detection(self, id: str, detector: Detector, trigger: str) -> str:
+        stats = self._engine.stats
+        watch, group, variable = stats.watches[id], detector.group, detector.variable
+        values = stats.count(group, variable) - watch.since
+        waits = f"waits for {'an' if trigger == 'anomaly' else 'a'} {trigger} of {detector.stream}"
+        if values < watch.warm_up:
+            return f"{waits}: the first {watch.warm_up} values show none, and there are {values}"
+        return f"{waits}, which has had {values} values"
 
     # -- never ------------------------------------------------------------------------
 
@@ -229,9 +241,11 @@ class _Reader:
         if rule.trigger == "start" and self._engine.t_start is not None:
             return "the ensemble has started, and its condition did not hold then"
         groups = rule.groups if rule.scope == "ensemble" else ()
+        if rule.detector is not None:
+            groups = (rule.detector.group,)
         if groups and not any(workload.busy_of(name) or asked[name] for name in groups):
             return (
-                f"no job of {_whose(rule)} is active, and no rule that can still fire submits one"
+                f"no job of {_named(groups)} is active, and no rule that can still fire submits one"
             )
         for comparison in _comparisons(rule):
             path = self._path(comparison.name)
@@ -272,7 +286,11 @@ def _comparisons(rule: Rule) -> Iterator[Comparison]:
 
 
 def _whose(rule: Rule) -> str:
-    return f"group {' or '.join(map(repr, rule.groups))}" if rule.groups else "the ensemble"
+    return _named(rule.groups) if rule.groups else "the ensemble"
+
+
+def _named(groups: Collection[str]) -> str:
+    return f"group {' or '.join(map(repr, groups))}"
 
 
 def _jobs(number: int) -> str:

@@ -250,7 +250,7 @@ class Names:
             if self.job is None:
                 raise ValueError(
                     f"{'.'.join(keys)!r} is of a job, and no job triggers this rule "
-                    "(only those of 'job-*' triggers)"
+                    "(only those of 'job-*', 'drift' and 'anomaly')"
                 )
             return self.job.resolve(keys)
         if head == BEST and len(keys) > 1 and keys[1] in self._bests:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flux_ensemble.metrics.best import Best, Bests
 from flux_ensemble.metrics.by_value import ByValue, unsplit
+from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
@@ -32,6 +33,7 @@ from flux_ensemble.metrics.paths import (
 from flux_ensemble.metrics.rates import Rate
 from flux_ensemble.metrics.searched import field_of
 from flux_ensemble.metrics.stream import Stream
+from flux_ensemble.metrics.watch import Watch
 
 #: Raw values of streams: [[group, variable, [value, ...]], ...]. None among them is a reset: what
 #: came before it is forgotten.
@@ -71,6 +73,8 @@ class Metrics:
         searches: of each search that has begun, its counts and its best trial.
         ignored: by group and key, how many values of memos have no statistics.
         rates: how fast jobs finish, of the groups for which that is watched.
+        watches: the detectors of rules on drift and anomalies, by the ids of the rules.
+        detected: the rules whose detectors the latest values triggered, with these values.
         t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
             member expires; None where that is not so or not known.
 
@@ -92,6 +96,10 @@ class Metrics:
         self.searches: dict[str, dict[str, Any]] = {}
         self._rate_window = rate_window
         self.rates: dict[str, Rate] = {}
+        self.watches: dict[str, Watch] = {}
+        #: The same by group and variable.
+        self._watching: dict[tuple[str, str], list[Watch]] = {}
+        self.detected: dict[str, Number] = {}
         self.t = 0.0
         self.t_start: float | None = None
         self.t_expires: float | None = None
@@ -148,6 +156,10 @@ class Metrics:
             stream = self._streams[group, variable] = Stream(statistics)
             self._count(group, variable, base, 1)
         stream.update(value)
+        if self._watching:
+            for watch in self._watching.get((group, variable), ()):
+                if watch.take(stream.count, value):
+                    self.detected[watch.rule] = value
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
 
@@ -173,11 +185,15 @@ class Metrics:
         ]
         for key in keys:
             self._forget(key)
+            for watch in self._watching.get(key, ()):
+                watch.since = 0
         return len(keys)
 
     def _forget(self, key: tuple[str, str]) -> None:
         if self._streams.pop(key, None) is not None:
             self._count(*key, self.kept_by_value(*key), -1)
+        for watch in self._watching.get(key, ()):
+            watch.restart()
         if self._kept is not None:
             self._kept[key] = [None]
 
@@ -257,6 +273,18 @@ class Metrics:
         if group not in self.rates:
             rate = self.rates[group] = Rate(self._rate_window)
             rate.begin = None if self.t_start is None else self.t
+
+    def watch(self, rule: str, detector: Detector) -> None:
+        """Have a detector take in the values of its stream for a rule, from now on."""
+        if rule not in self.watches:
+            key = detector.group, detector.variable
+            watch = self.watches[rule] = Watch(rule, detector, self.count(*key))
+            self._watching.setdefault(key, []).append(watch)
+
+    def count(self, group: str, variable: str) -> int:
+        """How many values a stream has."""
+        stream = self._streams.get((group, variable))
+        return 0 if stream is None else stream.count
 
     def start(self, t: float) -> None:
         """The ensemble begins."""

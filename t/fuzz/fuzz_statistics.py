@@ -2,9 +2,9 @@
 
     python t/fuzz/fuzz_statistics.py --seconds 60
 
-A document asks for some of River's statistics, with arguments that fit and others that do not. If
-it is loaded its engine gets memos, ordinary ones and such as nobody should publish, with a rule
-that looks at each statistic; and then it is restored from its snapshot.
+A document asks for some of River's statistics and detectors, with arguments that fit and others
+that do not. If it is loaded its engine gets memos, ordinary ones and such as nobody should publish,
+with a rule that looks at each statistic; and then it is restored from its snapshot.
 """
 
 from __future__ import annotations
@@ -46,6 +46,33 @@ _FITTING = {
     "prior_weight": (1, 10, 0.5),
     "fill_value": (0, None, 1.5),
 }
+#: The detectors by trigger, with arguments that fit.
+_DETECTORS: dict[str, dict[str, dict[str, tuple[Any, ...]]]] = {
+    "drift": {
+        "adwin": {
+            "delta": (1e-300, 0.002, 0.5, 0.999),
+            "clock": (1, 2, 32, 100_000),
+            "grace-period": (1, 2, 10, 100_000),
+            "min-window-length": (1, 2, 5, 100_000),
+            "mode": ("up", "down", "both"),
+        },
+        "page-hinkley": {
+            "min-instances": (1, 2, 30, 100_000),
+            "delta": (0, 0.005, 1e300),
+            "threshold": (1e-300, 0.1, 50, 1e300),
+            "alpha": (1e-300, 0.5, 0.9999, 1),
+            "mode": ("up", "down", "both"),
+        },
+    },
+    "anomaly": {
+        "quantile": {
+            "q": (0.5, 0.9, 0.999, 0.9999999999999999),
+            "warm-up": (1, 2, 100, 100_000),
+            "window": (1, 2, 100, 100_000),
+            "mode": ("up", "down", "both"),
+        },
+    },
+}
 _ODD: tuple[Any, ...] = (
     -(10**18), -(10**9), -100_001, -7, -1, 0, 1, 2, 99_999, 100_001, 10**6, 10**9, 10**18,
     2**63 - 1, -1e308, -1.0, -0.5, -0.0, 5e-324, 0.25, 0.75, 1.0, 1.0000001, 1.5, 3.0, 1e9, 1e308,
@@ -63,6 +90,7 @@ def make(random: Random) -> dict[str, Any]:
     few = random.choice([1, 2, 4])
     return {
         "metrics": [_statistic(random, number) for number in range(random.choice([1, 1, 2, 5]))],
+        "detectors": [_detector(random) for _ in range(random.choice([0, 1, 2]))],
         "values": [_number(random, few) for _ in range(random.choice([0, 1, 3, 20, 120, 300]))],
         "waiting": random.random() < 0.3,
     }
@@ -82,6 +110,23 @@ def _statistic(random: Random, number: int) -> Any:
     if random.random() < 0.05:
         kind = random.choice(["", "median", kind.lower(), kind.upper(), "m" * 10**5, "Cov", "base"])
     return {"name": f"s{number}", "statistic": kind, **arguments}
+
+
+def _detector(random: Random) -> dict[str, Any]:
+    trigger = random.choice(list(_DETECTORS))
+    kind = random.choice(list(_DETECTORS[trigger]))
+    arguments: dict[str, Any] = {}
+    for name, fitting in _DETECTORS[trigger][kind].items():
+        choice = random.random()
+        if choice < 0.6:
+            arguments[name] = random.choice(fitting)
+        elif choice < 0.65:
+            arguments[name] = random.choice(_ODD)
+    if random.random() < 0.05:
+        kind = random.choice(["", "kswin", kind.upper(), "m" * 10**5])
+    if random.random() < 0.05:
+        trigger = random.choice(list(_DETECTORS))
+    return {"trigger": trigger, "detector": {kind: arguments}}
 
 
 def _number(random: Random, few: int) -> Any:
@@ -109,6 +154,15 @@ def attempt(given: dict[str, Any]) -> None:
             "action": {"name": "submit", "label": "b", "repetitions": 2},
         }
         for one in metrics
+        for variable in ("x", "pending")
+    ]
+    rules += [
+        {
+            **one,
+            "name": f"a-{variable}",
+            "action": {"name": "submit", "label": "b", "count": "{job.index + 1}"},
+        }
+        for one in given.get("detectors", [])
         for variable in ("x", "pending")
     ]
     document = {

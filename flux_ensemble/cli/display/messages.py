@@ -339,7 +339,11 @@ def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], s
         jobid: prints a job id.
     """
     trigger = str(cause.get("trigger", title))
-    words = f"{cause['metric']} = {_plain(cause['value'])}" if "metric" in cause else title
+    words = title
+    if "metric" in cause:
+        # That of a drift or an anomaly says so.
+        name = title if title.endswith(f" {cause['metric']}") else cause["metric"]
+        words = f"{name} = {_plain(cause['value'])}"
     if "job" in cause:
         event = [cause["group"], trigger.removeprefix("job-"), *_each_pair(cause["context"] or {})]
         return f"{words} ({' '.join([jobid(cause['job']), *filter(None, event)])})"

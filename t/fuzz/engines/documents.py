@@ -28,6 +28,7 @@ _TRIGGERS = {
     "idle": 10,
     "timer": 8,
     "scale": 10,
+    "detector": 6,
 }
 _ACTIONS = {
     "submit": 25,
@@ -61,6 +62,17 @@ _METRICS = (
     "nodes.free",
     "queue.pending-nodes",
 )
+#: Detectors that a few values trigger, and ordinary ones.
+_DETECTORS = (
+    {"trigger": "drift", "detector": {"adwin": {"clock": 1, "mode": "up"}}},
+    {
+        "trigger": "drift",
+        "detector": {"page-hinkley": {"min-instances": 1, "delta": 0, "threshold": 0.1}},
+    },
+    {"trigger": "anomaly", "detector": {"quantile": {"q": 0.5, "warm-up": 1, "mode": "both"}}},
+    {"trigger": "anomaly", "detector": {"quantile": {}}},
+)
+_STREAMS = ("a-x", "a-duration", "b-pending")
 _COMPARISONS = (0, 1, 2, "> 0", ">= 1", "< 3", "!= 0")
 _EXPRESSIONS = (
     "count.a.success + count.b.success >= 2",
@@ -159,6 +171,8 @@ def trigger(
         case "timer":
             times = random.choice([{"after": 5}, {"every": 5}, {"after": 1, "every": 5}])
             return {"trigger": "timer", **times}
+        case "detector":
+            return {**random.choice(_DETECTORS), "name": random.choice(_STREAMS), **when}
         case "scale":
             asked = {"name": random.choice(ids)} if random.random() < 0.3 else {}
             return {"trigger": random.choice(SCALE_TRIGGERS), **asked}

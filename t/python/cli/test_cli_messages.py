@@ -188,6 +188,14 @@ def test_the_log_says_what_was_done_and_why() -> None:
             "on mean.a-duration = null (heartbeat)",
         ),
         (
+            "drift a-error",
+            {
+                **{"trigger": "job-memo", "job": 7, "group": "a", "context": {"error": 2}},
+                **{"metric": "a-error", "value": 2},
+            },
+            "on drift a-error = 2 (7 a memo error=2)",
+        ),
+        (
             "start",
             {"trigger": "custom", "rule": "rule-1", "firing": 0},
             "on start (returned by rule-1 #0)",

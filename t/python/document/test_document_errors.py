@@ -423,7 +423,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".group: 'group' means nothing to the trigger 'metric' (only to: job-*, idle)"),
         ("{trigger: start, name: echo, action: {name: terminate}}",
          ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle, "
-         "scale-*, search-*)"),
+         "scale-*, search-*, drift, anomaly)"),
         ("{trigger: time-left, action: {name: terminate}}",
          ": the trigger 'time-left' needs 'below', such as 'below: 20m'"),
         ("{trigger: idle, below: 5m, action: {name: terminate}}",

@@ -41,12 +41,13 @@ def read(rule: str) -> Rule:
     [
         ("{trigger: timer, after: 1s, " + SUBMIT + 'nodes: "{job.nnodes}"}}',
          ".action.nodes: 'job.nnodes' is of a job, and no job triggers this rule "
-         "(only those of 'job-*' triggers)"),
+         "(only those of 'job-*', 'drift' and 'anomaly')"),
         ("{trigger: start, " + SUBMIT + "params: trigger}}",
          f".action.params: 'trigger' means the parameters of the triggering job, and {NO_JOB} "
-         "(only rules on 'job-*' have one)"),
+         "(only rules on 'job-*', 'drift' and 'anomaly' have one)"),
         ("{trigger: idle, action: {name: cancel, jobs: trigger}}",
-         f".action.jobs: {NO_JOB} (only rules on 'job-*' have a triggering job)"),
+         f".action.jobs: {NO_JOB} (only rules on 'job-*', 'drift' and 'anomaly' have a "
+         "triggering job)"),
         ("{trigger: job-submit, when: job.returncode == 1, " + SUBMIT + "count: 1}}",
          ".when: 'job.returncode' is not known yet at the trigger 'job-submit'"),
         ("{trigger: job-start, " + SUBMIT + 'params: {x: "{job.outcome}"}}}',

@@ -183,6 +183,8 @@ def test_every_trigger_is_one_and_an_alias_is_what_it_stands_for(trigger: str) -
         "metric": {"name": "count.echo.success"},
         "timer": {"after": 1},
         "time-left": {"below": 60},
+        "drift": {"name": "echo-error", "detector": {"adwin": {}}},
+        "anomaly": {"name": "echo-error", "detector": {"quantile": {}}},
     }
     found = rule(trigger=trigger, **needs.get(trigger, {}))
     assert found.trigger == TRIGGER_ALIASES.get(trigger, trigger)

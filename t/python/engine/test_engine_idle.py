@@ -250,6 +250,16 @@ def test_idle_by_a_parameter_fires_for_each_of_its_values_when_all_its_jobs_are_
     assert list(entry["cause"]) == ["trigger", "group", "timestamp", "params"]
 
 
+def test_the_condition_of_idle_by_can_name_the_parameters():
+    also = {"when": "job.params.t > 300", "action": submit("b")}
+    p = swept({"id": "hot", "trigger": "idle", "group": "a", "by": ["t"], **also})
+    for job in (1, 2, 3, 4):
+        p.run(job)
+    assert [entry["cause"]["params"] for entry in p.recorded("fire") if entry["rule"] == "hot"] == [
+        {"t": 310}
+    ]
+
+
 def test_idle_by_all_parameters_fires_for_each_job():
     p = swept(by=("seed", "t"))
     for job in (4, 1, 2, 3):

@@ -86,6 +86,17 @@ TRIGGERS = st.sampled_from(
         {"trigger": ["job-fail", "job-timeout"], "group": ["a", "b"]},
         {"trigger": "job-finish", "group": "b", "when": "job.returncode == 1 or job.params.p > 1"},
         {"trigger": "job-start", "when": "job.attempt > 0 and count.a.submitted > 0"},
+        {
+            "trigger": "drift",
+            "name": "b-x",
+            "detector": {"page-hinkley": {"min-instances": 1, "delta": 0, "threshold": 0.1}},
+        },
+        {
+            "trigger": "anomaly",
+            "name": "b-duration",
+            "detector": {"quantile": {"q": 0.5, "warm-up": 1, "mode": "both"}},
+            "when": "job.params.p > 0",
+        },
     ]
 )
 #: Most choices let the ensemble go on, so that histories get somewhere.
@@ -195,6 +206,15 @@ RETURNS = st.lists(
             {
                 "kind": "rule",
                 "value": {
+                    "trigger": "anomaly",
+                    "name": "b-x",
+                    "detector": {"quantile": {"q": 0.5, "warm-up": 2}},
+                    "action": {"name": "cancel", "jobs": "trigger", "repetitions": "unlimited"},
+                },
+            },
+            {
+                "kind": "rule",
+                "value": {
                     "trigger": "idle",
                     "group": "b",
                     "by": ["p"],
@@ -212,7 +232,7 @@ def documents(draw):
     rules = [{"id": "r0", "trigger": "start", "action": submit("a")}]
     for number in range(draw(st.integers(1, 5))):
         trigger = draw(TRIGGERS)
-        of_job = "job-" in str(trigger["trigger"])
+        of_job = "job-" in str(trigger["trigger"]) or "detector" in trigger
         choices = st.one_of(ACTIONS, JOB_ACTIONS) if of_job else ACTIONS
         action = {**draw(choices), "repetitions": draw(REPETITIONS)}
         if draw(st.booleans()):
