@@ -64,6 +64,7 @@ class RuleKeys(TypedDict, total=False):
     every: Duration
     below: Duration
     by: Sequence[str]
+    detector: Mapping[str, Any]
     enabled: bool
     action: Mapping[str, Any]
     actions: Sequence[Mapping[str, Any]]

@@ -30,7 +30,9 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.st
 
 #: How often each rule fires, in their order.
 FIRINGS = {
+    "anomaly": [1, 1, 1],
     "cancel-on-condition": [1, 1, 1],
+    "drift": [1, 16, 2, 3],
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
     "job-memo": [1, 1, 1],
