@@ -106,6 +106,7 @@ ACTIONS = (
     "reset",
     "search",
     "close",
+    "refresh",
 )
 
 

@@ -1,4 +1,4 @@
-"""What samplers need: whether it is installed here.
+"""What samplers and generators need: whether it is installed here.
 
 An ensemble that goes on after a crash, or is replayed, has the points of its searches in its log,
 so this is asked where one begins, and is no part of reading a document.
@@ -11,9 +11,10 @@ from importlib.util import find_spec
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import dotted
-from flux_ensemble.document.search import Search
+from flux_ensemble.document.search import GENERATOR, Search
 
-#: The modules that a sampler needs; the extra `search` installs all but that of `gp`.
+#: The modules that a sampler needs; the extra `search` installs all but that of `gp`. The points
+#: with which a generator begins are SciPy's.
 _NEEDS = {
     "tpe": ("optuna",),
     "random": ("optuna",),
@@ -21,7 +22,17 @@ _NEEDS = {
     "cma": ("optuna", "cmaes"),
     "nsga2": ("optuna",),
     "gp": ("scipy", "sklearn"),
+    GENERATOR: ("gest_api", "scipy"),
 }
+
+
+def kind(search: Search) -> str:
+    """What suggests the points of a search; it is the key in the document, too.
+
+    >>> kind(Search("hpo", "a", (), ()))
+    'sampler'
+    """
+    return GENERATOR if search.generator is not None else "sampler"
 
 
 def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
@@ -36,7 +47,8 @@ def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
             extra = "gp" if search.sampler == "gp" else "search"
             yield (
                 search,
-                f"the sampler {search.sampler!r} needs {absent[0]!r}, which is not installed here: "
+                f"the {kind(search)} {search.suggests!r} needs {absent[0]!r}, which is not "
+                "installed here: "
                 f"pip install 'flux-ensemble[{extra}]'",
             )
 
@@ -54,6 +66,6 @@ def objection(spec: Spec, file: str | None) -> str | None:
     True
     """
     for search, message in missing(spec.searches):
-        path = ("search", spec.searches.index(search), "sampler")
+        path = ("search", spec.searches.index(search), kind(search))
         return f"{file or 'document'}: {dotted(path)}: {message}"
     return None
