@@ -6,7 +6,9 @@ so this is asked where one begins, and is no part of reading a document.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 
 from flux_ensemble.document.model import Spec
@@ -50,6 +52,29 @@ def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
                 f"the {kind(search)} {search.suggests!r} needs {absent[0]!r}, which is not "
                 "installed here: "
                 f"pip install 'flux-ensemble[{extra}]'",
+            )
+
+
+def unfound(spec: Spec) -> Iterator[tuple[Search, str]]:
+    """The searches whose generators are nowhere that this process knows of, each with the reason.
+
+    Only the first package of a module's name is looked for, so that nothing is imported.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> list(unfound(load_text("jobs: [{name: hello, command: echo hello}]", name="demo")))
+    []
+    """
+    for search in spec.searches:
+        if search.generator is None:
+            continue
+        package = search.generator.name.partition(":")[0].partition(".")[0]
+        users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = [one for one in (*users, spec.directory) if one]
+        if find_spec(package) is None and PathFinder.find_spec(package, path) is None:
+            yield (
+                search,
+                f"there is no module {package!r} beside the document, in PYTHONPATH or where "
+                "flux-ensemble is installed",
             )
 
 

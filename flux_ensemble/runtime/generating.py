@@ -235,7 +235,7 @@ class Generating:
             if count == 0:
                 break
         if twice:
-            print(f"left out {twice} points of the generator that were given before")
+            print(f"points that the search has already are left out: {twice}")
 
     def _read(self, place: int, point: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters of a point, and what else it has.

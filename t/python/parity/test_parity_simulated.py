@@ -30,6 +30,7 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.st
 
 #: How often each rule fires, in their order.
 FIRINGS = {
+    "active-learning": [1, 3, 3],
     "cancel-on-condition": [1, 1, 1],
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
