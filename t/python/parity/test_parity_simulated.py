@@ -30,7 +30,6 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.st
 
 #: How often each rule fires, in their order.
 FIRINGS = {
-    "active-learning": [1, 3, 3],
     "cancel-on-condition": [1, 1, 1],
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
@@ -44,6 +43,7 @@ FIRINGS = {
     "repetitions-and-backoff": [1, 3, 3],
     "terminate": [1, 1, 4],
     "tune": [1, 1],
+    "active-learning": [1, 3, 3],
 }
 
 #: Recordings of examples on Flux.
