@@ -112,7 +112,7 @@ def contents(text: str, docnames: Iterable[str]) -> str:
 def examples() -> str:
     """The text of each example, under a heading that links lead to."""
     sections = []
-    for path in sorted(EXAMPLES.iterdir()):
+    for path in sorted(filter(Path.is_file, EXAMPLES.iterdir())):
         language = path.suffix.removeprefix(".")
         sections.append(f"## {path.name}\n\n```{language}\n{path.read_text()}```\n")
     return "\n".join(sections)

@@ -117,6 +117,17 @@ print(json.load(open(\"json\"))[\"searches\"][0][\"best\"][0][\"params\"][\"x\"]
 	grep "^x=$x " printed
 '
 
+test_expect_success 'active-learning' '
+	run_example active-learning measure=24/0/0/0 train=3/0/0/0
+'
+
+test_expect_success 'active_learning.py: most values were measured where the function is steep' '
+	flux ensemble search active-learning | grep "^doubt *done *trials *active_learning:Doubt *24/24 " &&
+	is 24 "$(wc -l <model)" &&
+	is 3 "$(flux ensemble log active-learning | grep -c "fire .* refresh doubt")" &&
+	test "$(awk "\$1 > 0.15 && \$1 < 0.45" model | wc -l)" -ge 10
+'
+
 test_expect_success 'map-reduce' '
 	run_example map-reduce map=12/0/0/0 reduce=3/0/0/0
 '

@@ -24,7 +24,7 @@ from flux_ensemble.texts import listed
 
 #: Actions whose label is a job group or a search, and actions that need a label.
 _ON_GROUPS = ("submit", "cancel", "update")
-_ON_SEARCHES = ("search", "close")
+_ON_SEARCHES = ("search", "close", "refresh")
 _NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *_ON_SEARCHES)
 
 #: Keys of an action that only some actions have.

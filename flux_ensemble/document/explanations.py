@@ -93,8 +93,23 @@ _SEARCH = {
         ("accuracy",),
     ),
     ".sampler": Key("What suggests the points.", ("random", "qmc", "cma", "nsga2", "gp"), "tpe"),
+    ".generator": Key(
+        "A class of yours that suggests the points, in place of a sampler: see gest-api.",
+        ("learner:Learner",),
+    ),
+    ".arguments": Key("What the generator's class is called with.", ({"model": "model.json"},), {}),
+    ".initial": Key(
+        "So many trials are to be complete before the generator is asked; points before are those "
+        "of the sampler qmc.",
+        (0, 20),
+        1,
+    ),
     ".trials": Key("How many there are.", (500,)),
     ".parallel": Key("How many are in the queue at once.", (64,), 1),
+    ".batch": Key(
+        "So many points are asked for at once. Without it, as many as there are free slots.", (16,)
+    ),
+    ".sequential": Key("Points are asked for only when no trial is under way.", (True,), False),
     ".on-failure": Key("What becomes of a trial that fails.", ("retry", {"penalty": 100}), "skip"),
     ".on-failure.penalty": Key(
         "The value that the sampler is told of it; a list of one for each of several objectives.",

@@ -25,7 +25,7 @@ from flux_ensemble.document.problems import (
     dotted,
     placed,
 )
-from flux_ensemble.document.samplers import missing
+from flux_ensemble.document.samplers import kind, missing, unfound
 from flux_ensemble.document.texts import placeholders, split_command
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit
@@ -176,8 +176,8 @@ def _unshelled(value: Mapping[str, Any]) -> Iterator[_Finding]:
 
 
 def _uninstalled(spec: Spec) -> Iterator[_Finding]:
-    for search, message in missing(spec.searches):
-        yield _Finding(("search", spec.searches.index(search), "sampler"), message)
+    for search, message in (*missing(spec.searches), *unfound(spec)):
+        yield _Finding(("search", spec.searches.index(search), kind(search)), message)
 
 
 # -- rules --------------------------------------------------------------------------

@@ -108,6 +108,7 @@ ACTIONS = (
     "reset",
     "search",
     "close",
+    "refresh",
 )
 
 

@@ -1,4 +1,4 @@
-"""What samplers need: whether it is installed here.
+"""What samplers and generators need: whether it is installed here.
 
 An ensemble that goes on after a crash, or is replayed, has the points of its searches in its log,
 so this is asked where one begins, and is no part of reading a document.
@@ -6,14 +6,17 @@ so this is asked where one begins, and is no part of reading a document.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import dotted
-from flux_ensemble.document.search import Search
+from flux_ensemble.document.search import GENERATOR, Search
 
-#: The modules that a sampler needs; the extra `search` installs all but that of `gp`.
+#: The modules that a sampler needs; the extra `search` installs all but that of `gp`. The points
+#: with which a generator begins are SciPy's.
 _NEEDS = {
     "tpe": ("optuna",),
     "random": ("optuna",),
@@ -21,7 +24,17 @@ _NEEDS = {
     "cma": ("optuna", "cmaes"),
     "nsga2": ("optuna",),
     "gp": ("scipy", "sklearn"),
+    GENERATOR: ("gest_api", "scipy"),
 }
+
+
+def kind(search: Search) -> str:
+    """What suggests the points of a search; it is the key in the document, too.
+
+    >>> kind(Search("hpo", "a", (), ()))
+    'sampler'
+    """
+    return GENERATOR if search.generator is not None else "sampler"
 
 
 def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
@@ -36,8 +49,32 @@ def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
             extra = "gp" if search.sampler == "gp" else "search"
             yield (
                 search,
-                f"the sampler {search.sampler!r} needs {absent[0]!r}, which is not installed here: "
+                f"the {kind(search)} {search.suggests!r} needs {absent[0]!r}, which is not "
+                "installed here: "
                 f"pip install 'flux-ensemble[{extra}]'",
+            )
+
+
+def unfound(spec: Spec) -> Iterator[tuple[Search, str]]:
+    """The searches whose generators are nowhere that this process knows of, each with the reason.
+
+    Only the first package of a module's name is looked for, so that nothing is imported.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> list(unfound(load_text("jobs: [{name: hello, command: echo hello}]", name="demo")))
+    []
+    """
+    for search in spec.searches:
+        if search.generator is None:
+            continue
+        package = search.generator.name.partition(":")[0].partition(".")[0]
+        users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = [one for one in (*users, spec.directory) if one]
+        if find_spec(package) is None and PathFinder.find_spec(package, path) is None:
+            yield (
+                search,
+                f"there is no module {package!r} beside the document, in PYTHONPATH or where "
+                "flux-ensemble is installed",
             )
 
 
@@ -54,6 +91,6 @@ def objection(spec: Spec, file: str | None) -> str | None:
     True
     """
     for search, message in missing(spec.searches):
-        path = ("search", spec.searches.index(search), "sampler")
+        path = ("search", spec.searches.index(search), kind(search))
         return f"{file or 'document'}: {dotted(path)}: {message}"
     return None

@@ -7,6 +7,7 @@ from flux_ensemble.document.schema_terms import (
     BOOLEAN,
     DURATION,
     IDENTIFIER,
+    OBJECT,
     PARAMETER,
     SCALAR,
     choice,
@@ -14,7 +15,7 @@ from flux_ensemble.document.schema_terms import (
     mapping,
     text,
 )
-from flux_ensemble.document.search import MAX_TRIALS, SAMPLERS
+from flux_ensemble.document.search import MAX_BATCH, MAX_TRIALS, SAMPLERS
 from flux_ensemble.document.stop import POLICIES
 
 #: YAML reads 1e-5 as text.
@@ -57,6 +58,9 @@ COMPUTED = mapping(
     "expression",
 )
 
+#: A class in a module.
+_CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z"
+
 _STOP = mapping(
     "a mapping such as {policy: asha, step: epoch, eta: 3}",
     {
@@ -86,8 +90,13 @@ SEARCH = mapping(
         "minimize": _OBJECTIVE,
         "maximize": _OBJECTIVE,
         "sampler": choice("a sampler", SAMPLERS),
+        "generator": text("a class such as 'package.module:Class'", pattern=_CLASS),
+        "arguments": OBJECT,
+        "initial": integer(0, MAX_TRIALS),
         "trials": integer(1, MAX_TRIALS),
         "parallel": integer(1, MAX_TRIALS),
+        "batch": integer(1, MAX_BATCH),
+        "sequential": BOOLEAN,
         "on-failure": {
             **mapping("skip, retry, or {penalty: NUMBER}", {"penalty": _PENALTY}, "penalty"),
             "type": ["object", "string"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.document.stop import Stop
@@ -14,6 +14,9 @@ from flux_ensemble.texts import shown
 
 #: What suggests points, the default first.
 SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp")
+
+#: The place of these in a search whose points come from a generator of the user's.
+GENERATOR = "generator"
 
 #: Those that have ranges alone, and those that have one objective.
 RANGES_ONLY = ("cma",)
@@ -26,6 +29,9 @@ MAX_OBJECTIVES = 8
 MAX_TRIALS = 1_000_000
 MAX_VARIABLES = 1000
 MAX_CHOICES = 1000
+
+#: Most points of one ask.
+MAX_BATCH = 1000
 
 #: What a trial came to: the value of the objective, or of each where there are several.
 Value = float | tuple[float, ...]
@@ -101,6 +107,21 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
+class Generator:
+    """A class of the user's that suggests points: a generator of gest-api.
+
+    Args:
+        name: `package.module:Class`.
+        arguments: of the class, by name.
+        initial: how many trials are to be complete before it is asked.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    initial: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     """One entry of `search:`.
 
@@ -109,7 +130,7 @@ class Search:
         group: the group that its trials are jobs of.
         variables: what varies; in its order, values are kept without names.
         objectives: what it makes small, or large; of several, no trial is the best of all.
-        sampler: one of `SAMPLERS`.
+        sampler: one of `SAMPLERS`, or `GENERATOR`.
         trials: how many there are at most.
         parallel: how many are in the queue at once.
         on_failure: `SKIP` or `RETRY`.
@@ -117,6 +138,9 @@ class Search:
         failures: how many in a row close it.
         timeout: seconds that points may take; 0 is no limit.
         stop: when trials are stopped early; None for never.
+        generator: what suggests the points in place of a sampler.
+        batch: how many points are asked for at once; 0 for as many as there are free slots.
+        sequential: points are asked for only when no trial is under way.
 
     >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), (Objective("loss"),))
     >>> search.searched.variables, search.values({"loss": 1, "other": 2})
@@ -135,6 +159,14 @@ class Search:
     failures: int = 20
     timeout: float = 300.0
     stop: Stop | None = None
+    generator: Generator | None = None
+    batch: int = 0
+    sequential: bool = False
+
+    @property
+    def suggests(self) -> str:
+        """What suggests the points: the sampler, or the class of the generator."""
+        return self.sampler if self.generator is None else self.generator.name
 
     @property
     def searched(self) -> Searched:

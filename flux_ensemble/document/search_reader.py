@@ -11,6 +11,7 @@ from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.search import (
+    GENERATOR,
     MAX_CHOICES,
     MAX_OBJECTIVES,
     MAX_VARIABLES,
@@ -18,6 +19,7 @@ from flux_ensemble.document.search import (
     RANGES_ONLY,
     SAMPLERS,
     SKIP,
+    Generator,
     Objective,
     Search,
     Value,
@@ -26,6 +28,9 @@ from flux_ensemble.document.search import (
 from flux_ensemble.document.stop import read_stop
 from flux_ensemble.metrics.searched import OF_BEST, Searched
 from flux_ensemble.texts import listed, shown
+
+#: The argument of a generator that tells it of the variables and the objectives.
+VOCS = "vocs"
 
 
 def declared(entries: Any) -> dict[str, Searched]:
@@ -138,12 +143,13 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
                 f"expected a range, because the sampler {entry['sampler']!r} has no choices; "
                 "'tpe' has both",
             )
+    generator = _generator(entry, variables, objectives, at, problems)
     return Search(
         id=entry["id"],
         group=entry["group"],
         variables=tuple(variables),
         objectives=objectives,
-        sampler=entry.get("sampler", SAMPLERS[0]),
+        sampler=entry.get("sampler", SAMPLERS[0]) if generator is None else GENERATOR,
         trials=trials,
         parallel=entry.get("parallel", 1),
         on_failure=on_failure,
@@ -151,7 +157,49 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         failures=entry.get("failures", 20),
         timeout=timeout,
         stop=stop,
+        generator=generator,
+        batch=entry.get("batch", 0),
+        sequential=entry.get("sequential", False),
     )
+
+
+def _generator(
+    entry: Mapping[str, Any],
+    variables: Sequence[Variable],
+    objectives: Sequence[Objective],
+    at: Path,
+    problems: Problems,
+) -> Generator | None:
+    """What suggests the points in place of a sampler; None if nothing does."""
+    if "generator" not in entry:
+        for key in ("arguments", "initial"):
+            if key in entry and not problems.blames((*at, "generator")):
+                problems.add((*at, key), f"{key!r} is for a 'generator', and there is none")
+        return None
+    if "sampler" in entry:
+        problems.add((*at, "sampler"), "give 'sampler' or 'generator', not both")
+    arguments = entry.get("arguments", {})
+    if VOCS in arguments:
+        problems.add(
+            (*at, "arguments", VOCS),
+            f"the search gives the generator its {VOCS!r}; leave it out here",
+        )
+    names = [variable.name for variable in variables]
+    for objective in objectives:
+        if objective.key in names:
+            problems.add(
+                (*at, objective.direction),
+                f"{objective.key!r} is a variable too, and the results of a generator have both "
+                "side by side; give one of them another name",
+            )
+    for variable in variables:
+        # A set has only one of 1, 1.0 and true.
+        if len(set(variable.choices)) < len(variable.choices):
+            problems.add(
+                (*at, "variables", variable.name),
+                "expected choices that are different for a generator: 1, 1.0 and true are the same",
+            )
+    return Generator(entry["generator"], arguments, entry.get("initial", 1))
 
 
 def _objectives(entry: Mapping[str, Any], at: Path, problems: Problems) -> tuple[Objective, ...]:

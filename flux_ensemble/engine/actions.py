@@ -145,6 +145,9 @@ class Actions:
                 self._outcome(origin, changed=self._searching.start(groups[0], origin))
             case "close":
                 self._outcome(origin, changed=self._searching.close(groups[0], origin.chain))
+            case "refresh":
+                dropped = self._searching.refresh(groups[0], origin.chain)
+                self._outcome(origin, dropped=dropped)
             case "grow" | "shrink":
                 self._scaling.ask(action, origin)
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.document.search import Search, Value
+from flux_ensemble.document.search import MAX_BATCH, Search, Value
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.stopping import stopping
 from flux_ensemble.engine.trials import COMPLETE, Trials
@@ -15,10 +15,6 @@ IDLE, RUNNING, CLOSING, DONE = "idle", "running", "closing", "done"
 
 #: Prefix of the timers after which points are asked for again.
 AGAIN = "ask:"
-
-#: Most points of one ask, and most in stock.
-MAX_BATCH = 1000
-
 
 #: Most trials of a Pareto front that the status has.
 MAX_FRONT = 100
@@ -97,7 +93,18 @@ class Searched:
         """How many points to ask for now."""
         trials, search = self.trials, self.search
         slots = search.parallel - len(trials.active) - len(trials.stock) + self.ahead()
-        return max(0, min(slots, search.trials - len(trials.all), MAX_BATCH))
+        if slots <= 0 or (search.sequential and (trials.active or trials.stock)):
+            return 0
+        return min(search.batch or slots, self._left(), MAX_BATCH)
+
+    def instead(self, dropped: int) -> int:
+        """How many points to ask for in the place of those that were dropped or asked for."""
+        if self.search.sequential and self.trials.active:
+            return 0
+        return min(self.search.batch or max(dropped, self.wanted()), self._left(), MAX_BATCH)
+
+    def _left(self) -> int:
+        return self.search.trials - len(self.trials.all)
 
     def end(
         self, number: int, how: str, value: Value | None, t: float, step: float | None = None
@@ -141,7 +148,7 @@ class Searched:
             "group": search.group,
             "state": self.state,
             "reason": self.reason,
-            "sampler": search.sampler,
+            "sampler": search.suggests,
             "objective": ", ".join(objective.key for objective in search.objectives),
             "direction": ", ".join(objective.direction for objective in search.objectives),
             "trials": search.trials,

@@ -89,6 +89,31 @@ class Searching:
         self._changed(state)
         return True
 
+    def refresh(self, id: str, chain: tuple[str, ...] = ()) -> int:
+        """Drop the points of a search that were not sent, and ask for others.
+
+        Args:
+            id: of the search.
+            chain: the rules that led here with no job or time between.
+
+        Returns:
+            How many points were dropped.
+        """
+        state = self.states[id]
+        if state.state != RUNNING:
+            return 0
+        state.chain = chain
+        asked = state.ask is not None
+        self._forget_ask(state)
+        state.tries = 0
+        state.exhausted = False
+        dropped = state.trials.drop_stock()
+        # At once, though no slot may be free: none is to wait for the new ones either.
+        if (dropped or asked) and self._core.acting and (count := state.instead(dropped)):
+            self._ask(state, count)
+        self._changed(state)
+        return dropped
+
     def _forget_ask(self, state: Searched) -> None:
         if state.ask is not None:
             # Its outcome may still come.

@@ -23,6 +23,10 @@ from flux_ensemble.metrics.searched import FRONT, PRUNED
 STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
 _STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
 
+#: Keys of the attributes of a generator's points: the state of the generator after the last of an
+#: ask, and how many trials had ended before.
+STATE, ENDED = "state", "ended"
+
 #: How many of the best trials are kept at hand.
 BEST = 10
 
@@ -82,6 +86,8 @@ class Trials:
         if search.stop is not None:
             self.counts[PRUNED] = 0
         self.seconds: float | None = None
+        #: How often points were dropped, for whoever asks: not part of a snapshot.
+        self.refreshes = 0
 
     def params(self, trial: Trial) -> dict[str, Any]:
         """The parameters of a trial, by name."""
@@ -91,9 +97,29 @@ class Trials:
     def add(self, params: Mapping[str, Any], attributes: Mapping[str, Any] | None) -> None:
         """Add a point to the stock."""
         number = len(self.all)
+        if self.search.generator is not None and attributes and STATE in attributes:
+            # Of a generator only the last one is needed.
+            self._drop_state()
         row = tuple(params[variable.name] for variable in self.search.variables)
         self.all.append(Trial(number, row, attributes))
         self.stock.append(number)
+
+    def _drop_state(self) -> None:
+        for trial in reversed(self.all):
+            if trial.attributes and STATE in trial.attributes:
+                kept = {
+                    key: one for key, one in trial.attributes.items() if key not in (STATE, ENDED)
+                }
+                trial.attributes = kept or None
+                return
+
+    def drop_stock(self) -> int:
+        """Drop the points in stock, which are the last ones; how many there were."""
+        count = len(self.stock)
+        del self.all[len(self.all) - count :]
+        self.stock.clear()
+        self.refreshes += 1
+        return count
 
     def next(self, t: float) -> Trial:
         """Take the next point from the stock: it is active from time `t` on."""

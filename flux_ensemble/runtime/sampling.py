@@ -92,7 +92,8 @@ class Sampling:
         points: list[dict[str, Any]] = []
         size = 0
         for _ in range(request["count"]):
-            params, attributes = self._sampler.suggest(self._points, self._seed(self._points))
+            seed = seed_of(self._search, self._points)
+            params, attributes = self._sampler.suggest(self._points, seed)
             self._points += 1
             points.append({"params": dict(zip(self._names, params, strict=True))})
             if attributes:
@@ -102,10 +103,15 @@ class Sampling:
                 break
         return {"points": points, "seconds": time.perf_counter() - begin}
 
-    def _seed(self, number: int) -> int:
-        """The seed of a trial's point, of 32 bits."""
-        name = json.dumps([self._search["seed"], self._search["id"], number])
-        return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
+
+def seed_of(search: Mapping[str, Any], number: int) -> int:
+    """The seed of a trial's point, of 32 bits.
+
+    >>> seed_of({"seed": 7, "id": "hpo"}, 0) == seed_of({"seed": 7, "id": "hpo"}, 1)
+    False
+    """
+    name = json.dumps([search["seed"], search["id"], number])
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
 
 
 class Optuna:

@@ -23,6 +23,7 @@ from flux_ensemble.engine.commands import Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Started
 from flux_ensemble.engine.status import status
+from flux_ensemble.members.simulation.advisers import SimulatedAdvisers
 from flux_ensemble.members.simulation.durations import durations
 from flux_ensemble.members.simulation.runner import (
     DEFAULT_DURATION,
@@ -36,7 +37,6 @@ from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.members.virtual.scheduler import Scheduler
 from flux_ensemble.members.virtual.shapes import Shapes
-from flux_ensemble.runtime.asking.consultant import Consultant
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.ports import Tap
 
@@ -174,7 +174,7 @@ class Simulation:
             lambda: _Caller(self._calls),
             self,
             tap,
-            adviser=lambda: Consultant(spec.searches, seed),
+            adviser=lambda: SimulatedAdvisers(spec, seed),
         )
         self._waking = False
         self._ended = False
@@ -197,8 +197,12 @@ class Simulation:
         """
         self._driver.post(Started(0.0))
         self._deliver()
-        with _rare_collections():
-            in_time = self._loop.run(until)
+        try:
+            with _rare_collections():
+                in_time = self._loop.run(until)
+        finally:
+            # The processes of generators, where the time is up.
+            self._driver.close()
         if self._error is not None:
             raise self._error
         return self._predict(timed_out=not in_time, until=until)

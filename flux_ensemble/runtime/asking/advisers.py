@@ -46,15 +46,16 @@ def processes(
     spec: Spec,
     loop: Loop,
     *,
+    seed: int | None = None,
     environment: Mapping[str, str],
     cwd: str,
     log: Callable[[str, str], None],
 ) -> Advisers:
-    """The advisers of an ensemble; the arguments are those of `Asker`."""
+    """The advisers of an ensemble; the arguments are those of `Asker`, `seed` as the document's."""
     make = partial(
         Asker,
         loop,
-        seed=spec.seed,
+        seed=spec.seed if seed is None else seed,
         environment=environment,
         cwd=cwd,
         info={"name": spec.name, "directory": spec.directory},

@@ -1,4 +1,4 @@
-"""Asks the sampler of one search for points, in a process of its own.
+"""Asks the sampler or the generator of one search for points, in a process of its own.
 
 A process knows what it was told. A new one, after a crash of it or of the service, is told of all
 trials with the first ask; later asks say what is new. What an ask is to see is in its command, so a
@@ -25,6 +25,10 @@ from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Loop
+
+
+#: The module that gives the points in the process. No other room knows it.
+SUGGESTING = "flux_ensemble.runtime.suggesting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,17 @@ class Asker(Worker):
             loop, source=None, plugins=(), environment=environment, cwd=cwd, info=info, log=log
         )
         self._search = search
-        self._hello = {"ensemble": self._hello["ensemble"], "search": described(search, seed)}
+        self._hello = {
+            "ensemble": self._hello["ensemble"],
+            "module": SUGGESTING,
+            "search": described(search, seed),
+        }
         self._open: dict[int, tuple[Ask, Trials]] = {}
         #: How many points, and ends of trials, the process knows of.
         self._points = 0
         self._ends = 0
+        #: How often points had been dropped when it was asked the last time.
+        self._refreshes = 0
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
         """Ask for points; `done` gets them, once, unless this is closed before."""
@@ -89,8 +99,10 @@ class Asker(Worker):
     def _message(self, call: Call) -> dict[str, Any]:
         command, trials = self._open[call.number]
         reset = self._points > command.first or self._ends > command.ended
-        if reset:
+        if reset or self._refreshes != trials.refreshes:
+            reset = True
             self._points = self._ends = 0
+            self._refreshes = trials.refreshes
         seen = trials.seen(self._points, self._ends, command.first, command.ended)
         self._points, self._ends = command.first, command.ended
         return {"call": call.number, "reset": reset, "count": command.count, **seen}
@@ -128,7 +140,9 @@ class Asker(Worker):
         return None
 
     def _failure(self, call: Call, what: str, detail: str) -> Advice:
-        reason = bounded(f"search {self._search.id!r}: its sampler {what}")
+        generator = self._search.generator
+        who = "its sampler" if generator is None else f"its generator {generator.name!r}"
+        reason = bounded(f"search {self._search.id!r}: {who} {what}")
         return Advice(False, reason=reason, detail=bounded(detail))
 
     def _conclude(self, call: Call, result: Any) -> None:
@@ -141,11 +155,22 @@ class Asker(Worker):
 
 
 def described(search: Search, seed: int) -> dict[str, Any]:
-    """A search as JSON, for `runtime.sampling.Sampling`."""
+    """A search as JSON, for `runtime.suggesting`."""
+    generator = search.generator
+    suggests: dict[str, Any] = {"sampler": search.sampler}
+    if generator is not None:
+        suggests = {
+            "generator": {
+                "class": generator.name,
+                "arguments": dict(generator.arguments),
+                "initial": generator.initial,
+            },
+            "objectives": [[one.key, one.maximize] for one in search.objectives],
+        }
     return {
         "id": search.id,
         "seed": seed,
-        "sampler": search.sampler,
+        **suggests,
         "maximize": [objective.maximize for objective in search.objectives],
         "parallel": search.parallel,
         "variables": [variable.to_json() for variable in search.variables],

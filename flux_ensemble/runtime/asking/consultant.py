@@ -6,15 +6,12 @@ The samplers are those that a run has, so that a simulation shows what they woul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import Trials
 from flux_ensemble.runtime.asking.asker import Advice, described
-
-if TYPE_CHECKING:
-    from flux_ensemble.runtime.sampling import Sampling
+from flux_ensemble.runtime.suggesting import Suggesting, suggesting
 
 
 class Consultant:
@@ -29,16 +26,14 @@ class Consultant:
         self._searches = {search.id: search for search in searches}
         self._seed = seed
         #: With how many points, and ends of trials, each knows of.
-        self._known: dict[str, tuple[Sampling, int, int]] = {}
+        self._known: dict[str, tuple[Suggesting, int, int]] = {}
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
         """Ask for points, as `runtime.ports.Adviser.ask`."""
-        from flux_ensemble.runtime.sampling import Sampling
-
         known = self._known.get(command.search)
         if known is None or known[1] > command.first or known[2] > command.ended:
             search = self._searches[command.search]
-            known = Sampling(described(search, self._seed)), 0, 0
+            known = suggesting(described(search, self._seed)), 0, 0
         sampling, points, ends = known
         seen = trials.seen(points, ends, command.first, command.ended)
         answer = sampling.answer({"count": command.count, **seen})

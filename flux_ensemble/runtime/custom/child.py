@@ -5,7 +5,7 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
 
     service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
                        {"call": n, "function", "kwargs", "state"}, or {"call": n, "check"}
-                       {"path", "search", ...}, {"call": n, "count", ...}  of a search
+                       {"path", "module", "search", ...}, {"call": n, "count", ...}  of a search
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
                        {"call": n, "ok": false, "reason", "detail"}
@@ -288,9 +288,10 @@ class Worker:
     @staticmethod
     def _sampler(hello: Mapping[str, Any]) -> Answer:
         with reported("the sampler"):
-            from flux_ensemble.runtime.sampling import Sampling
-
-            return Sampling(hello["search"]).answer
+            # What a generator raises is a Problem of this module.
+            sys.modules["flux_ensemble.runtime.custom.child"] = sys.modules[__name__]
+            answer: Answer = _imported(hello["module"]).suggesting(hello["search"]).answer
+            return answer
 
     @staticmethod
     def _search_path(hello: Mapping[str, Any]) -> list[str]:
@@ -339,10 +340,8 @@ class Worker:
             after = state_text(state)
         except ValueError as error:
             raise Problem(f"left a state {error}") from None
-        answer: dict[str, Any] = {"returned": entries(returned)}
-        if after != before:
-            answer["state"] = json.loads(after)
-        return answer
+        changed = {"state": json.loads(after)} if after != before else {}
+        return {"returned": entries(returned), **changed}
 
     def _located(self, event: dict[str, Any]) -> dict[str, Any]:
         """The event with absolute paths; those with templates of Flux stay as they are."""

@@ -317,7 +317,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: start, action: {}}", ".action: the key 'name' is missing"),
         ("{trigger: start, action: {name: submti, label: echo}}", ".action.name: expected an "
          "action, not 'submti' (did you mean 'submit'? one of: submit, cancel, terminate, custom, "
-         "grow, shrink, enable, disable, update, reset, search, close)"),
+         "grow, shrink, enable, disable, update, reset, search, close, refresh)"),
         ("{trigger: start, scope: all, action: {name: terminate}}",
          ".scope: expected a scope, not 'all' (one of: ensemble, queue)"),
         ("{trigger: start, on-error: retyr, action: {name: terminate}}", ".on-error: expected a "
@@ -340,7 +340,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".action.label: no function named 'f' (functions: none)"),
         ("{trigger: start, action: {name: terminate, label: echo}}", ".action.label: 'label' "
          "means nothing to the action 'terminate' (only to: submit, cancel, update, custom, "
-         "enable, disable, reset, search, close)"),
+         "enable, disable, reset, search, close, refresh)"),
         ("{trigger: start, action: {name: terminate, value: 2}}",
          ".action.value: 'value' means nothing to the action 'terminate' (only to: grow, shrink)"),
         ("{trigger: start, action: {name: cancel, params: {}}}",

@@ -49,6 +49,32 @@ def test_a_placeholder_that_is_nearly_one_has_a_warning(entry: str, sentences: l
     assert found(f"{{name: a, {entry}}}").warnings == sentences
 
 
+def test_a_generator_that_is_nowhere_here_has_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = """\
+search:
+  - {id: s, group: a, variables: {x: {low: 0, high: 1}}, minimize: y, trials: 2,
+     generator: "learnt.here:Learner"}
+jobs: [{name: a, command: run}]
+rules: [{trigger: start, action: {name: search, label: s}}]
+"""
+
+    def sentences() -> list[str]:
+        warnings = Warnings()
+        load_text(searched, name="test", file="d.yaml", directory=str(tmp_path), warnings=warnings)
+        return [one for one in warnings.warnings if "learnt" in one]
+
+    assert sentences() == [
+        "d.yaml:3: search[0].generator: there is no module 'learnt' beside the document, in "
+        "PYTHONPATH or where flux-ensemble is installed"
+    ]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "learnt.py").touch()
+    assert sentences() == []
+
+
 @pytest.mark.parametrize(
     ("command", "word"),
     [

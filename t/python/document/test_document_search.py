@@ -11,7 +11,7 @@ from flux_ensemble.document.computed import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.search import Objective, Variable
+from flux_ensemble.document.search import Generator, Objective, Variable
 
 TEXT = """\
 search:
@@ -100,6 +100,25 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "'tpe' has both"),
         ("trials: 10", "trials: 100001",
          "9: search[0].trials: expected at most 100000, which is limits.jobs, not 100001"),
+        ("trials: 10", "trials: 10\n    generator: learner.Learner", "10: search[0].generator: "
+         "expected a class such as 'package.module:Class', not 'learner.Learner'"),
+        ("trials: 10", "sampler: qmc\n    trials: 10\n    generator: learner:Learner",
+         "9: search[0].sampler: give 'sampler' or 'generator', not both"),
+        ("trials: 10", "trials: 10\n    arguments: {model: model.json}",
+         "10: search[0].arguments: 'arguments' is for a 'generator', and there is none"),
+        ("trials: 10", "trials: 10\n    initial: 3",
+         "10: search[0].initial: 'initial' is for a 'generator', and there is none"),
+        ("trials: 10", "trials: 10\n    generator: a:B\n    arguments: {vocs: 1}", "11: search[0]."
+         "arguments.vocs: the search gives the generator its 'vocs'; leave it out here"),
+        ("trials: 10", "trials: 10\n    generator: a:B\n    arguments: {x: .inf}",
+         "11: search[0].arguments.x: expected a finite number, not inf"),
+        ("minimize: loss", "minimize: lr\n    generator: a:B", "8: search[0].minimize: 'lr' is a "
+         "variable too, and the results of a generator have both side by side; give one of them "
+         "another name"),
+        ("[sgd, adam]", "[1, true]\n    generator: a:B", "7: search[0].variables.opt: expected "
+         "choices that are different for a generator: 1, 1.0 and true are the same"),
+        ("trials: 10", "trials: 10\n    batch: 1001",
+         "10: search[0].batch: expected an integer >= 1 and <= 1000, not 1001"),
         ("trials: 10", "trials: 10\n    on-failure: {penalty: much}",
          "10: search[0].on-failure.penalty: expected a number, not 'much'"),
         ("label: hpo", "label: hop",
@@ -137,6 +156,15 @@ def test_one_with_several_objectives_has_no_best_trial() -> None:
     assert "(fields of 'search.hpo': trials, complete, failed, canceled, front)" in found
 
 
+def test_a_search_can_have_a_generator_in_place_of_a_sampler() -> None:
+    more = "generator: own.learner:Learner\n    arguments: {model: m.json}\n    batch: 4"
+    spec = load_text(TEXT.replace("trials: 10", f"trials: 10\n    {more}"), name="test")
+    (search,) = spec.searches
+    assert search.generator == Generator("own.learner:Learner", {"model": "m.json"}, 1)
+    assert (search.suggests, search.batch, search.sequential) == ("own.learner:Learner", 4, False)
+    assert hash(search) is not None
+
+
 def test_two_searches_cannot_have_one_id_or_one_group() -> None:
     search = TEXT[TEXT.index("  - id") : TEXT.index("jobs:")]
     found = problems(TEXT.replace("jobs:", f"{search}jobs:", 1))
@@ -156,6 +184,11 @@ def test_a_sampler_that_is_not_installed_is_refused_where_the_search_would_begin
         "pip install 'flux-ensemble[search]'"
     )
     assert samplers.objection(spec, "d.yaml") == f"d.yaml: {sentence}"
+    given = TEXT.replace("trials: 10", "trials: 10\n    generator: learner:Learner")
+    assert samplers.objection(load_text(given, name="test"), "d.yaml") == (
+        "d.yaml: search[0].generator: the generator 'learner:Learner' needs 'gest_api', which is "
+        "not installed here: pip install 'flux-ensemble[search]'"
+    )
     assert found.warnings == [f"d.yaml:2: {sentence}"]
 
 

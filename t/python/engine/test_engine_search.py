@@ -157,6 +157,96 @@ def test_close_sends_no_more_trials_and_the_search_is_done_when_those_it_has_are
     assert (play.search["state"], play.search["reason"]) == ("done", "closed")
 
 
+def test_points_are_asked_for_in_batches_and_again_when_none_are_left_for_a_slot() -> None:
+    play = Search(searching(batch=3, trials=8))
+    assert [(one.first, one.count) for one in play.of(Ask)] == [(0, 3)]
+    assert play.search["stock"] == 1
+    play.try_out(1, 0.5)
+    assert len(play.of(Ask)) == 1
+    for job in (2, 3, 4, 5):
+        play.try_out(job, 0.5)
+    # The last batch is what is left of the trials.
+    assert [(one.first, one.count) for one in play.of(Ask)] == [(0, 3), (3, 3), (6, 2)]
+
+
+def test_points_one_after_the_other_are_asked_for_when_no_trial_is_under_way() -> None:
+    play = Search(searching(sequential=True))
+    play.try_out(1, 0.5)
+    assert play.points == [0.01, 0.02]
+    play.try_out(2, 0.5)
+    assert [(one.first, one.count, one.ended) for one in play.of(Ask)] == [(0, 2, 0), (2, 2, 2)]
+    assert play.points == [0.01, 0.02, 0.03, 0.04]
+
+
+def test_a_refresh_drops_the_points_that_were_not_sent_and_asks_anew() -> None:
+    rule = {
+        "trigger": "job-success",
+        "group": "b",
+        "action": {"name": "refresh", "label": "hpo", "repetitions": "unlimited"},
+    }
+    play = Search(searching([rule], batch=4, trials=9))
+    play.try_out(1, 0.5)
+    assert (play.points, play.search["stock"]) == ([0.01, 0.02, 0.03], 1)
+    play.answers = False
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    assert play.search["stock"] == 0
+    (new,) = play.of(Ask)[1:]
+    assert (new.first, new.count, new.ended) == (3, 4, 1)
+    # An ask that is under way is forgotten: what it brings is that of the old model.
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    play.answer(new)
+    assert play.search["stock"] == 0
+    again = play.of(Ask)[-1]
+    assert (again.id != new.id, again.first, again.ended) == (True, 3, 1)
+    play.answer(again)
+    assert play.search["stock"] == 4
+    play.try_out(2, 0.5)
+    assert play.points[-1] == 0.04
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_a_refresh_of_a_search_that_is_not_running_changes_nothing(close: bool) -> None:
+    play = Search(searching(batch=4), start=close)
+    if close:
+        play.request("action", action={"name": "close", "label": "hpo"})
+    before = play.search, len(play.of(Ask))
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    assert (play.search, len(play.of(Ask))) == before
+
+
+def test_a_refresh_brings_points_where_there_were_none_and_ends_a_delay() -> None:
+    play = Search(searching())
+    play.answers = False
+    play.try_out(1, 0.5)
+    play.answer(play.of(Ask)[-1], 0)
+    asks = len(play.of(Ask))
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    assert len(play.of(Ask)) == asks + 1
+    play.failed(play.of(Ask)[-1], "search 'hpo': its generator 'm:C' raised ValueError: no")
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    assert len(play.of(Ask)) == asks + 2
+    # The timer that was set is none of the search's any more.
+    play.timer("ask:hpo")
+    assert len(play.of(Ask)) == asks + 2
+
+
+def test_of_the_states_of_a_generator_the_last_is_in_a_snapshot() -> None:
+    play = Search(searching(generator="m:C", parallel=1), start=False)
+    play.answers = False
+    play.post(Started(play.t))
+    for number in range(3):
+        kept = {"state": {"n": number}, "ended": number, "keys": {"_id": number}}
+        point = {"params": {"x": 0.5 + number / 10, "kind": "p"}, "attributes": kept}
+        play.done(play.of(Ask)[-1], points=[point], seconds=0.01)
+        play.try_out(number + 1, 0.5)
+    trials = play.engine.searching.states["hpo"].trials
+    assert [trial.attributes for trial in trials.all] == [
+        {"keys": {"_id": 0}},
+        {"keys": {"_id": 1}},
+        {"state": {"n": 2}, "ended": 2, "keys": {"_id": 2}},
+    ]
+
+
 def test_a_closed_search_can_be_started_again_and_goes_on_with_the_same_trials() -> None:
     play = Search(searching(), start=True)
     play.request("action", action={"name": "close", "label": "hpo"})

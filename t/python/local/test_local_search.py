@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import Run, descendants
+from local_queue import Run, command, descendants
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.members.local.states import States
 from flux_ensemble.runtime.asking.asker import described
 from flux_ensemble.runtime.sampling import Sampling
+from flux_ensemble.runtime.suggesting import suggesting
 
 pytest.importorskip("optuna")
 
@@ -43,15 +45,60 @@ def document(directory: Path) -> dict[str, Any]:
     }
 
 
+def kill(run: Run) -> None:
+    """Kill a run, and all that it has started."""
+    for pid in (run.process.pid, *descendants(run.process.pid)):
+        # What a job runs may have ended since.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    run.end()
+
+
+def generated(directory: Path, name: str) -> dict[str, Any]:
+    """With a generator beside the document, of trials that publish their parameter."""
+    value = document(directory)
+    value["search"][0] |= {"minimize": "fom", "generator": f"generators:{name}", "parallel": 1}
+    del value["search"][0]["sampler"], value["search"][0]["maximize"]
+    value["search"][0]["trials"] = 7
+    value["jobs"][0]["command"] = command("memo", "fom={x}")
+    return value
+
+
+def test_killed_while_a_generator_is_asked_a_run_goes_on_with_the_same_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gest_api")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+    first = Run(tmp_path, generated(tmp_path, "Waits"))
+    while not (tmp_path / "asked").exists():
+        assert first.process.poll() is None
+        os.sched_yield()
+    kill(first)
+    (tmp_path / "go-on").touch()
+    code, _, err = Run(tmp_path, generated(tmp_path, "Waits"), "--resume").end()
+    assert (code, err) == (0, "")
+    states = States(tmp_path / "state")
+    (search,) = states.status("test")["searches"]
+    assert (search["state"], search["reason"], search["complete"]) == ("done", "trials", 7)
+    trials = {job["firing"]: job["params"]["x"] for job in states.jobs("test")}
+    # As without a kill, and with a generator that does not wait.
+    (given,) = load_mapping(generated(tmp_path, "Learner")).searches
+    asking = suggesting(described(given, 7))
+    points: list[float] = []
+    for number in range(7):
+        ends = [[number - 1, points[-1]]] if points else []
+        request = {"count": 1, "points": [], "attributes": {}, "ends": ends}
+        points.append(asking.answer(request)["points"][0]["params"]["x"])
+    assert trials == dict(enumerate(points))
+
+
 def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(tmp_path: Path) -> None:
     first = Run(tmp_path, document(tmp_path))
     ran = tmp_path / "ran"
     while not ran.exists() or len(ran.read_text().splitlines()) < 5:
         assert first.process.poll() is None
         os.sched_yield()
-    for pid in (first.process.pid, *descendants(first.process.pid)):
-        os.kill(pid, signal.SIGKILL)
-    first.end()
+    kill(first)
     (tmp_path / "go-on").touch()
     code, _, err = Run(tmp_path, document(tmp_path), "--resume").end()
     assert (code, err) == (0, "")

@@ -45,6 +45,7 @@ FIRINGS = {
     "repetitions-and-backoff": [1, 3, 3],
     "terminate": [1, 1, 4],
     "tune": [1, 1],
+    "active-learning": [1, 3, 3],
 }
 
 #: Recordings of examples on Flux.

@@ -10,7 +10,8 @@ import pytest
 from flux_ensemble.document.loading import load_text
 
 ROOT = Path(__file__).parents[3]
-EXAMPLES = sorted((ROOT / "examples").iterdir())
+# There may be bytecode of a generator besides.
+EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
 DOCUMENTS = [path for path in EXAMPLES if path.suffix == ".yaml"]
 
 

@@ -21,7 +21,8 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.runtime.asking.asker import Advice, Asker, described
-from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling
+from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling, seed_of
+from flux_ensemble.runtime.suggesting import suggesting
 
 pytest.importorskip("optuna")
 pytest.importorskip("sklearn")
@@ -59,12 +60,12 @@ class Asked:
         self.search = given
         self.trials = Trials(given)
         self.seed = seed
-        self.sampling = Sampling(described(given, seed))
+        self.sampling: Any = suggesting(described(given, seed))
         self._known = 0, 0
 
     def anew(self) -> None:
         """Another process, which is told of all trials."""
-        self.sampling = Sampling(described(self.search, self.seed))
+        self.sampling = suggesting(described(self.search, self.seed))
         self._known = 0, 0
 
     def ask(self, count: int = 1) -> list[dict[str, Any]]:
@@ -222,7 +223,7 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
     }
     names = [variable.name for variable in given.variables]
     for number, point in enumerate(points):
-        study.sampler = kinds[sampler](seed=asked.sampling._seed(number))
+        study.sampler = kinds[sampler](seed=seed_of(described(given, 7), number))
         trial = study.ask({name: distributions[name] for name in names})
         assert trial.params == point
         if number % 7 == 6:

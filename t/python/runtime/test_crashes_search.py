@@ -20,9 +20,20 @@ from flux_ensemble.runtime.durability.replay import replay
 
 pytest.importorskip("optuna")
 
-#: Of the search, and how many slots it has; of "stop", trials are stopped early.
-KINDS = {"random": 5, "qmc": 5, "tpe": 1, "stop": 5}
-STOP = {"stop": {"policy": "asha", "step": "epoch", "eta": 2}}
+#: Of the search, and how many slots it has; of "stop", trials are stopped early;
+#: "generator" is one of the user's.
+KINDS = {"random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1}
+OTHERS: dict[str, dict[str, Any]] = {
+    "stop": {"sampler": "random", "stop": {"policy": "asha", "step": "epoch", "eta": 2}},
+    "generator": {"generator": "generators:Kept", "batch": 4},
+}
+
+#: The points of a generator are dropped once, when the last trial of a batch is still to come.
+REFRESH = {
+    "trigger": "metric",
+    "when": "search.hpo.trials == 11",
+    "action": {"name": "refresh", "label": "hpo"},
+}
 TRIALS = 20
 
 
@@ -39,8 +50,7 @@ def document(sampler: str) -> dict[str, Any]:
                     "k": {"low": 1, "high": 9, "integer": True},
                 },
                 "minimize": "loss",
-                "sampler": "random" if sampler == "stop" else sampler,
-                **(STOP if sampler == "stop" else {}),
+                **OTHERS.get(sampler, {"sampler": sampler}),
                 "trials": TRIALS,
                 "parallel": KINDS[sampler],
                 "on-failure": "retry" if sampler == "qmc" else "skip",
@@ -57,6 +67,7 @@ def document(sampler: str) -> dict[str, Any]:
                 "trigger": "search-done",
                 "action": {"name": "submit", "label": "b", "params": {"x": "{search.hpo.best.x}"}},
             },
+            *([REFRESH] if sampler == "generator" else []),
         ],
     }  # fmt: skip
 

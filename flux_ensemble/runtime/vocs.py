@@ -1,0 +1,103 @@
+"""A search as gest-api describes it: what a generator is told of it, and what it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flux_ensemble.document.search import Variable
+
+#: A number this much of its range beyond a bound was rounded.
+_ROUNDED = 1e-6
+
+
+class Choices(set[Any]):
+    """The values of a discrete variable, in the order of the document.
+
+    A set of texts has another order in each process, and so would have what a generator draws.
+
+    >>> list(Choices(["sgd", "adam", "sgd"]))
+    ['sgd', 'adam']
+    """
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        self._ordered = list(dict.fromkeys(values))
+        super().__init__(self._ordered)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._ordered)
+
+
+def vocs_of(search: Mapping[str, Any]) -> Any:
+    """The VOCS of a search, as `asking.asker.described` gives it.
+
+    A range is a continuous variable, of integers one with the `dtype` int, since the standard has
+    no others; choices are a discrete one.
+    """
+    from gest_api.vocs import VOCS, ContinuousVariable, DiscreteVariable
+
+    variables: dict[str, Any] = {}
+    for given in search["variables"]:
+        if "choices" in given:
+            variable = DiscreteVariable(values=set(given["choices"]))
+            variable.values = Choices(given["choices"])
+        else:
+            kind = int if given["integer"] else None
+            variable = ContinuousVariable(domain=[given["low"], given["high"]], dtype=kind)
+        variables[given["name"]] = variable
+    objectives = {
+        name: "MAXIMIZE" if maximize else "MINIMIZE" for name, maximize in search["objectives"]
+    }
+    return VOCS(variables=variables, objectives=objectives)
+
+
+def identity(params: Any) -> tuple[tuple[type, Any], ...]:
+    """By what two points are told apart; True is not 1."""
+    return tuple((type(value), value) for value in params)
+
+
+def adapted(variable: Variable, value: Any) -> Any:
+    """A value of the type of its variable, and not beyond a bound because it was rounded.
+
+    >>> adapted(Variable("n", 1, 8, integer=True), 2.6)
+    3
+    >>> adapted(Variable("x", 0.0, 1.0), 1.0000001), adapted(Variable("x", 0.0, 1.0), 1.1)
+    (1.0, 1.1)
+    >>> adapted(Variable("n", choices=(1, 2)), 2.0)
+    2
+    """
+    if variable.choices:
+        same = (choice for choice in variable.choices if choice == value)
+        return next(same, value)
+    if type(value) not in (int, float) or not math.isfinite(value):
+        return value
+    margin = 0.5 if variable.integer else (variable.high - variable.low) * _ROUNDED
+    if variable.low - margin <= value <= variable.high + margin:
+        value = min(max(value, variable.low), variable.high)
+        return round(value) if variable.integer else value
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: scalars and arrays of NumPy or PyTorch as numbers and lists.
+
+    >>> import numpy
+    >>> plain(numpy.float64(0.5)), plain(numpy.array([2])), plain({"a": numpy.arange(2)})
+    (0.5, 2, {'a': [0, 1]})
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if callable(getattr(value, "tolist", None)):
+        listed = value.tolist()
+        while isinstance(listed, list) and len(listed) == 1:
+            (listed,) = listed
+        return listed
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
