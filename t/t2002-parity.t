@@ -44,6 +44,7 @@ done <<-EOD
 	pipeline
 	map-reduce
 	more-time
+	retry-with-more assemble=1/0/0/1 report=1/0/0/0
 	more-nodes
 EOD
 
