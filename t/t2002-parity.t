@@ -46,6 +46,7 @@ done <<-EOD
 	more-time
 	retry-with-more assemble=1/0/0/1 report=1/0/0/0
 	more-nodes
+	replica-exchange md=12/0/0/0 report=1/0/0/0
 EOD
 
 # The local queue has flux-ensemble memo in place of flux job memo.

@@ -12,6 +12,10 @@ from flux_ensemble.algorithms.algorithm import Algorithm
 
 #: The module of each, and its name there.
 SHIPPED: dict[str, tuple[str, str]] = {
+    "active-loop": ("active_loop", "ACTIVE_LOOP"),
+    "asha": ("searches", "ASHA"),
+    "median-stop": ("searches", "MEDIAN_STOP"),
+    "replica-exchange": ("replica_exchange", "REPLICA_EXCHANGE"),
     "retry-with-more": ("retry_with_more", "RETRY_WITH_MORE"),
 }
 
