@@ -95,102 +95,121 @@ class Expanded(Document):
 
 
 class Merge:
-    """Adds what one entry of `use` makes to a document.
+    """Adds what the entries of `use` make to a document, each in its turn.
 
     Args:
         expanded: the document.
-        index: the position of the entry.
-        id: what its names begin with.
         problems: collects the problems.
 
     >>> expanded = Expanded(Document({}), {"rules": [{"trigger": "start"}]})
-    >>> Merge(expanded, 0, "asha", Problems()).take({"rules": [{"id": "asha-start"}]})
+    >>> Merge(expanded, Problems()).take(0, "asha", {"rules": [{"id": "asha-start"}]})
     >>> expanded.value["rules"], expanded.whose
     ([{'trigger': 'start'}, {'id': 'asha-start'}], {('rules', 1): 0})
     """
 
-    def __init__(self, expanded: Expanded, index: int, id: str, problems: Problems) -> None:
+    def __init__(self, expanded: Expanded, problems: Problems) -> None:
         self._expanded = expanded
         self._value = expanded.value
-        self._index = index
-        self._id = id
         self._problems = problems
+        self._index = 0
+        self._id = ""
+        #: Names of groups that the present entry has made.
+        self._own: set[str] = set()
+        # Kept, because documents are large and entries are many.
+        self._names: dict[str, set[str]] = {
+            key: {
+                rule_id(entry, place) if key == "rules" else entry.get(name, "")
+                for place, entry in enumerate(self._value.get(key, ()))
+            }
+            for key, name in _NAMED.items()
+        }
+        self._functions: frozenset[str] = frozenset()
+        if "custom" in self._value:
+            with suppress(SourceError):
+                self._functions = defined_names(self._value["custom"])
+        for key in (*_NAMED, "metrics"):
+            if key in self._value:
+                self._value[key] = [*self._value[key]]
 
-    def _refuse(self, message: str) -> None:
-        self._problems.add((USE, self._index), message)
+    @property
+    def groups(self) -> set[str]:
+        """The names of all groups so far."""
+        return self._names["jobs"]
 
-    def take(self, made: Mapping[str, Any]) -> None:
-        """Add all of it."""
+    def take(self, index: int, id: str, made: Mapping[str, Any]) -> None:
+        """Add what one entry makes.
+
+        Args:
+            index: the position of the entry.
+            id: what its names begin with.
+            made: what it makes, of the right shape.
+        """
+        self._index, self._id = index, id
+        self._own.clear()
         for key, changes in made.get("groups", {}).items():
             self._change(key, changes)
         for key in (*_NAMED, "metrics"):
             for entry in made.get(key, ()):
-                self._append(key, entry)
+                if key in _NAMED:
+                    self._check_name(key, entry.get(_NAMED[key]))
+                entries = self._value.setdefault(key, [])
+                self._expanded.whose[(key, len(entries))] = index
+                entries.append(entry)
         source = made.get("custom", "")
         if source:
             self._source(source)
 
-    def _append(self, key: str, entry: dict[str, Any]) -> None:
-        entries = [*self._value.get(key, ())]
-        name = entry.get(_NAMED[key]) if key in _NAMED else None
-        if key in _NAMED:
-            kind = _KINDS[key]
-            if not isinstance(name, str) or not self._is_own(name):
-                self._refuse(
-                    f"what it makes, {kind} {shown(name)}: the name does not begin with its "
-                    f"id, {self._id!r}"
-                )
-            elif key != "jobs" or self._is_others(name):
-                taken = {
-                    rule_id(other, place) if key == "rules" else other.get(_NAMED[key])
-                    for place, other in enumerate(entries)
-                }
-                if name in taken:
-                    self._refuse(
-                        f"it makes a {kind} {name!r}, and there is one already: give this "
-                        "entry of 'use' another 'id'"
-                    )
-        self._expanded.whose[(key, len(entries))] = self._index
-        self._value[key] = [*entries, entry]
+    def _refuse(self, message: str) -> None:
+        self._problems.add((USE, self._index), message)
 
-    def _is_own(self, name: str) -> bool:
+    def _check_name(self, key: str, name: Any) -> None:
+        kind = _KINDS[key]
+        if not isinstance(name, str) or not self._begins(name):
+            self._refuse(
+                f"what it makes, {kind} {shown(name)}: the name does not begin with its id, "
+                f"{self._id!r}"
+            )
+            return
+        if name in self._names[key] and not (key == "jobs" and name in self._own):
+            self._refuse(
+                f"it makes a {kind} {name!r}, and there is one already: give this entry of 'use' "
+                "another 'id'"
+            )
+        self._names[key].add(name)
+        if key == "jobs":
+            self._own.add(name)
+
+    def _begins(self, name: str) -> bool:
         under = self._id.replace("-", "_").replace(".", "_")
         return name in (self._id, under) or name.startswith((f"{self._id}-", f"{under}_"))
 
-    def _is_others(self, name: str) -> bool:
-        """There is a group of this name that this entry has not made."""
-        return any(
-            other.get("name") == name and self._expanded.whose.get(("jobs", place)) != self._index
-            for place, other in enumerate(self._value.get("jobs", ()))
-        )
-
     def _change(self, group: str, changes: Mapping[str, Any]) -> None:
         """Add keys to the entries of a group."""
-        entries = [*self._value.get("jobs", ())]
-        if all(entry.get("name") != group for entry in entries):
+        if group not in self._names["jobs"]:
             self._refuse(f"it adds to a group {shown(group)}, and there is none")
             return
+        entries = self._value["jobs"]
         for place, entry in enumerate(entries):
-            if entry.get("name") != group:
-                continue
-            entry = dict(entry)
-            for key, value in changes.items():
-                there = entry.get(key)
-                if isinstance(there, dict) and isinstance(value, dict):
-                    entry[key] = dict(there)
-                    for inner, item in value.items():
-                        if inner in there:
-                            self._taken(group, f"{key}.{inner}")
-                        else:
-                            entry[key][inner] = item
-                            self._expanded.whose[("jobs", place, key, inner)] = self._index
-                elif key in entry:
-                    self._taken(group, key)
-                else:
-                    entry[key] = value
-                    self._expanded.whose[("jobs", place, key)] = self._index
-            entries[place] = entry
-        self._value["jobs"] = entries
+            if entry.get("name") == group:
+                entries[place] = self._changed(dict(entry), place, changes)
+
+    def _changed(
+        self, entry: dict[str, Any], place: int, changes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        for key, value in changes.items():
+            there = entry.get(key)
+            if isinstance(there, dict) and isinstance(value, dict):
+                for inner in there.keys() & value.keys():
+                    self._taken(entry["name"], f"{key}.{inner}")
+                entry[key] = {**there, **value}
+                for inner in value:
+                    self._expanded.whose[("jobs", place, key, inner)] = self._index
+            elif key in entry:
+                self._taken(entry["name"], key)
+            else:
+                entry[key] = value
+                self._expanded.whose[("jobs", place, key)] = self._index
+        return entry
 
     def _taken(self, group: str, key: str) -> None:
         self._refuse(
@@ -199,28 +218,26 @@ class Merge:
 
     def _source(self, source: str) -> None:
         """Append functions to the document's own."""
-        before = self._value.get("custom", "")
-        own: frozenset[str] = frozenset()
+        names: frozenset[str] = frozenset()
         try:
-            own = defined_names(source)
+            names = defined_names(source)
         except SourceError as error:
             self._refuse(f"what it makes, custom: {error}")
-        taken: frozenset[str] = frozenset()
-        with suppress(SourceError):
-            taken = defined_names(before)
-        for name in sorted(own):
-            if not self._is_own(name):
+        for name in sorted(names):
+            if not self._begins(name):
                 self._refuse(
                     f"what it makes, custom: the function {name!r} does not begin with its id, "
                     f"{self._id!r}"
                 )
-            elif name in taken:
+            elif name in self._functions:
                 self._refuse(
                     f"it makes a function {name!r}, and 'custom' has one already: give this "
                     "entry of 'use' another 'id'"
                 )
-        if before and not before.endswith("\n"):
-            before += "\n"
+        self._functions |= names
+        before = self._value.get("custom", "")
         if "custom" not in self._value:
             self._expanded.whose[("custom",)] = self._index
+        if before and not before.endswith("\n"):
+            before += "\n"
         self._value["custom"] = f"{before}\n{source}" if before else source

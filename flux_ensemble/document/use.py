@@ -8,7 +8,7 @@ if it had been written: problems of it are told at the entry of `use` that made 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -26,6 +26,9 @@ from flux_ensemble.texts import listed, shown
 
 #: The keys of an entry of `use` that are no arguments.
 _OWN = ("algorithm", "id")
+
+#: Most entries of `use`.
+MAX_USES = 100
 
 #: Where algorithms of other packages are not run.
 _ELSEWHERE = (
@@ -53,7 +56,10 @@ def check_uses(
     >>> print(problems.sentences()[:87])
     use[0].algorithm: no algorithm named 'retry-wiht-more' (did you mean 'retry-with-more'?
     """
+    if len(value[USE]) > MAX_USES:
+        problems.give_up((USE,), f"expected at most {MAX_USES} entries, not {len(value[USE])}")
     known = installed() if any(use["algorithm"] not in SHIPPED for use in value[USE]) else {}
+    named: dict[str, Algorithm | Foreign] = {}
     found: list[Algorithm | Foreign] = []
     ids: dict[str, int] = {}
     for index, use in enumerate(value[USE]):
@@ -66,14 +72,16 @@ def check_uses(
             )
         ids.setdefault(own, index)
         try:
-            algorithm = _found(use["algorithm"], known, packages)
-            _check_arguments(algorithm, use, value, at, problems)
+            name = use["algorithm"]
+            if name not in named:
+                named[name] = _found(name, known, packages)
+            _check_arguments(named[name], use, at, problems)
         except _UnknownError as error:
             problems.add((*at, "algorithm"), str(error))
         except PackageError as error:
             problems.add(at, str(error))
         else:
-            found.append(algorithm)
+            found.append(named[name])
     return [] if problems else found
 
 
@@ -115,7 +123,6 @@ def _found(name: str, known: Mapping[str, list[Any]], packages: bool) -> Algorit
 def _check_arguments(
     algorithm: Algorithm | Foreign,
     use: Mapping[str, Any],
-    document: Mapping[str, Any],
     at: Path,
     problems: Problems,
 ) -> None:
@@ -132,18 +139,28 @@ def _check_arguments(
             ) from None
     arguments = {key: value for key, value in use.items() if key not in _OWN}
     wrong = explain(Draft202012Validator(schema), arguments, problems, at, sentence=_sentence)
-    groups = sorted({entry.get("name") for entry in document.get("jobs", ())} - {None})
     for path, kind, value in _formats(arguments, schema, ()):
-        if any(path[: len(one)] == one for one in wrong):
-            continue
-        if kind == "duration":
+        if kind == "duration" and not any(path[: len(one)] == one for one in wrong):
             try:
                 parse_duration(value)
             except ValueError as error:
                 problems.add((*at, *path), str(error))
-        elif value not in groups:
-            known = f"{hint(value, groups)}groups: {listed(groups)}"
-            problems.add((*at, *path), f"no job group named {shown(value)} ({known})")
+
+
+def _check_groups(
+    arguments: Mapping[str, Any], schema: Any, known: Collection[str], problems: Problems, at: Path
+) -> bool:
+    """Whether there are the groups that arguments name; those that there are not are problems."""
+    missing = [
+        (path, value)
+        for path, kind, value in _formats(arguments, schema, ())
+        if kind == "group" and value not in known
+    ]
+    for path, value in missing:
+        names = sorted(known)
+        groups = f"{hint(value, names)}groups: {listed(names)}"
+        problems.add((*at, *path), f"no job group named {shown(value)} ({groups})")
+    return not missing
 
 
 def _sentence(error: Any) -> str:
@@ -194,12 +211,16 @@ def expand(
     """
     value = {key: item for key, item in document.value.items() if key != USE}
     expanded = Expanded(document, value)
+    merge = Merge(expanded, problems)
+    jobs = _Seconds(value)
     for index, (use, algorithm) in enumerate(zip(document.value[USE], algorithms, strict=True)):
         at: Path = (USE, index)
         arguments = _seconds({k: v for k, v in use.items() if k != "algorithm"}, algorithm.schema)
         arguments["id"] = use_id(use)
+        if not _check_groups(arguments, algorithm.schema, merge.groups, problems, at):
+            continue
         try:
-            made = algorithm.expand(arguments, _so_far(value))
+            made = algorithm.expand(arguments, jobs.document())
         except ArgumentError as error:
             problems.add((*at, error.argument), str(error))
             continue
@@ -211,20 +232,41 @@ def expand(
             assert isinstance(algorithm, Foreign), wrong
             problems.add(at, str(algorithm.failure(wrong)))
             continue
-        Merge(expanded, index, use_id(use), problems).take(made)
+        merge.take(index, use_id(use), made)
         if isinstance(algorithm, Algorithm):
             expanded.packaged += made.get("custom", "")
     return expanded
 
 
-def _so_far(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The document for an algorithm: its own, with the time limits of groups in seconds."""
-    copy = deepcopy(dict(value))
-    for entry in copy.get("jobs", ()):
-        with suppress(ValueError):
-            if "duration" in entry:
-                entry["duration"] = parse_duration(entry["duration"])
-    return copy
+class _Seconds:
+    """Gives the document so far with the time limits of groups in seconds.
+
+    Args:
+        value: the document, whose entries are replaced and not changed.
+    """
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self._value = value
+        #: By position of the entries: the entry, and what it was converted to.
+        self._entries: list[tuple[Any, Any]] = []
+
+    def document(self) -> dict[str, Any]:
+        """The document as it is now."""
+        if "jobs" not in self._value:
+            return dict(self._value)
+        for place, entry in enumerate(self._value["jobs"]):
+            if place == len(self._entries):
+                self._entries.append((entry, _in_seconds(entry)))
+            elif self._entries[place][0] is not entry:
+                self._entries[place] = (entry, _in_seconds(entry))
+        return {**self._value, "jobs": [converted for _, converted in self._entries]}
+
+
+def _in_seconds(entry: dict[str, Any]) -> dict[str, Any]:
+    with suppress(ValueError):
+        if "duration" in entry:
+            return {**entry, "duration": parse_duration(entry["duration"])}
+    return entry
 
 
 def _seconds(arguments: dict[str, Any], schema: Any) -> dict[str, Any]:

@@ -149,6 +149,23 @@ def test_two_entries_need_two_ids() -> None:
     ]
 
 
+def test_an_entry_sees_what_those_before_it_have_made(lab: Path) -> None:
+    uses = [
+        {"algorithm": "lab-group", "id": "more"},
+        {"algorithm": "retry-with-more", "group": "more-jobs", "nodes": 2},
+    ]
+    document = {"name": "study", "use": uses}
+    assert load_mapping(document).groups["more-jobs"].sets[0].retries.times == 3
+    with pytest.raises(DocumentError, match=r"use\[0\].group: no job group named 'more-jobs'"):
+        load_mapping({"name": "study", "use": uses[::-1]})
+
+
+def test_there_are_at_most_a_hundred_entries() -> None:
+    uses = [{"algorithm": "retry-with-more", "id": str(number)} for number in range(101)]
+    with pytest.raises(DocumentError, match="use: expected at most 100 entries, not 101"):
+        load_mapping({"name": "study", "use": uses})
+
+
 # -- algorithms of other packages -------------------------------------------------------------
 
 

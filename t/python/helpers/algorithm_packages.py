@@ -44,6 +44,12 @@ nothing = made(None)
 unplain = made({"jobs": [print]})
 unknown = made({"schedule": []})
 shapeless = made({"rules": "many"})
+group = Algorithm(
+    "Makes a group.",
+    {},
+    (),
+    lambda arguments, _: {"jobs": [{"name": f"{arguments['id']}-jobs", "command": "x"}] * 2},
+)
 unnamed = made({"rules": [{"id": "start", "trigger": "start"}]})
 unprefixed = made({"custom": "def steer(): ..."})
 broken = made({"custom": "def broken("})
@@ -54,8 +60,8 @@ function = _again
 
 #: The algorithms of the package, but for one whose module is not there.
 NAMES = (
-    "again", "raises", "slow", "leaves", "varies", "nothing", "unplain", "unknown", "shapeless",
-    "unnamed", "unprefixed", "broken", "absent", "unbounded", "function",
+    "again", "group", "raises", "slow", "leaves", "varies", "nothing", "unplain", "unknown",
+    "shapeless", "unnamed", "unprefixed", "broken", "absent", "unbounded", "function",
 )  # fmt: skip
 
 
