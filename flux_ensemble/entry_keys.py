@@ -109,6 +109,7 @@ class EnsembleKeys(TypedDict, total=False):
     custom: str
     plugins: Sequence[str]
     search: Sequence[Mapping[str, Any]]
+    use: Sequence[Mapping[str, Any]]
     metrics: Sequence[str | Mapping[str, Any]]
     rate_window: Duration
     limits: Limits

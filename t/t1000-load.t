@@ -91,6 +91,60 @@ test_expect_success 'flux module load starts the service, which knows what there
 	flux module remove ensemble
 '
 
+test_expect_success 'write a document with use, and a package with an algorithm' '
+	cat >use.yaml <<-EOD &&
+	finish: never
+	jobs:
+	  - {name: echo, command: echo hello, duration: 1m}
+	use:
+	  - {algorithm: lab-again, group: echo}
+	  - {algorithm: retry-with-more, group: echo, duration: 2}
+	EOD
+	mkdir lab &&
+	PYTHONPATH=$PROJECT/t/python/helpers "$SHARNESS_BUILD_DIRECTORY/python" -c "
+from pathlib import Path
+from algorithm_packages import write_package
+write_package(Path(\"lab\"))"
+'
+
+test_expect_success 'what an algorithm of a package makes is what the service has' '
+	load_module &&
+	PYTHONPATH=$PWD/lab${PYTHONPATH:+:$PYTHONPATH} \
+		"$SHARNESS_BUILD_DIRECTORY/flux-ensemble" load use.yaml &&
+	flux ensemble log --json use >log.json &&
+	grep lab-again-start log.json &&
+	test_must_fail grep algorithm log.json
+'
+
+test_expect_success 'a service that comes back needs no package for it' '
+	flux module remove ensemble &&
+	load_module &&
+	is running "$(status_of use state)" &&
+	flux ensemble why use lab-again-start &&
+	flux ensemble terminate use
+'
+
+test_expect_success 'the service itself makes what its own algorithms make, and runs no packages' '
+	cat >request.py <<-EOD &&
+	from flux_ensemble.client import Client, EnsembleError
+	text = open("use.yaml").read()
+	own = "".join(line for line in text.splitlines(True) if "lab-again" not in line)
+	client = Client()
+	print(client.load(own, name="own")["name"])
+	try:
+	    client.load(text, name="others")
+	except EnsembleError as error:
+	    print(error)
+	EOD
+	PYTHONPATH=$PWD/lab "$SHARNESS_BUILD_DIRECTORY/python" request.py >out &&
+	cat out &&
+	grep "^own$" out &&
+	flux ensemble log --json own | grep "job.duration \* 2" &&
+	grep "no algorithm named .lab-again. .*validate --expanded" out &&
+	flux ensemble terminate own &&
+	flux module remove ensemble
+'
+
 test_expect_success 'the service logs to the broker at the level of the module argument' '
 	flux dmesg --clear &&
 	load_module log-level=debug &&

@@ -52,8 +52,11 @@ class Draft:
             self._read(), directory=os.getcwd(), elastic=elastic, warnings=warnings
         )
 
-    def yaml(self) -> str:
+    def yaml(self, spec: Spec | None = None) -> str:
         """The document as YAML.
+
+        Args:
+            spec: what it was read as, for what its `use` makes in its place.
 
         Raises:
             DocumentError: it holds what YAML has no form for.
@@ -62,6 +65,8 @@ class Draft:
         from flux_ensemble.document.plain import check_plain
         from flux_ensemble.document.problems import Problems
 
+        if spec is not None and spec.expansion is not None:
+            return to_yaml(spec.expansion)
         document = self._read()
         problems = Problems(document.line, document.file)
         check_plain(document.value, problems)

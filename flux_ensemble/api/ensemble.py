@@ -209,13 +209,13 @@ class Ensemble:
                 if value is not None:
                     raise ValueError(f"{name} is for the local queue: say member='local'")
             host = hosts.FluxHost(self.name)
-            hosts.load(host.client, self._draft.yaml())
+            hosts.load(host.client, self._draft.yaml(spec))
             self._host = host
         else:
             cluster = _cluster(nodes or NODES, cores, gpus or 0)
             # Kept before it is waited for: an interrupt of `run` is to end it.
             self._host = started = hosts.start_locally(
-                spec, self._draft.yaml(), cluster, _root(state_dir), resume
+                spec, self._draft.yaml(spec), cluster, _root(state_dir), resume
             )
             started.begun()
         return self

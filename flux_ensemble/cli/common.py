@@ -209,6 +209,20 @@ def check_document(
     return spec
 
 
+def understood(spec: Spec, text: str) -> str:
+    """The text of a document with what its `use` makes in its place.
+
+    Args:
+        spec: the document, checked.
+        text: as it was written.
+    """
+    if spec.expansion is None:
+        return text
+    from flux_ensemble.api.yaml_writer import to_yaml
+
+    return to_yaml(spec.expansion)
+
+
 class Named(Protocol):
     """Whoever knows the names of ensembles, of their groups and of their rules."""
 

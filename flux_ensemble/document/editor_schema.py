@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.algorithms.algorithm import Algorithm
+from flux_ensemble.algorithms.shipped import SHIPPED, shipped
 from flux_ensemble.document.explanations import KEYS, Key
 from flux_ensemble.document.schema import DOCUMENT
 from flux_ensemble.document.schema_terms import Schema
@@ -58,11 +60,26 @@ def editor_schema() -> Schema:
     >>> editor_schema()["properties"]["finish"]["default"]
     'idle'
     """
+    schema = _for_editors(DOCUMENT, "")
+    use = schema["properties"]["use"]["items"]
+    use["allOf"] = [
+        {
+            "if": {"properties": {"algorithm": {"const": name}}, "required": ["algorithm"]},
+            "then": _arguments(shipped(name), use["properties"]),
+        }
+        for name in SHIPPED
+    ]
     return {
-        **_for_editors(DOCUMENT, ""),
+        **schema,
         "description": "An ensemble: job groups, and rules that say what to do when something "
         "happens.",
     }
+
+
+def _arguments(algorithm: Algorithm, own: Schema) -> Schema:
+    """The schema of an entry of `use` with an algorithm of flux-ensemble."""
+    properties = {**algorithm.arguments, **dict.fromkeys(own, True)}
+    return {**algorithm.schema, "properties": properties, "description": algorithm.summary}
 
 
 def explained() -> Iterator[Explained]:
@@ -72,6 +89,40 @@ def explained() -> Iterator[Explained]:
     'an integer >= 1'
     """
     yield from _explained(DOCUMENT, "")
+
+
+def explained_algorithms() -> Iterator[Explained]:
+    """Every algorithm of flux-ensemble as a key, each before its arguments: `use.NAME.ARGUMENT`.
+
+    >>> next(one.below[0] for one in explained_algorithms() if one.path == "use.retry-with-more")
+    'group'
+    """
+    for name in SHIPPED:
+        algorithm = shipped(name)
+        yield Explained(
+            f"use.{name}",
+            Key(algorithm.summary),
+            "an entry of 'use'",
+            ("mapping",),
+            (),
+            False,
+            tuple(algorithm.arguments),
+        )
+        yield from _explained_arguments(algorithm.schema, f"use.{name}")
+
+
+def _explained_arguments(schema: Schema, path: str) -> Iterator[Explained]:
+    for name, part in schema.get("properties", {}).items():
+        yield Explained(
+            f"{path}.{name}",
+            Key(part["description"], tuple(part.get("examples", ())), part.get("default")),
+            part.get("title", ""),
+            tuple(_TYPES.get(one, one) for one in _types(part)),
+            tuple(_choices(part)),
+            name in schema.get("required", ()),
+            tuple(part.get("properties", {})),
+        )
+        yield from _explained_arguments(part, f"{path}.{name}")
 
 
 def _for_editors(schema: Schema, path: str) -> Schema:

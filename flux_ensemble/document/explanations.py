@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from flux_ensemble.algorithms.shipped import SHIPPED
 from flux_ensemble.document.detector_keys import DETECTOR_KEYS
 
 
@@ -146,6 +147,18 @@ KEYS: dict[str, Key] = {
     "rules": Key(
         "What is done when something happens.",
         ([{"trigger": "start", "action": {"name": "submit", "label": "echo"}}],),
+    ),
+    "use": Key(
+        "Packaged algorithms: each makes groups and rules, which take its place when the document "
+        "is loaded. 'validate --expanded' prints them.",
+        ([{"algorithm": "retry-with-more", "group": "relax", "duration": 2}],),
+    ),
+    "use.algorithm": Key(
+        "Its name. The other keys are its arguments: 'explain use.retry-with-more' lists them.",
+        tuple(SHIPPED),
+    ),
+    "use.id": Key(
+        "What the names that it makes begin with. The default is the algorithm's name.", ("longer",)
     ),
     "metrics": Key(
         "Further statistics, best jobs, and metrics that are kept by the values of parameters.",

@@ -1,9 +1,11 @@
 """Loads an ensemble document: returns a `Spec`, or raises an error with all problems.
 
     text ──yaml_reader──► values with lines ──schema──► form ──groups, rules, checks──► Spec
+                                                         └──use──► plain form ──┘
 
 All stages add to the same list of problems and continue with the valid part, so users see all
-problems at once. Loading stops early only if the YAML does not parse, or after `MAX_PROBLEMS`.
+problems at once. Loading stops early only if the YAML does not parse, after `MAX_PROBLEMS`, or
+where a document has `use`: nothing is made from one whose form is wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from flux_ensemble.document.checks import (
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.lint import Warnings, lint
+from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
@@ -39,6 +42,7 @@ from flux_ensemble.document.search_reader import (
     read_searches,
     with_variables,
 )
+from flux_ensemble.document.use import check_uses, expand, plain_form
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.metrics.paths import SEARCH
@@ -61,6 +65,7 @@ def load_text(
     elastic: bool = True,
     files: dict[str, str] | None = None,
     warnings: Warnings | None = None,
+    packages: bool = True,
 ) -> Spec:
     """Read and check a document.
 
@@ -73,6 +78,7 @@ def load_text(
         files: cache of the files that the document names: name -> text. Missing ones are
             read and added.
         warnings: gets what there is to say of a document without errors.
+        packages: algorithms of other packages may be run here.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -85,10 +91,8 @@ def load_text(
     flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
     document, problems = read_yaml(text, file)
-    spec = _load(document, problems, name, file, directory, elastic, files)
-    if warnings is not None:
-        lint(spec, document, file, warnings)
-    return spec
+    own = _Loader(document, problems, name, file, directory, elastic, files, packages)
+    return own.load(warnings)
 
 
 def load_mapping(
@@ -100,6 +104,7 @@ def load_mapping(
     elastic: bool = True,
     files: dict[str, str] | None = None,
     warnings: Warnings | None = None,
+    packages: bool = True,
 ) -> Spec:
     """Check a document that is already parsed, for example from JSON.
 
@@ -112,6 +117,7 @@ def load_mapping(
         files: cache of the files that the document names: name -> text. Missing ones are
             read and added.
         warnings: gets what there is to say of a document without errors.
+        packages: algorithms of other packages may be run here.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -128,6 +134,7 @@ def load_mapping(
         elastic=elastic,
         files=files,
         warnings=warnings,
+        packages=packages,
     )
 
 
@@ -140,6 +147,7 @@ def load_document(
     elastic: bool = True,
     files: dict[str, str] | None = None,
     warnings: Warnings | None = None,
+    packages: bool = True,
 ) -> Spec:
     """Check a document that knows where its values are; for the arguments see `load_text`.
 
@@ -150,117 +158,164 @@ def load_document(
     'demo'
     """
     problems = Problems(document.line, document.file)
-    spec = _load(document, problems, name, file, directory, elastic, files)
-    if warnings is not None:
-        lint(spec, document, file, warnings)
-    return spec
+    own = _Loader(document, problems, name, file, directory, elastic, files, packages)
+    return own.load(warnings)
 
 
-def _load(
-    document: Document,
-    problems: Problems,
-    name: str | None,
-    file: str | None,
-    directory: str,
-    elastic: bool,
-    files: dict[str, str] | None,
-) -> Spec:
-    spec = None
-    with suppress(TooMany):
-        wrong = check_plain(document.value, problems)
-        value = check_form("document", document.value, problems, wrong=wrong)
-        if value is not None:
-            spec = _read(value, document, problems, name, file, directory, elastic, files)
-    if problems or spec is None:
-        raise problems.error(file)
-    return spec
+class _Loader:
+    """Loads one document; for the arguments see `load_text`."""
 
+    def __init__(
+        self,
+        document: Document,
+        problems: Problems,
+        name: str | None,
+        file: str | None,
+        directory: str,
+        elastic: bool,
+        files: dict[str, str] | None,
+        packages: bool,
+    ) -> None:
+        self._document = document
+        self._problems = problems
+        self._name = name
+        self._file = file
+        self._directory = directory
+        self._elastic = elastic
+        self._files = files
+        self._packages = packages
 
-def _read(
-    value: dict[str, Any],
-    document: Document,
-    problems: Problems,
-    name: str | None,
-    file: str | None,
-    directory: str,
-    elastic: bool,
-    files: dict[str, str] | None,
-) -> Spec:
-    entries, rules = value.get("jobs", []), value.get("rules", [])
-    blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
-    if not entries and not rules and not blamed:
-        problems.add((), "expected job groups in 'jobs', or rules in 'rules'")
-    custom, plugins = value.get("custom"), tuple(value.get("plugins", ()))
-    if custom is not None:
-        check_source(custom, document, problems)
-    statistics = read_statistics(value.get("metrics", []), problems)
-    heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
-    seed = value.get("seed", 0)
-    names = _names(document.value)
-    kept = frozenset(statistic.name for statistic in statistics)
-    bests = read_bests(value.get("metrics", []), names, kept, problems)
-    by = read_by_value(value.get("metrics", []), names, problems)
-    reader = GroupReader(
-        document,
-        problems,
-        directory=directory,
-        seed=seed,
-        files=files,
-        names=names,
-        statistics=kept,
-        by=by,
-    )
-    limits = Limits(
-        **{key.replace("-", "_"): most for key, most in value.get("limits", {}).items()}
-    )
-    searches = read_searches(value.get("search", []), names, limits.jobs, problems)
-    groups = reader.read(with_variables(entries, searches))
-    check_groups(searches, groups, problems)
-    if searches and SEARCH in kept:
-        problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")
-    check_by_value(by, groups, problems)
-    _check_kept(
-        statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
-    )
-    context = Context(
-        groups=groups,
-        names=names,
-        statistics=kept,
-        rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
-        # One that is wrong has its own problem.
-        heartbeat=heartbeat > 0 or problems.blames(("logging",)),
-        functions=Functions(custom, plugins),
-        elastic=elastic,
-        bests={
-            best.name: (best, groups[best.group].params) for best in bests if best.group in groups
-        },
-        by=by,
-        searched=declared(document.value.get("search")),
-    )
-    own_name = _name(value, problems, name, file)
-    return Spec(
-        name=own_name,
-        groups=groups,
-        rules=read_rules(rules, context, problems),
-        statistics=statistics,
-        limits=limits,
-        scaling=read_scaling(value.get("scaling", {}), problems),
-        finish=value.get("finish", "idle"),
-        durability=value.get("durability", "fast"),
-        records=value.get("records", True),
-        job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
-        heartbeat=heartbeat,
-        rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
-        debug=value.get("logging", {}).get("debug", False),
-        custom=custom,
-        plugins=plugins,
-        seed=seed,
-        directory=directory,
-        bests=bests,
-        by=tuple(by),
-        searches=tuple(searches),
-        simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
-    )
+    def load(self, warnings: Warnings | None) -> Spec:
+        """Check the document.
+
+        Raises:
+            DocumentError: it has problems.
+        """
+        spec = None
+        with suppress(TooMany):
+            value = self._form()
+            if value is not None and USE in value:
+                value = self._expand(value)
+            if value is not None:
+                spec = self._read(value)
+        if self._problems or spec is None:
+            raise self._problems.error(self._file)
+        if warnings is not None:
+            lint(spec, self._document, self._file, warnings)
+        return spec
+
+    def _form(self) -> dict[str, Any] | None:
+        """The valid part of the document's form."""
+        wrong = check_plain(self._document.value, self._problems)
+        value: dict[str, Any] | None = check_form(
+            "document", self._document.value, self._problems, wrong=wrong
+        )
+        return value
+
+    def _expand(self, value: dict[str, Any]) -> dict[str, Any] | None:
+        """Put what `use` makes in its place; None if there are problems."""
+        if self._problems:
+            return None
+        algorithms = check_uses(value, self._problems, packages=self._packages)
+        if self._problems:
+            return None
+        expanded = expand(self._document, algorithms, self._problems)
+        if self._problems:
+            return None
+        self._document = expanded
+        self._problems = Problems(expanded.line, expanded.file, expanded.told)
+        return self._form()
+
+    def _expansion(self) -> dict[str, Any]:
+        """What a spec has of a document with `use`."""
+        if not isinstance(self._document, Expanded):
+            return {}
+        return {
+            "expansion": plain_form(self._document),
+            "packaged": self._document.packaged or None,
+        }
+
+    def _read(self, value: dict[str, Any]) -> Spec:
+        document, problems = self._document, self._problems
+        name, file, directory = self._name, self._file, self._directory
+        entries, rules = value.get("jobs", []), value.get("rules", [])
+        blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
+        if not entries and not rules and not blamed:
+            problems.add((), "expected job groups in 'jobs', or rules in 'rules'")
+        custom, plugins = value.get("custom"), tuple(value.get("plugins", ()))
+        if custom is not None:
+            check_source(custom, document, problems)
+        statistics = read_statistics(value.get("metrics", []), problems)
+        heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
+        seed = value.get("seed", 0)
+        names = _names(document.value)
+        kept = frozenset(statistic.name for statistic in statistics)
+        bests = read_bests(value.get("metrics", []), names, kept, problems)
+        by = read_by_value(value.get("metrics", []), names, problems)
+        reader = GroupReader(
+            document,
+            problems,
+            directory=directory,
+            seed=seed,
+            files=self._files,
+            names=names,
+            statistics=kept,
+            by=by,
+        )
+        limits = Limits(
+            **{key.replace("-", "_"): most for key, most in value.get("limits", {}).items()}
+        )
+        searches = read_searches(value.get("search", []), names, limits.jobs, problems)
+        groups = reader.read(with_variables(entries, searches))
+        check_groups(searches, groups, problems)
+        if searches and SEARCH in kept:
+            problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")
+        check_by_value(by, groups, problems)
+        _check_kept(
+            statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
+        )
+        context = Context(
+            groups=groups,
+            names=names,
+            statistics=kept,
+            rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
+            # One that is wrong has its own problem.
+            heartbeat=heartbeat > 0 or problems.blames(("logging",)),
+            functions=Functions(custom, plugins),
+            elastic=self._elastic,
+            bests={
+                best.name: (best, groups[best.group].params)
+                for best in bests
+                if best.group in groups
+            },
+            by=by,
+            searched=declared(document.value.get("search")),
+        )
+        own_name = _name(value, problems, name, file)
+        return Spec(
+            name=own_name,
+            groups=groups,
+            rules=read_rules(rules, context, problems),
+            statistics=statistics,
+            limits=limits,
+            scaling=read_scaling(value.get("scaling", {}), problems),
+            finish=value.get("finish", "idle"),
+            durability=value.get("durability", "fast"),
+            records=value.get("records", True),
+            job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
+            heartbeat=heartbeat,
+            rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
+            debug=value.get("logging", {}).get("debug", False),
+            custom=custom,
+            plugins=plugins,
+            seed=seed,
+            directory=directory,
+            bests=bests,
+            by=tuple(by),
+            searches=tuple(searches),
+            simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
+            **self._expansion(),
+        )
 
 
 def _check_kept(

@@ -238,6 +238,8 @@ class Spec:
     the group in the names of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
+    `expansion` is the document with what its `use` makes in its place, as plain data; None where
+    it has no `use`. `packaged` is that part of `custom` which algorithms of flux-ensemble made.
     """
 
     name: str
@@ -261,6 +263,8 @@ class Spec:
     by: tuple[ByValue, ...] = ()
     searches: tuple[Search, ...] = ()
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
+    expansion: Mapping[str, Any] | None = field(default=None, repr=False)
+    packaged: str | None = None
 
     @property
     def bested(self) -> dict[str, tuple[Best, Collection[str]]]:

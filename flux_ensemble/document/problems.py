@@ -93,6 +93,8 @@ class Problems:
     Args:
         line: returns the line of a path; None if there are no lines.
         file: returns the file of a path; None if it is the document's.
+        told: says a problem of a path as one of the document that people wrote, where that is
+            another one: `document.use`.
 
     Attributes:
         full: whether there may be more problems than were collected.
@@ -109,9 +111,11 @@ class Problems:
         self,
         line: Callable[[Path], int | None] = lambda path: None,
         file: Callable[[Path], str | None] = lambda path: None,
+        told: Callable[[Path, str], tuple[Path, str]] = lambda path, message: (path, message),
     ) -> None:
         self._line = line
         self._file = file
+        self._told = told
         self._collected: dict[tuple[Path, str], int | None] = {}
         self._blamed: set[Path] = set()
         self.full = False
@@ -160,10 +164,11 @@ class Problems:
 
     def listed(self) -> list[Problem]:
         """The problems, ordered by line."""
-        problems = [
-            placed(Problem(line or self._line(path), dotted(path), message), self._file(path))
-            for (path, message), line in self._collected.items()
-        ]
+        problems = []
+        for (path, message), line in self._collected.items():
+            place, told = self._told(path, message)
+            problem = Problem(line or self._line(path), dotted(place), told)
+            problems.append(placed(problem, self._file(path)))
         return sorted(problems, key=lambda problem: problem.line or 0)
 
     def error(self, file: str | None = None) -> DocumentError:

@@ -166,6 +166,16 @@ JOB = mapping(
     "name",
 )
 
+#: The arguments of the algorithm are checked with its own schema.
+USE = {
+    **mapping(
+        "a mapping such as {algorithm: retry-with-more, group: GROUP}",
+        {"algorithm": text(), "id": NAMED},
+        "algorithm",
+    ),
+    "additionalProperties": True,
+}
+
 _NUMBER = {"type": "number", "description": "a number"}
 _POSITIVE = {"type": "number", "description": "a number >= 0", "minimum": 0}
 
@@ -283,6 +293,7 @@ DOCUMENT = {
             "jobs": list_of("a list of job groups", JOB),
             "rules": list_of("a list of rules", RULE),
             "search": list_of("a list of searches", SEARCH),
+            "use": list_of("a list such as [{algorithm: retry-with-more, group: GROUP}]", USE),
             "custom": {"type": "string", "description": "Python source text"},
             "plugins": list_of(
                 "a list of Python modules",

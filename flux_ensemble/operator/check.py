@@ -58,7 +58,7 @@ class Missing:
 def of_document(text: str) -> list[str]:
     """The problems of a document, each with its line."""
     try:
-        load_text(text, name=_DEFAULT_NAME, elastic=True)
+        load_text(text, name=_DEFAULT_NAME, elastic=True, packages=False)
     except DocumentError as error:
         return [_placed(line) for line in str(error).splitlines()]
     return []

@@ -107,10 +107,17 @@ class Loading:
         if "scaler" in payload:
             self._members.adopt(payload["scaler"])
         document = payload.get("text", payload.get("spec"))
+        kept = {key: value for key, value in payload.items() if key != "record"}
+        if spec.expansion is not None:
+            # What is kept needs no algorithms any more.
+            document = spec.expansion
+            kept = {
+                **{key: value for key, value in kept.items() if key != "text"},
+                "spec": document,
+            }
         recorder = open_recorder(payload.get("record"), spec, document)
         if earlier is not None:
             self._lifetimes.drop(earlier)
-        kept = {key: value for key, value in payload.items() if key != "record"}
         load = {**kept, "run": int(time.time() * 1e6), "files": files}
         store = self._stores.create(spec.name, load)
         ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)

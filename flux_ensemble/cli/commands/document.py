@@ -14,6 +14,7 @@ from flux_ensemble.cli.common import (
     OK,
     USAGE,
     Failure,
+    check_document,
     first_problems,
     print_error,
     read_document,
@@ -32,11 +33,21 @@ if TYPE_CHECKING:
 )
 @click.option("--strict", is_flag=True, help="Exit 1 if there are warnings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
-def validate(files: tuple[str, ...], strict: bool, as_json: bool) -> int:
+@click.option(
+    "--expanded",
+    is_flag=True,
+    help="Print the document as it is understood, as YAML: with what its 'use' makes.",
+)
+def validate(files: tuple[str, ...], strict: bool, as_json: bool, expanded: bool) -> int:
     """Check each FILE ("-": standard input) and print the errors in it, or else warnings.
 
     Works without Flux. Exits 0 if all documents are valid and 2 if one is not.
     """
+    if expanded:
+        if as_json or len(files) > 1:
+            raise Failure("--expanded prints one document, as YAML", USAGE)
+        _print_expanded(files[0])
+        return OK
     findings = [_check(file) for file in files]
     if as_json:
         print_json({"documents": findings})
@@ -104,6 +115,22 @@ def _print(finding: dict[str, Any]) -> None:
     )
 
 
+def _print_expanded(file: str) -> None:
+    """Prints a document as it is understood.
+
+    Raises:
+        Failure: it has errors.
+    """
+    from flux_ensemble.api.yaml_writer import to_yaml
+    from flux_ensemble.document.use import plain_form
+    from flux_ensemble.document.yaml_reader import read_yaml
+
+    text, label = read_document(file)
+    spec = check_document(text, label, None if label else "document")
+    value = spec.expansion or plain_form(read_yaml(text, label)[0])
+    click.echo(to_yaml(value), nl=False)
+
+
 @click.command
 def schema() -> None:
     """Print the JSON Schema of documents, for editors and other tools.
@@ -167,9 +194,12 @@ def explain(key: str | None, as_json: bool) -> None:
     KEY is a path such as jobs.retries.times, or its last part, of which there may be several.
     Without KEY the keys of a document are listed.
     """
-    from flux_ensemble.document.editor_schema import explained
+    from flux_ensemble.document.editor_schema import explained, explained_algorithms
 
-    keys = {one.path: one for one in explained()}
+    # Arguments are meant by their whole path alone.
+    of_algorithms = (key or "").startswith("use.")
+    more = explained_algorithms() if of_algorithms else ()
+    keys = {one.path: one for one in (*explained(), *more)}
     chosen = _matching(keys, key)
     if as_json:
         print_json({"keys": [_as_json(one) for one in chosen]})

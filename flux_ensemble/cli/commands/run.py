@@ -175,6 +175,10 @@ class _Run:
         if scaler is not None:
             self.name, self.member = None, "flux"
         text, label = read_document(self.file)
+        if self.resume:
+            from flux_ensemble.cli.session.local_run import begun_with
+
+            text = begun_with(text, label, self.name, self.state_dir)
         spec = check_document(text, label, self.name)
         if self.resume and self.record is not None:
             raise Failure(
@@ -186,7 +190,8 @@ class _Run:
             if self.isolate:
                 raise Failure("--isolate is for the service in a Flux instance", USAGE)
             return self._run_locally(spec, text, events)
-        return self._run_on_flux(client, text, label, events, scaler)
+        document = {"text": text} if spec.expansion is None else {"spec": spec.expansion}
+        return self._run_on_flux(client, document, label, events, scaler)
 
     def _run_locally(self, spec: Spec, text: str, events: bool) -> int:
         from flux_ensemble.cli.display.views import make_view
@@ -223,7 +228,7 @@ class _Run:
     def _run_on_flux(
         self,
         client: Client,
-        text: str,
+        document: dict[str, Any],
         label: str | None,
         events: bool,
         scaler: dict[str, Any] | None,
@@ -237,12 +242,12 @@ class _Run:
                 stack.enter_context(serving(client))
             else:
                 _need_service(client, self.isolate)
-            return self._follow(client, text, label, events, scaler)
+            return self._follow(client, document, label, events, scaler)
 
     def _follow(
         self,
         client: Client,
-        text: str,
+        document: dict[str, Any],
         label: str | None,
         events: bool,
         scaler: dict[str, Any] | None,
@@ -259,7 +264,7 @@ class _Run:
             fail_on=self.fail_on,
             ended=self.summary.take,
         )
-        request = {"text": text, "name": self.name, "file": label, **user_context()}
+        request = {**document, "name": self.name, "file": label, **user_context()}
         if scaler is not None:
             request["scaler"] = scaler
         if self.record is not None:
@@ -301,7 +306,7 @@ def load(
     if member == "local" or state_dir is not None:
         raise Failure(f"{NO_SERVICE}: 'flux-ensemble run --member local {file}' runs it", USAGE)
     text, label = read_document(file)
-    check_document(text, label, name)
+    spec = check_document(text, label, name)
     try:
         client = Client()
     except (BindingsError, EnsembleError) as exc:
@@ -309,7 +314,8 @@ def load(
             raise
         raise Failure(f"{exc}\n{NO_SERVICE}: 'flux-ensemble run {file}' runs it here") from exc
     _need_service(client, isolate)
-    click.echo(client.load(text, name=name, file=label)["name"])
+    document = text if spec.expansion is None else spec.expansion
+    click.echo(client.load(document, name=name, file=label)["name"])
 
 
 @click.command

@@ -27,6 +27,7 @@ from flux_ensemble.cli.common import (
     own_cores,
     read_document,
     recorded,
+    understood,
 )
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
@@ -125,6 +126,7 @@ def simulate(
 
     text, label = read_document(file)
     spec = _check(text, label, name)
+    text = understood(spec, text)
     assumed = None
     if cores is None:
         cores = own_cores()

@@ -26,6 +26,7 @@ from flux_ensemble.cli.common import (
     Failure,
     print_error,
     recorded,
+    understood,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.troubles import fails
@@ -35,7 +36,7 @@ from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.listener import FunctionsError, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.run import LocalRun
-from flux_ensemble.members.local.state_dir import StateLog, default_root
+from flux_ensemble.members.local.state_dir import StateLog, default_root, made_of
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
@@ -53,7 +54,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_locally(
     spec: Spec,
-    text: str,
+    written: str,
     cluster: Cluster,
     view: View,
     *,
@@ -69,7 +70,7 @@ def run_locally(
 
     Args:
         spec: the ensemble.
-        text: its document.
+        written: the text of its document, maybe with `use`.
         cluster: what the local queue offers.
         view: where to print.
         events: print every job event too.
@@ -86,10 +87,12 @@ def run_locally(
     Raises:
         Failure: it cannot run here.
     """
+    text = understood(spec, written)
+    source = None if text is written else written
     with ExitStack() as stack:
         stack.callback(view.close)
         try:
-            log = StateLog(state_dir or default_root(), spec.name, text, resume)
+            log = StateLog(state_dir or default_root(), spec.name, text, resume, source)
         except StateError as error:
             raise Failure(str(error)) from None
         stack.callback(log.close)
@@ -123,6 +126,27 @@ def run_locally(
             raise Failure(str(error), USAGE) from None
         except (RunError, StateError) as error:
             raise Failure(str(error)) from None
+
+
+def begun_with(text: str, file: str | None, name: str | None, state_dir: Path | None) -> str:
+    """The document that a run to go on with was begun with: what its `use` makes is not made anew.
+
+    Args:
+        text: of the document now.
+        file: its name.
+        name: the ensemble's name, if it is not the document's.
+        state_dir: where the directory of the run is; None is the default.
+    """
+    from flux_ensemble.document.loading import DocumentError
+    from flux_ensemble.document.yaml_reader import read_yaml
+
+    try:
+        value = read_yaml(text, file)[0].value
+        own = value["name"] if "name" in value else Path(file or "").stem
+        root = state_dir or default_root()
+    except (DocumentError, StateError, TypeError):
+        return text  # what is wrong is told by who reads it for use
+    return made_of(root, str(name or own), text) or text
 
 
 class Printer:

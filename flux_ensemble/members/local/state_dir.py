@@ -7,7 +7,8 @@ Each ensemble has a directory of its name in the state directory:
                   many events there were
     jobs          its jobs that are gone, a line of JSON each, as they were at most a second ago
     events        every event that the engine took in, for going on after a kill
-    document      the document
+    document      the document, without `use`
+    source        what it was made of, where that has `use`
     output/       ID.out, the output of jobs whose document names no file
     lock          locked while the ensemble runs
     control       the socket of `members.local.control`, while the ensemble runs
@@ -46,6 +47,10 @@ _LOOK_SECONDS, _JOBS_SECONDS = 1.0, 30.0
 _RETRY_SECONDS = 0.01
 
 
+#: What the document was made of, where that has `use`.
+SOURCE = "source"
+
+
 def default_root() -> Path:
     """Where the directories of ensembles are, by the XDG Base Directory Specification.
 
@@ -68,9 +73,10 @@ class StateLog:
     Args:
         root: the state directory.
         name: the ensemble.
-        document: its text.
+        document: its text, without `use`.
         resume: go on with a run that was killed, or begin anew; None refuses to begin anew
             where there is such a run.
+        source: the text that it was made of, where that has `use`.
 
     Attributes:
         directory: where they are.
@@ -83,8 +89,16 @@ class StateLog:
             killed run and `resume` is None, or none and `resume` is True.
     """
 
-    def __init__(self, root: Path, name: str, document: str, resume: bool | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        document: str,
+        resume: bool | None = None,
+        source: str | None = None,
+    ) -> None:
         self._name = name
+        self._source = source
         self.events = 0
         with ExitStack() as stack:
             try:
@@ -128,7 +142,10 @@ class StateLog:
             self.directory.remove("status.json")
             self.directory.remove("events")
             shutil.rmtree("output", dir_fd=self.directory.fd)
+            self.directory.remove(SOURCE)
             self.directory.replace("document", document)
+            if self._source is not None:
+                self.directory.replace(SOURCE, self._source.encode())
         self.output = stack.enter_context(self.directory.enter("output", make=True))
         # What the log of the run before says stays there until this one says it too.
         self._entries = Lines(self.directory.create("eventlog.new"))
@@ -240,6 +257,28 @@ class StateLog:
     def close(self) -> None:
         """The ensemble does not run any more."""
         self._stack.close()
+
+
+def made_of(root: Path, name: str, source: str) -> str | None:
+    """The document of the latest run of a name.
+
+    Args:
+        root: the state directory.
+        name: the ensemble.
+        source: the text that it has to be made of.
+
+    Returns:
+        Its text, without `use`; None if there is no such run.
+    """
+    with contextlib.suppress(OSError, StateError, UnicodeDecodeError), ExitStack() as stack:
+        top = stack.enter_context(open_directory(root))
+        top.check_own()
+        directory = stack.enter_context(top.enter(name))
+        directory.check_own()
+        size = len(source.encode())
+        if directory.read(SOURCE, size).decode() == source:
+            return directory.read("document", MAX_LINE).decode()
+    return None
 
 
 def read_snapshot(directory: Directory) -> dict[str, Any]:

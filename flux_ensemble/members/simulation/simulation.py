@@ -11,9 +11,9 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from flux_ensemble.engine.events import JobEvent, Started
 from flux_ensemble.engine.status import status
 from flux_ensemble.members.simulation.advisers import SimulatedAdvisers
 from flux_ensemble.members.simulation.durations import durations
+from flux_ensemble.members.simulation.functions import Caller
 from flux_ensemble.members.simulation.runner import (
     DEFAULT_DURATION,
     UNKNOWN,
@@ -171,7 +172,7 @@ class Simulation:
             self._engine,
             member,
             self._loop,
-            lambda: _Caller(self._calls),
+            lambda: Caller(spec.packaged, self._calls),
             self,
             tap,
             adviser=lambda: SimulatedAdvisers(spec, seed),
@@ -347,38 +348,6 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-class _Caller:
-    """A `runtime.ports.Caller` that only counts."""
-
-    def __init__(self, calls: Counter[str]) -> None:
-        self._calls = calls
-
-    def call(
-        self,
-        function: str,
-        kwargs: Mapping[str, Any],
-        timeout: float,
-        done: Callable[[Any], None],
-    ) -> None:
-        """Count the call; it returns nothing."""
-        self._calls[function] += 1
-        done(_Returned())
-
-    def close(self) -> None:
-        """Nothing runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Returned:
-    """A `runtime.ports.CallResult` of a function that returned None."""
-
-    ok: bool = True
-    returned: list[dict[str, Any]] = field(default_factory=list)
-    reason: str = ""
-    detail: str = ""
-    state: None = None
 
 
 def _listed(groups: Sequence[str]) -> str:

@@ -69,10 +69,12 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
             raise _invalid(f"environment: {key}: expected a string, not {value!r}")
     directory = os.path.join(cwd, os.path.dirname(file or ""))
     where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
+    # The commands have expanded what other packages make; their code has no place in the service.
+    how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False}
     try:
         if "text" in payload:
-            return load_text(payload["text"], **where, elastic=elastic, files=files)
-        return load_mapping(payload["spec"], **where, elastic=elastic, files=files)
+            return load_text(payload["text"], **where, **how)
+        return load_mapping(payload["spec"], **where, **how)
     except DocumentError as error:
         raise RequestError(errno.EINVAL, str(error)) from None
 

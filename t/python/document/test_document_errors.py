@@ -79,8 +79,8 @@ limit: {}
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, search, custom, plugins, metrics, rate-window, limits, scaling, finish, job-names, "
-        "durability, records, seed, simulate)",
+        "rules, search, use, custom, plugins, metrics, rate-window, limits, scaling, finish, "
+        "job-names, durability, records, seed, simulate)",
     ]
 
 

@@ -130,7 +130,7 @@ def test_every_example_of_a_key_is_one() -> None:
     for path, key in KEYS.items():
         for value in (*key.examples, *(() if key.default is None else (key.default,))):
             if path == "metrics.of" or path.startswith(
-                ("simulate.", "metrics.", "search.variables.")
+                ("simulate.", "metrics.", "search.variables.", "use.")
             ):
                 continue  # in mappings whose keys depend on each other
             document: Any = value

@@ -42,6 +42,8 @@ FIRINGS = {
     "two-allocations": [1],
     "parameter-sweep": [1, 1, 1, 1],
     "pipeline": [1, 3, 1],
+    "replica-exchange": [1, 1, 12, 3],
+    "retry-with-more": [1, 1, 0],
     "repetitions-and-backoff": [1, 3, 3],
     "terminate": [1, 1, 4],
     "tune": [1, 1],

@@ -1,0 +1,35 @@
+"""The algorithms that come with flux-ensemble.
+
+They are named here, and not found by entry point, so that they are there in a clone too, and that
+no other package takes the place of one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from flux_ensemble.algorithms.algorithm import Algorithm
+
+#: The module of each, and its name there.
+SHIPPED: dict[str, tuple[str, str]] = {
+    "active-loop": ("active_loop", "ACTIVE_LOOP"),
+    "asha": ("searches", "ASHA"),
+    "median-stop": ("searches", "MEDIAN_STOP"),
+    "replica-exchange": ("replica_exchange", "REPLICA_EXCHANGE"),
+    "retry-with-more": ("retry_with_more", "RETRY_WITH_MORE"),
+}
+
+
+def shipped(name: str) -> Algorithm:
+    """An algorithm that comes with flux-ensemble.
+
+    Raises:
+        KeyError: there is none of this name.
+
+    >>> shipped("retry-with-more").required
+    ('group',)
+    """
+    module, attribute = SHIPPED[name]
+    algorithm = getattr(import_module(f"{__package__}.{module}"), attribute)
+    assert isinstance(algorithm, Algorithm)
+    return algorithm

@@ -1,0 +1,323 @@
+"""Puts what packaged algorithms make in the place of `use:`.
+
+    document with `use` ──expand──► Expanded: a plain document, that knows where it came from
+
+The algorithms and how they are found are in `flux_ensemble.algorithms`. What is made is checked as
+if it had been written: problems of it are told at the entry of `use` that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+from flux_ensemble.algorithms.algorithm import EXPANSION, Algorithm, ArgumentError
+from flux_ensemble.algorithms.packages import Foreign, PackageError, installed
+from flux_ensemble.algorithms.shipped import SHIPPED, shipped
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.merge import USE, Expanded, Merge
+from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.schema_check import explain
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.texts import listed, shown
+
+#: The keys of an entry of `use` that are no arguments.
+_OWN = ("algorithm", "id")
+
+#: Most entries of `use`.
+MAX_USES = 100
+
+#: Where algorithms of other packages are not run.
+_ELSEWHERE = (
+    "those of packages are not run here; 'flux-ensemble load' and 'run' send what they make, and "
+    "'validate --expanded' prints it"
+)
+
+
+def check_uses(
+    value: Mapping[str, Any], problems: Problems, *, packages: bool
+) -> list[Algorithm | Foreign]:
+    """Find the algorithms that a document uses, and check their arguments.
+
+    Args:
+        value: the document, whose form is right.
+        problems: collects the problems.
+        packages: algorithms of other packages may be run here.
+
+    Returns:
+        The algorithms, in order, if there are no problems.
+
+    >>> problems = Problems()
+    >>> check_uses({"use": [{"algorithm": "retry-wiht-more"}]}, problems, packages=False)
+    []
+    >>> print(problems.sentences()[:87])
+    use[0].algorithm: no algorithm named 'retry-wiht-more' (did you mean 'retry-with-more'?
+    """
+    if len(value[USE]) > MAX_USES:
+        problems.give_up((USE,), f"expected at most {MAX_USES} entries, not {len(value[USE])}")
+    known = installed() if any(use["algorithm"] not in SHIPPED for use in value[USE]) else {}
+    named: dict[str, Algorithm | Foreign] = {}
+    found: list[Algorithm | Foreign] = []
+    ids: dict[str, int] = {}
+    for index, use in enumerate(value[USE]):
+        at: Path = (USE, index)
+        own = use_id(use)
+        if own in ids:
+            problems.add(
+                (*at, "id" if "id" in use else "algorithm"),
+                f"use[{ids[own]}] has the id {own!r} too: give one of them another 'id'",
+            )
+        ids.setdefault(own, index)
+        try:
+            name = use["algorithm"]
+            if name not in named:
+                named[name] = _found(name, known, packages)
+            _check_arguments(named[name], use, at, problems)
+        except _UnknownError as error:
+            problems.add((*at, "algorithm"), str(error))
+        except PackageError as error:
+            problems.add(at, str(error))
+        else:
+            found.append(named[name])
+    return [] if problems else found
+
+
+def use_id(use: Mapping[str, Any]) -> str:
+    """What the names that an entry of `use` makes begin with.
+
+    >>> use_id({"algorithm": "asha"}), use_id({"algorithm": "asha", "id": "hpo"})
+    ('asha', 'hpo')
+    """
+    return str(use.get("id", use["algorithm"]))
+
+
+class _UnknownError(ValueError):
+    """There is no such algorithm, or more than one."""
+
+
+def _found(name: str, known: Mapping[str, list[Any]], packages: bool) -> Algorithm | Foreign:
+    if name in SHIPPED:
+        return shipped(name)
+    points = known.get(name, [])
+    if len(points) == 1 and packages:
+        return Foreign(points[0])
+    if points:
+        owners = [Foreign(point).package for point in points]
+        if len(points) > 1:
+            raise _UnknownError(
+                f"several packages have an algorithm named {name!r} ({listed(owners)}): "
+                "uninstall all but one of them"
+            )
+        raise _UnknownError(f"the algorithm {name!r} is of the package {owners[0]!r}: {_ELSEWHERE}")
+    names = sorted({*SHIPPED, *known})
+    others = "those of other packages have to be installed beside flux-ensemble"
+    raise _UnknownError(
+        f"no algorithm named {name!r} ({hint(name, names)}algorithms: {listed(names)}; "
+        f"{others if packages else _ELSEWHERE})"
+    )
+
+
+def _check_arguments(
+    algorithm: Algorithm | Foreign,
+    use: Mapping[str, Any],
+    at: Path,
+    problems: Problems,
+) -> None:
+    # Late, because jsonschema takes 0.1 s to import.
+    from jsonschema import Draft202012Validator, SchemaError
+
+    schema = algorithm.schema
+    if isinstance(algorithm, Foreign):
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise algorithm.failure(
+                f"has arguments that are no JSON Schema: {error.message}"
+            ) from None
+    arguments = {key: value for key, value in use.items() if key not in _OWN}
+    wrong = explain(Draft202012Validator(schema), arguments, problems, at, sentence=_sentence)
+    for path, kind, value in _formats(arguments, schema, ()):
+        if kind == "duration" and not any(path[: len(one)] == one for one in wrong):
+            try:
+                parse_duration(value)
+            except ValueError as error:
+                problems.add((*at, *path), str(error))
+
+
+def _check_groups(
+    arguments: Mapping[str, Any], schema: Any, known: Collection[str], problems: Problems, at: Path
+) -> bool:
+    """Whether there are the groups that arguments name; those that there are not are problems."""
+    missing = [
+        (path, value)
+        for path, kind, value in _formats(arguments, schema, ())
+        if kind == "group" and value not in known
+    ]
+    for path, value in missing:
+        names = sorted(known)
+        groups = f"{hint(value, names)}groups: {listed(names)}"
+        problems.add((*at, *path), f"no job group named {shown(value)} ({groups})")
+    return not missing
+
+
+def _sentence(error: Any) -> str:
+    value, schema = error.instance, error.schema
+    title = schema.get("title")
+    if title is None:
+        return f"expected another value than {shown(value)}: {error.message}"
+    sentence = f"expected {title}, not {shown(value)}"
+    if error.validator == "enum" and isinstance(value, str):
+        names = [str(name) for name in error.validator_value]
+        sentence += f" ({hint(value, names)}one of: {listed(names)})"
+    return sentence
+
+
+def _formats(value: Any, schema: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:
+    """The values with a format of ours: their path, the format, the value."""
+    if not isinstance(schema, dict):
+        return
+    kind = schema.get("format")
+    if (kind == "duration" and isinstance(value, (int, float, str))) or (
+        kind == "group" and isinstance(value, str)
+    ):
+        yield path, kind, value
+    elif isinstance(value, dict):
+        parts = schema.get("properties", {})
+        for key, item in value.items():
+            yield from _formats(item, parts.get(key), (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _formats(item, schema.get("items"), (*path, index))
+
+
+def expand(
+    document: Document, algorithms: list[Algorithm | Foreign], problems: Problems
+) -> Expanded:
+    """Put what algorithms make in the place of `use`.
+
+    Args:
+        document: whose form, and whose arguments of algorithms, are right.
+        algorithms: those that it uses, in order.
+        problems: collects the problems.
+
+    >>> value = {"jobs": [{"name": "md", "command": "x", "duration": 60}],
+    ...          "use": [{"algorithm": "retry-with-more", "group": "md", "duration": 2}]}
+    >>> made = expand(Document(value), [shipped("retry-with-more")], Problems())
+    >>> made.value["jobs"][0]["retries"]["with"]
+    {'duration': '{job.duration * 2}'}
+    """
+    value = {key: item for key, item in document.value.items() if key != USE}
+    expanded = Expanded(document, value)
+    merge = Merge(expanded, problems)
+    jobs = _Seconds(value)
+    for index, (use, algorithm) in enumerate(zip(document.value[USE], algorithms, strict=True)):
+        at: Path = (USE, index)
+        arguments = _seconds({k: v for k, v in use.items() if k != "algorithm"}, algorithm.schema)
+        arguments["id"] = use_id(use)
+        if not _check_groups(arguments, algorithm.schema, merge.groups, problems, at):
+            continue
+        try:
+            made = algorithm.expand(arguments, jobs.document())
+        except ArgumentError as error:
+            problems.add((*at, error.argument), str(error))
+            continue
+        except PackageError as error:
+            problems.add(at, str(error))
+            continue
+        wrong = _wrong(made)
+        if wrong is not None:
+            assert isinstance(algorithm, Foreign), wrong
+            problems.add(at, str(algorithm.failure(wrong)))
+            continue
+        merge.take(index, use_id(use), made)
+        if isinstance(algorithm, Algorithm):
+            expanded.packaged += made.get("custom", "")
+    return expanded
+
+
+class _Seconds:
+    """Gives the document so far with the time limits of groups in seconds.
+
+    Args:
+        value: the document, whose entries are replaced and not changed.
+    """
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self._value = value
+        #: By position of the entries: the entry, and what it was converted to.
+        self._entries: list[tuple[Any, Any]] = []
+
+    def document(self) -> dict[str, Any]:
+        """The document as it is now."""
+        if "jobs" not in self._value:
+            return dict(self._value)
+        for place, entry in enumerate(self._value["jobs"]):
+            if place == len(self._entries):
+                self._entries.append((entry, _in_seconds(entry)))
+            elif self._entries[place][0] is not entry:
+                self._entries[place] = (entry, _in_seconds(entry))
+        return {**self._value, "jobs": [converted for _, converted in self._entries]}
+
+
+def _in_seconds(entry: dict[str, Any]) -> dict[str, Any]:
+    with suppress(ValueError):
+        if "duration" in entry:
+            return {**entry, "duration": parse_duration(entry["duration"])}
+    return entry
+
+
+def _seconds(arguments: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """The arguments, with durations in seconds."""
+    copy = deepcopy(arguments)
+    for path, kind, value in _formats(arguments, schema, ()):
+        if kind == "duration":
+            inner: Any = copy
+            for step in path[:-1]:
+                inner = inner[step]
+            inner[path[-1]] = parse_duration(value)
+    return copy
+
+
+def _wrong(made: Any) -> str | None:
+    """What is wrong with what an algorithm of another package made, as far as its shape goes."""
+    if not isinstance(made, dict):
+        return f"made {shown(made)} instead of a mapping"
+    for key, part in made.items():
+        if key not in EXPANSION:
+            return f"made {shown(key)} (only: {listed(EXPANSION)})"
+        if key == "custom":
+            if not isinstance(part, str):
+                return f"made 'custom' of {shown(part)} instead of text"
+        elif key == "groups":
+            if not isinstance(part, dict) or not all(
+                isinstance(one, dict) for one in part.values()
+            ):
+                return f"made 'groups' of {shown(part)} instead of a mapping of mappings"
+        elif not isinstance(part, list) or not all(isinstance(one, dict) for one in part):
+            return f"made {key!r} of {shown(part)} instead of a list of mappings"
+    problems = Problems()
+    check_plain(made, problems)
+    return f"made what no document can hold: {problems.sentences()}" if problems else None
+
+
+def plain_form(document: Document) -> dict[str, Any]:
+    """A document as plain data that reads the same without the text of its numbers.
+
+    >>> from flux_ensemble.document.yaml_reader import read_yaml
+    >>> document, _ = read_yaml("jobs: [{name: a, command: [run, 010, 1.50, yes]}]")
+    >>> plain_form(document)["jobs"][0]["command"]
+    ['run', '010', '1.50', 'yes']
+    """
+    value: dict[str, Any] = deepcopy(document.value)
+    for index, entry in enumerate(value.get("jobs") or ()):
+        for key in ("command", "environment") if isinstance(entry, dict) else ():
+            part = entry.get(key)
+            if isinstance(part, (dict, list)):
+                steps = part.keys() if isinstance(part, dict) else range(len(part))
+                for step in list(steps):
+                    text = document.text(("jobs", index, key, step))
+                    part[step] = part[step] if text is None else text
+    return value
