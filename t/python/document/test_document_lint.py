@@ -223,9 +223,10 @@ def documents() -> list[tuple[str, str]]:
 def test_the_documents_of_examples_and_tests_have_no_false_warning() -> None:
     warnings = Warnings()
     read = 0
+    beside = str(ROOT / "examples")
     for name, text in documents():
         try:
-            load_text(text, name="test", file=name, warnings=warnings)
+            load_text(text, name="test", file=name, directory=beside, warnings=warnings)
             read += 1
         except DocumentError:
             # It is wrong on purpose, or is filled in by the shell.
