@@ -157,6 +157,32 @@ test_expect_success 'serve ends with the sentence' '
 	test_must_fail grep Traceback serve.log
 '
 
+# Has died with its name registered: the broker has not read the end of its connection yet, because
+# another process holds that too, until the name is asked whether it answers.
+test_expect_success 'a name whose service has died is waited for' '
+	cat >died.py <<-EOD &&
+	import os
+	import flux
+	from flux.constants import FLUX_MSGTYPE_REQUEST
+	handle = flux.Flux()
+	handle.service_register("ensemble").get()
+	if os.fork():
+	    os._exit(0)
+	def end(*_):
+	    open("asked", "w").close()
+	    os._exit(0)
+	handle.msg_watcher_create(end, FLUX_MSGTYPE_REQUEST, "ensemble.*").start()
+	handle.timer_watcher_create(60, end).start()
+	handle.reactor_run()
+	EOD
+	on_rank_1 flux python died.py &&
+	on_rank_1 interruptible flux ensemble serve >serve.log 2>&1 &&
+	wait_until test -e asked &&
+	wait_until on_rank_1 flux ensemble list &&
+	kill -INT $pid && wait $pid &&
+	test_must_fail grep ERROR serve.log
+'
+
 test_expect_success 'the ensemble goes on when the service is started again' '
 	load_module &&
 	check_busy claimed

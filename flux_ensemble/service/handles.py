@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from typing import Any
 
 from flux.core.handle import Flux
 
@@ -54,37 +55,74 @@ def register(handle: Flux, requests: Flux, name: str) -> None:
     Raises:
         OSError: EEXIST where the service is there already.
     """
-    try:
-        requests.service_register(name).get()
-    except OSError as error:
-        if error.errno != errno.EEXIST:
-            raise
-        raise OSError(
-            errno.EEXIST,
-            f"a service named {name!r} is registered already; is the broker module loaded? "
-            "(see 'flux module list')",
-        ) from None
+    _obtain(
+        requests,
+        name,
+        _Answer(requests, name),
+        f"a service named {name!r} is registered already; is the broker module loaded? "
+        "(see 'flux module list')",
+    )
     if requests is not handle:
-        _drain(handle, name)
+        _obtain(
+            handle,
+            commits(name),
+            None,
+            f"the service named {name!r} before this one is still registered as "
+            f"{commits(name)!r}: it ends, or is stopped; try again later, or end it first",
+        )
 
 
-def _drain(handle: Flux, name: str) -> None:
-    """Wait until what is left of an earlier service has been read."""
+class _Answer:
+    """Whether whoever is registered by a name answers.
+
+    Args:
+        handle: for the request.
+        name: the service's.
+    """
+
+    def __init__(self, handle: Flux, name: str) -> None:
+        self._handle = handle
+        self._topic = f"{name}.list"
+        self._future: Any = None
+
+    def comes(self, seconds: float) -> bool:
+        """It has answered, with an error perhaps, within some seconds of any of the calls."""
+        if self._future is None:
+            self._future = self._handle.rpc(self._topic)
+        try:
+            self._future.wait_for(seconds).get()
+        except OSError as error:
+            if error.errno == errno.ETIMEDOUT:
+                return False
+            self._future = None
+            # The broker says so of a name that nobody is registered by.
+            return error.errno not in (errno.ENOSYS, errno.EHOSTUNREACH)
+        return True
+
+
+def _obtain(handle: Flux, registered: str, answer: _Answer | None, taken: str) -> None:
+    """Register by a name, which one that has died may still have.
+
+    Args:
+        handle: to be registered.
+        registered: by this name.
+        answer: of who has it; one that answers has not died. None if nobody there answers.
+        taken: the sentence where it is not to be had.
+    """
     deadline = time.monotonic() + DRAIN_SECONDS
     while True:
         try:
-            handle.service_register(commits(name)).get()
+            handle.service_register(registered).get()
             return
         except OSError as error:
             if error.errno != errno.EEXIST:
                 raise
-            if time.monotonic() > deadline:
-                raise OSError(
-                    errno.EEXIST,
-                    f"the service named {name!r} before this one is still registered as "
-                    f"{commits(name)!r}: it ends, or is stopped; try again later, or end it first",
-                ) from None
-        time.sleep(_PAUSE_SECONDS)
+        if answer is None:
+            time.sleep(_PAUSE_SECONDS)
+        elif answer.comes(_PAUSE_SECONDS):
+            raise OSError(errno.EEXIST, taken)
+        if time.monotonic() > deadline:
+            raise OSError(errno.EEXIST, taken)
 
 
 def unregister(handle: Flux, requests: Flux, name: str) -> None:
