@@ -38,13 +38,13 @@ SWITCH = "FLUX_ENSEMBLE_COMPILE"
 #: What of `etc/` is for packagers.
 NOT_INSTALLED = {"packaging"}
 
-# Only what is compiled has to type-check here; what it imports may not even be installed.
+# Only what is compiled has to type-check here; what it imports may not even be installed, and
+# where much is, most of the time would go to types of packages that have nothing to do with it.
 _MYPY = """
 [mypy]
+no_site_packages = True
 follow_imports = silent
 disable_error_code = import-not-found, import-untyped
-[mypy-river.*]
-follow_imports = skip
 """
 
 # Compiles the modules that are its arguments.
