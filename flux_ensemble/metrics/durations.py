@@ -54,7 +54,7 @@ class Durations:
     >>> for n in (1000, 2000, 4000):
     ...     model.learn({"n": n}, 2e-6 * n**2)
     >>> round(model.predict({"n": 8000}))
-    128
+    124
     """
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.predictions import Predictions
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
+from flux_ensemble.engine.why import why
 from flux_ensemble.metrics.paths import REMAINING
 
 SIZES = [1, 2, 3, 9, 4, 8, 5, 7, 6]
@@ -367,6 +368,9 @@ def test_a_rule_can_act_on_what_is_predicted() -> None:
     play.heartbeat()
     assert play.submitted("b") == 1
     assert status(play.engine)["t_predicted"] > play.t
+    ((term,),) = (rule["terms"] for rule in why(play.engine, play.t) if rule["terms"])
+    assert term["holds"]
+    assert term["values"]["time.remaining"] == pytest.approx(420, rel=0.1)
 
 
 def test_a_job_that_never_finished_gives_its_cores_back() -> None:
