@@ -96,6 +96,8 @@ class JobKeys(TypedDict, total=False):
     samples: int
     retries: int | Mapping[str, Any]
     max_active: int
+    predict: Sequence[str]
+    order: str
     start: str
 
 

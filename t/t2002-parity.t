@@ -49,6 +49,7 @@ done <<-EOD
 	drift train=3/0/0/0 explore=16/0/0/0
 	anomaly md=4/0/1/0 report=1/0/0/0
 	replica-exchange md=12/0/0/0 report=1/0/0/0
+	longest-first md=12/0/0/0 report=1/0/0/0
 EOD
 
 # The local queue has flux-ensemble memo in place of flux job memo.

@@ -167,7 +167,10 @@ class SearchStatus(TypedDict):
 
 
 class EnsembleStatus(TypedDict):
-    """One ensemble of `status`; `errors` are the service's errors about it."""
+    """One ensemble of `status`; `errors` are the service's errors about it.
+
+    `t_predicted` is when its jobs are predicted to be over.
+    """
 
     name: str
     state: str
@@ -184,6 +187,7 @@ class EnsembleStatus(TypedDict):
     directory: str
     errors: list[str]
     searches: NotRequired[list[SearchStatus]]
+    t_predicted: NotRequired[float]
 
 
 class Status(TypedDict):

@@ -285,6 +285,14 @@ KEYS: dict[str, Key] = {
         "What is other than at the last attempt.", ({"duration": "{job.duration * 2}"},)
     ),
     "jobs.max-active": Key("No more jobs of the group are in the queue at once.", (10,)),
+    "jobs.predict": Key(
+        "How long a job takes is learned from these parameters: job.predicted, time.remaining.",
+        (["n", "potential"],),
+    ),
+    "jobs.order": Key(
+        "The jobs that wait in the service are sent by what they are predicted to take.",
+        ("longest-first",),
+    ),
     "jobs.start": Key(
         "'in-time': only while the allocation lasts longer than 'duration'; 'always': in any case.",
         ("always",),

@@ -13,6 +13,7 @@ from flux_ensemble.document.job_sets import TAG_KEY, TAG_TAKEN, Group, JobSet
 from flux_ensemble.document.jobspec import Task
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
+from flux_ensemble.document.prediction import read_prediction
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.schema_terms import PARAMETER, matches
@@ -129,6 +130,7 @@ class GroupReader:
         if "retries" in entry:
             common["retries"] = self._retries(entry, at)
         common["max_active"] = entry.get("max-active")
+        common.update(read_prediction(entry, sweep, self._problems, at))
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),
             self._problems,
@@ -169,7 +171,7 @@ class GroupReader:
             self._names,
             self._statistics,
             None,
-            scope_of("job-fail", entry.get("params", {})),
+            scope_of("job-fail", entry.get("params", {}), predicted="predict" in entry),
             by=self._by,
         )
         self._expressions += len(retries.conditions) + most_expressions(retries.overrides)

@@ -31,6 +31,9 @@ TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jo
 #: When jobs with a time limit are started: where the allocation lasts as long, or in any case.
 STARTS = ("in-time", "always")
 
+#: In which order the jobs of a group are sent that wait in the service.
+ORDERS = ("longest-first",)
+
 #: Most jobs in one submission of a group.
 MAX_JOBS = 2**31 - 1
 
@@ -70,6 +73,8 @@ class JobSet:
     start: str = STARTS[0]
     jobspec: Mapping[str, Any] | None = None
     max_active: int | None = None
+    predict: tuple[str, ...] | None = None
+    order: str | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
 
@@ -139,6 +144,11 @@ class Group:
     def longest(self) -> float:
         """The longest time limit of its jobs that are not to be started in any case; 0 for none."""
         return max((each.duration for each in self.sets if each.start != "always"), default=0.0)
+
+    @cached_property
+    def predicts(self) -> bool:
+        """Whether it is predicted how long its jobs take, or some of them."""
+        return any(each.predict is not None for each in self.sets)
 
     @cached_property
     def _whole(self) -> Submission:

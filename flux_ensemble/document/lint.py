@@ -82,7 +82,7 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
         *_placeholders(document.value),
         *_unshelled(document.value),
         *_uninstalled(spec),
-        *_rules(spec, document.value.get("rules") or ()),
+        *_rules(spec, document.value.get("rules") or (), document.value.get("jobs") or ()),
     )
     for finding in findings:
         line, place = document.line(finding.path), document.file(finding.path)
@@ -183,7 +183,9 @@ def _uninstalled(spec: Spec) -> Iterator[_Finding]:
 # -- rules --------------------------------------------------------------------------
 
 
-def _rules(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Finding]:
+def _rules(
+    spec: Spec, entries: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]]
+) -> Iterator[_Finding]:
     yield from _unsimulated(spec)
     yield from _first_job_alone(spec, entries)
     open_ended = spec.finish == "never" or any(
@@ -199,6 +201,8 @@ def _rules(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Findin
         )
         return
     yield from _unstarted(spec)
+    if sum(asked.values()) <= spec.limits.active_jobs:
+        yield from _unordered(spec, jobs)
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
         groups = rule.groups if rule.detector is None else (rule.detector.group,)
@@ -250,6 +254,18 @@ def _unstarted(spec: Spec) -> Iterator[_Finding]:
             yield _Finding(
                 ("search", index),
                 f"no rule starts the search: 'action: {{name: search, label: {search.id}}}' does",
+            )
+
+
+def _unordered(spec: Spec, jobs: Sequence[Mapping[str, Any]]) -> Iterator[_Finding]:
+    """Entries whose order makes no difference, since no job of theirs waits in the service."""
+    for index, entry in enumerate(jobs):
+        sets = spec.groups[entry["name"]].sets
+        if "order" in entry and all(each.max_active is None for each in sets):
+            yield _Finding(
+                ("jobs", index, "order"),
+                "makes no difference, since all jobs are in the queue at once; with 'max-active' "
+                "others wait",
             )
 
 

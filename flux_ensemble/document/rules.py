@@ -26,7 +26,7 @@ from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject
 from flux_ensemble.metrics.detector import DETECTORS
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
-from flux_ensemble.metrics.paths import MetricPath, parse_path
+from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path
 from flux_ensemble.texts import listed, shown
 
 #: Keys of a rule that only some triggers have; "job-" is a prefix.
@@ -355,6 +355,14 @@ class _RuleReader(ActionReader):
         return self._conditions[key]
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
+        groups = self._context.groups
+        whole = len(groups) == len(self._context.names)
+        if path == REMAINING and whole and not any(each.predicts for each in groups.values()):
+            self._problems.add(
+                at,
+                f"{str(path)!r} is empty: no job group says with 'predict' which parameters the "
+                "duration of its jobs follows from",
+            )
         by_name = at[-1] == "name" and path.statistic == "time"
         if (path.variable in GAUGES or by_name) and not self._context.heartbeat:
             self._problems.add(

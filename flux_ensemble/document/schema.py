@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_ensemble.document.detectors import DETECTOR
-from flux_ensemble.document.job_sets import STARTS
+from flux_ensemble.document.job_sets import ORDERS, STARTS
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.schema_search import COMPUTED, SEARCH
@@ -161,6 +161,8 @@ JOB = mapping(
             "minimum": 0,
         },
         "max-active": integer(1),
+        "predict": list_of("a list of parameters", text("the name of a parameter")),
+        "order": choice("an order", ORDERS),
         "start": choice("when its jobs are started", STARTS),
     },
     "name",

@@ -1,7 +1,8 @@
 """The firings with jobs to send: by urgency, then first in first out.
 
 The firings of groups with a `max-active`, or with a time limit, are in queues of their own, so that
-those of a group whose jobs cannot be sent now are passed over at once, however many they are.
+those of a group whose jobs cannot be sent now are passed over at once, however many they are. So
+are those of groups with an `order`, whose jobs change places with each other and with no others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.longest_first import LongestFirst
+from flux_ensemble.engine.predictions import Predictions
 
 #: In place of the name of a group whose jobs can always be sent.
 _ANY = ""
@@ -21,14 +24,24 @@ class Backlog:
 
     Args:
         groups: the job groups, by name.
+        predictions: of how long their jobs take.
 
     Attributes:
         queues: urgency, and name of the group if that can be passed over -> its firings with their
             numbers; none is empty.
         bounds: how many jobs of a group may be active at once, for the groups with a bound.
+        ordered: the groups with an `order`.
     """
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
+    def __init__(self, groups: Mapping[str, Group], predictions: Predictions) -> None:
+        self._predictions = predictions
+        self.ordered = frozenset(
+            name
+            for name, group in groups.items()
+            if any(job_set.order is not None for job_set in group.sets)
+        )
+        #: Of groups with an `order`, in which order the jobs of their queues are sent.
+        self._orders: dict[tuple[int, str], LongestFirst] = {}
         self._urgency = {
             # Where the urgency differs from job to job, it is not known before a job is sent.
             name: max((job_set.urgency for job_set in group.sets), default=16)
@@ -60,7 +73,10 @@ class Backlog:
     def append(self, firing: Firing) -> None:
         """Add a firing behind those of its urgency."""
         self._number += 1
-        self.queues.setdefault(self._key(firing), deque()).append((self._number, firing))
+        key = self._key(firing)
+        self.queues.setdefault(key, deque()).append((self._number, firing))
+        if firing.group in self.ordered:
+            self._order(key).append(self._number, firing)
 
     def next(self, room: Callable[[str], int]) -> Firing | None:
         """The firing whose jobs are next; None if there is none.
@@ -77,22 +93,57 @@ class Backlog:
                 first = -urgency, number, firing
         return None if first is None else first[2]
 
-    def remove(self, firing: Firing) -> None:
-        """Remove a firing that has no more jobs to send."""
+    def longest(self, firing: Firing, room: int) -> tuple[Firing, int, int]:
+        """The jobs that are next where they change places.
+
+        Args:
+            firing: what `next` returned, of a group with an `order`.
+            room: the most jobs.
+
+        Returns:
+            Their firing, the index of the first, and how many there are.
+        """
+        key = self._key(firing)
+        return self._order(key).next(self.queues[key], room)
+
+    def _order(self, key: tuple[int, str]) -> LongestFirst:
+        order = self._orders.get(key)
+        if order is None:
+            model, rank = self._predictions.models[key[1]], self._predictions.rank
+            order = self._orders[key] = LongestFirst(rank, lambda: model.version)
+        return order
+
+    def remove(self, firing: Firing, *, dropped: bool = False) -> None:
+        """Remove a firing.
+
+        Args:
+            firing: one that is in it.
+            dropped: its jobs are not sent; else they are now, all that were left.
+        """
         key = self._key(firing)
         queue = self.queues[key]
+        number = queue[0][0]
         if queue[0][1] is firing:
             queue.popleft()
         else:
-            queue.remove(next(entry for entry in queue if entry[1] is firing))
+            entry = next(entry for entry in queue if entry[1] is firing)
+            number = entry[0]
+            queue.remove(entry)
         if not queue:
             del self.queues[key]
+        if self._orders and (order := self._orders.get(key)) is not None:
+            if not queue:
+                del self._orders[key]
+            elif dropped:
+                order.drop()
+            else:
+                order.forget(number)
 
     def _key(self, firing: Firing) -> tuple[int, str]:
         group, urgency = firing.group, self._urgency[firing.group]
         if firing.overrides is not None:
             urgency = firing.overrides.get("urgency", urgency)
-        own = group in self.bounds or group in self._timed
+        own = group in self.bounds or group in self._timed or group in self.ordered
         return urgency, group if own else _ANY
 
     def holds(self, group: str) -> bool:

@@ -38,7 +38,7 @@ class Combinations:
         self._group = group
         self._submissions = Submissions({group.name: group})
 
-    def begin(self, firing: Firing, indices: range) -> bool:
+    def begin(self, firing: Firing, indices: Collection[int]) -> bool:
         """Count jobs that are asked for; False if there are too many combinations."""
         jobs = self.jobs
         for name, count in self._tally(firing, indices):

@@ -27,6 +27,7 @@ from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.records import Records
+from flux_ensemble.engine.remaining import remaining
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
@@ -107,6 +108,8 @@ class Core:
         #: The commands of the current event.
         self._out: list[Command] = []
         self._submissions = Submissions(spec.groups)
+        if self.workload.predictions.models:
+            self.stats.remaining = self.remaining
         self.watch()
 
     @property
@@ -117,6 +120,10 @@ class Core:
     def metrics(self, t: float) -> dict[str, Any]:
         """All metrics at time `t`, nested as in `Metrics.snapshot`."""
         return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
+
+    def remaining(self) -> float | None:
+        """The predicted seconds until its jobs are over; None if that is not known."""
+        return remaining(self.workload, self.workload.predictions, self.t)
 
     # -- output ---------------------------------------------------------------------
 

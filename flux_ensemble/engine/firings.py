@@ -7,7 +7,7 @@ Numbers are not reused, so the tag of a firing that is not open was seen before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,9 @@ class Firing:
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.
     seen: IntervalSet = field(init=False, default_factory=IntervalSet)
+    #: Indices of the jobs that have been sent, where these are not those before `next`, which says
+    #: how many they are then.
+    sent: IntervalSet | None = field(init=False, default=None)
     #: Jobs that were sent and have not appeared.
     unseen: int = field(init=False, default=0)
     #: Jobs that were sent and that the queue probably does not have.
@@ -78,6 +81,29 @@ class Firing:
     def waiting(self) -> int:
         """Jobs that have not been sent."""
         return self.stop - self.next
+
+    def was_sent(self, index: int) -> bool:
+        """Whether a job has been sent."""
+        if self.sent is not None:
+            return index in self.sent
+        return self.first <= index < self.next
+
+    def send(self, first: int, count: int) -> None:
+        """So many jobs are sent, which wait until now."""
+        if self.sent is not None:
+            for index in range(first, first + count):
+                self.sent.add(index)
+        self.next += count
+        if self.next == self.stop:
+            # All of them, in whatever order.
+            self.sent = None
+
+    def to_send(self) -> Collection[int]:
+        """The jobs that have not been sent."""
+        if self.sent is None:
+            return range(self.next, self.stop)
+        gaps = self.sent.gaps(self.first, self.stop) if self.waiting else ()
+        return [index for gap in gaps for index in gap]
 
     @property
     def timer(self) -> str:
@@ -109,7 +135,7 @@ class Firings:
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """The firing that sent job `index` and has not seen it; None if there is none."""
         firing = self._open.get((rule, number))
-        if firing is None or not firing.first <= index < firing.next or index in firing.seen:
+        if firing is None or not firing.was_sent(index) or index in firing.seen:
             return None
         return firing
 
@@ -135,13 +161,19 @@ class Firings:
     def dump(self) -> dict[str, Any]:
         """The open firings as JSON, in columns."""
         firings = list(self)
-        return {
-            "firings": {
-                **columns(firings, _COLUMNS),
-                "seen": [firing.seen.intervals for firing in firings],
-                "more": unusual(firings, _UNUSUAL),
-            },
+        dumped = {
+            **columns(firings, _COLUMNS),
+            "seen": [firing.seen.intervals for firing in firings],
+            "more": unusual(firings, _UNUSUAL),
         }
+        sent = [
+            [position, firing.sent.intervals]
+            for position, firing in enumerate(firings)
+            if firing.sent is not None
+        ]
+        if sent:
+            dumped["sent"] = sent
+        return {"firings": dumped}
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
         """Set what `dump` returned; returns the firings in the order of their positions.
@@ -159,6 +191,8 @@ class Firings:
         for position, attributes in columns["more"]:
             for name, attribute in attributes.items():
                 setattr(firings[position], name, attribute)
+        for position, intervals in columns.get("sent", ()):
+            firings[position].sent = IntervalSet(intervals)
         for firing in firings:
             firing.unseen = firing.next - firing.first - len(firing.seen) - firing.lost
             self._open[firing.rule, firing.number] = firing

@@ -44,6 +44,21 @@ class IntervalSet:
     def __len__(self) -> int:
         return sum(self._stops) - sum(self._starts)
 
+    def gaps(self, start: int, stop: int) -> Iterator[range]:
+        """The numbers from `start` to `stop - 1` that are not in the set, in order.
+
+        >>> list(IntervalSet([(0, 3), (5, 6)]).gaps(0, 9))
+        [range(3, 5), range(6, 9)]
+        """
+        for first, end in zip(self._starts, self._stops, strict=True):
+            if first >= stop:
+                break
+            if start < first:
+                yield range(start, first)
+            start = max(start, end)
+        if start < stop:
+            yield range(start, stop)
+
     def add(self, number: int) -> None:
         """Add a number; one that is in the set already is no error."""
         starts, stops = self._starts, self._stops

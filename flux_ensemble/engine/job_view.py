@@ -10,7 +10,7 @@ from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.document.texts import filler
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.jobs import Job, runtime
-from flux_ensemble.metrics.job_fields import MEMO, PARAMS, JobField
+from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
 
 
 class JobView:
@@ -37,6 +37,8 @@ class JobView:
             return self.params.get(field.key or "")
         if field.name == MEMO:
             return self._job.memo.get(field.key or "")
+        if field.name == PREDICTED:
+            return self._predicted()
         of_job = _OF_JOB.get(field.name)
         if of_job is not None:
             return of_job(self._job, self._t)
@@ -44,6 +46,12 @@ class JobView:
             return None
         job_set, _ = self._core.job_of(self._job)
         return _OF_SET[field.name](job_set)
+
+    def _predicted(self) -> float | None:
+        job = self._job
+        if job.firing is None:
+            return None
+        return self._core.workload.predictions.predicted(job.firing, job.index)
 
     @property
     def params(self) -> Mapping[str, Any]:

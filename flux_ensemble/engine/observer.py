@@ -67,6 +67,9 @@ class Observer:
         self._searching = searching
         self._sending = sending
         self._retrying = Retrying(core, sending)
+        #: None where nothing is predicted.
+        predictions = core.workload.predictions
+        self._predictions = predictions if predictions.models else None
         self.crowded: set[str] = set()
         #: The nodes of each group's jobs, 0 where they differ.
         self._nodes: dict[str, int] = {}
@@ -186,6 +189,8 @@ class Observer:
         stats.observe(group, "pending", pending)
         stats.pending_nodes -= job.nodes
         job.nodes = 0
+        if self._predictions is not None:
+            self._predictions.started(job)
         more = (
             *self._better(job, group, "pending", pending),
             *self._by_value(job, group, "pending", pending),
@@ -196,6 +201,8 @@ class Observer:
         if job.t_start is None:
             return self._conclude(job, group, event, self._want_no_nodes(job))
         seconds = max(0.0, event.t - job.t_start)
+        if self._predictions is not None:
+            self._predictions.ended(job)
         stats = self._core.stats
         variables = stats.durations(job.outcome)
         for variable in variables:
@@ -286,6 +293,10 @@ class Observer:
         if job.nodes:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
+        if self._predictions is not None:
+            if known is None and job.t_start is not None:
+                self._predictions.ended(job)
+            self._predictions.learn(job)
         self._core.workload.leave(job)
         # One without an outcome was never accepted.
         if job.outcome is not None and not self._core.records.add(job):

@@ -83,9 +83,9 @@ class Retrying:
         policy = self._policies.get(key)
         if policy is None:
             core = self._core
-            params = core.spec.groups[job_set.name].params
+            group = core.spec.groups[job_set.name]
             statistics = [statistic.name for statistic in core.spec.statistics]
-            scope = scope_of("job-fail", params)
+            scope = scope_of("job-fail", group.params, predicted=group.predicts)
             names = Names(core.spec.groups, statistics, None, scope, by=core.spec.by)
             policy = self._policies[key] = Policy(job_set.retries, names)
         return policy

@@ -76,6 +76,9 @@ class Scaling:
         Returns:
             The metrics that changed.
         """
+        before = self.members.get(event.member)
+        if before is not None and event.size < before.size:
+            self._core.workload.predictions.shrunk()
         self.members[event.member] = event
         nodes, changed = self._core.stats.nodes, []
         for variable in MEMBER_METRICS["nodes"]:

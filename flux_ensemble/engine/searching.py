@@ -18,14 +18,14 @@ from typing import Any
 
 from flux_ensemble.document.model import SEARCH_TRIGGER
 from flux_ensemble.document.search import RETRY, Search, Value
-from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
+from flux_ensemble.engine.asking import Asking
+from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
 from flux_ensemble.engine.jobs import Job
-from flux_ensemble.engine.pending import Origin, Pending
+from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.pruning import Pruning
 from flux_ensemble.engine.search_state import (
-    AGAIN,
     CLOSING,
     DONE,
     IDLE,
@@ -35,13 +35,9 @@ from flux_ensemble.engine.search_state import (
     trial_name,
 )
 from flux_ensemble.engine.sending import Sending, search_rule
-from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, moved
+from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.searched import PRUNED
-
-#: How often they are asked for, and the first delay in seconds, which doubles each time.
-TRIES = 3
-TRY_DELAY = 1.0
 
 #: How often `on-failure: retry` runs a trial again.
 RETRIES = 3
@@ -55,6 +51,7 @@ class Searching:
         self._sending = sending
         self._table = core.pending_table
         self.states = {search.id: Searched(search) for search in core.spec.searches}
+        self._asking = Asking(core, self.states)
         #: What stops trials early; None if none are.
         self.pruning: Pruning | None = None
         if any(search.stop for search in core.spec.searches):
@@ -68,7 +65,7 @@ class Searching:
         if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
             return False
         state.begin(origin, self._core.t)
-        self._changed(state)
+        self._asking.changed(state)
         return True
 
     def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:
@@ -85,8 +82,8 @@ class Searching:
         state.chain = chain
         state.look(self._core.t)
         state.state, state.reason = CLOSING, reason
-        self._forget_ask(state)
-        self._changed(state)
+        self._asking.forget(state)
+        self._asking.changed(state)
         return True
 
     def refresh(self, id: str, chain: tuple[str, ...] = ()) -> int:
@@ -104,60 +101,21 @@ class Searching:
             return 0
         state.chain = chain
         asked = state.ask is not None
-        self._forget_ask(state)
+        self._asking.forget(state)
         state.tries = 0
         state.exhausted = False
         dropped = state.trials.drop_stock()
         # At once, though no slot may be free: none is to wait for the new ones either.
         if (dropped or asked) and self._core.acting and (count := state.instead(dropped)):
-            self._ask(state, count)
-        self._changed(state)
+            self._asking.ask(state, count)
+        self._asking.changed(state)
         return dropped
-
-    def _forget_ask(self, state: Searched) -> None:
-        if state.ask is not None:
-            # Its outcome may still come.
-            self._table.take(state.ask[0])
-            state.ask = None
-        if state.again:
-            state.again = False
-            self._table.asked_again(state.timer)
-            self._core.emit(StopTimer(state.timer))
-
-    def _changed(self, state: Searched) -> None:
-        """It is to be looked at when the event has been handled."""
-        self._core.search_due[state.search.id] = None
-        self._core.stats.searches[state.search.id] = state.trials.figures()
 
     # -- asks -------------------------------------------------------------------------
 
     def answered(self, command: Ask, event: CommandDone) -> None:
         """Points have been given."""
-        state = self.states[command.search]
-        if state.ask is None or state.ask[0] != command.id:
-            return
-        _, t_asked = state.ask
-        state.look(event.t)
-        state.ask = None
-        state.chain = ()
-        state.tries = 0
-        state.asks += 1
-        # The first time, a process had to be started.
-        took = event.t - t_asked if state.asks > 1 else event.result.get("seconds", 0.0)
-        state.ask_seconds = moved(state.ask_seconds, max(0.0, took))
-        points = event.result.get("points", ())
-        for point in points:
-            state.trials.add(point["params"], point.get("attributes"))
-        state.exhausted = not points
-        self._core.record(
-            "ask",
-            search=command.search,
-            first=command.first,
-            points=len(points),
-            ended=command.ended,
-            seconds=event.result.get("seconds", 0.0),
-        )
-        self._changed(state)
+        self._asking.answered(command, event)
 
     def not_answered(self, command: Ask, reason: str) -> Origin | None:
         """Points could not be given.
@@ -166,43 +124,14 @@ class Searching:
             The firing that started the search, if that has failed now; None if points are asked
             for once more, or are not wanted any more.
         """
-        state = self.states[command.search]
-        if state.ask is None or state.ask[0] != command.id or not self._core.acting:
-            return None
-        state.ask = None
-        state.tries += 1
-        self._core.record("ask-failed", search=command.search, tries=state.tries, reason=reason)
-        if state.tries < TRIES:
-            state.again = True
-            origin = self._origin(state)
-            self._table.ask_again(state.timer, origin)
-            self._core.emit(StartTimer(state.timer, TRY_DELAY * 2 ** (state.tries - 1)))
+        if not self._asking.failed(command, reason):
             return None
         self.close(command.search, reason="error")
-        return state.origin
+        return self.states[command.search].origin
 
     def on_timer(self, key: str) -> bool:
         """Points are to be asked for once more; False if the timer is for something else."""
-        if not key.startswith(AGAIN):
-            return False
-        state = self.states.get(key.removeprefix(AGAIN))
-        if state is not None and state.again:
-            state.again = False
-            self._table.asked_again(key)
-            self._changed(state)
-        return True
-
-    def _ask(self, state: Searched, count: int) -> None:
-        trials = state.trials
-        command = Ask(
-            self._table.next_id(), state.search.id, len(trials.all), count, len(trials.ended)
-        )
-        state.ask = command.id, self._core.t
-        self._core.send(Pending(self._origin(state), command))
-
-    def _origin(self, state: Searched) -> Origin:
-        search = state.search
-        return Origin(search_rule(search.id), state.asks, (), None, (search.group,))
+        return self._asking.on_timer(key)
 
     # -- trials -----------------------------------------------------------------------
 
@@ -272,7 +201,7 @@ class Searching:
         state.failures = 0
         state.exhausted = False
         state.end(number, PRUNED, value, t, step)
-        self._changed(state)
+        self._asking.changed(state)
 
     def _complete(self, state: Searched, number: int, value: Value, t: float) -> None:
         state.failures = 0
@@ -287,7 +216,7 @@ class Searching:
                 **{"values" if several else "value": state.search.to_json(value)},
                 params=trials.params(trials.all[number]),
             )
-        self._changed(state)
+        self._asking.changed(state)
 
     def _fail(
         self, state: Searched, number: int, job: Job, reason: str, t: float, how: str
@@ -301,7 +230,7 @@ class Searching:
             state.failures += 1
             if state.failures >= search.failures:
                 self.close(search.id, reason="failures")
-        self._changed(state)
+        self._asking.changed(state)
 
     def _recount(self) -> None:
         """Jobs were dropped that had not been sent: their trials are canceled."""
@@ -312,7 +241,7 @@ class Searching:
                 if trial_name(id, number) not in left:
                     state.look(core.t)
                     state.end(number, CANCELED, None, core.t)
-                    self._changed(state)
+                    self._asking.changed(state)
 
     # -- the end of an event ------------------------------------------------------------
 
@@ -342,7 +271,7 @@ class Searching:
             waits = state.ask is not None or state.again or state.exhausted
             count = 0 if waits else state.wanted()
             if count:
-                self._ask(state, count)
+                self._asking.ask(state, count)
         if trials.active or state.ask is not None or state.again:
             return ()
         if state.state == RUNNING and not trials.stock:
@@ -421,5 +350,5 @@ class Searching:
             state = self.states[id]
             state.load(dumped)
             if state.again:
-                self._table.ask_again(state.timer, self._origin(state))
+                self._table.ask_again(state.timer, self._asking.origin(state))
             self._core.stats.searches[id] = state.trials.figures()

@@ -76,6 +76,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["watched_since"] = since
     if engine.searching.states:
         state["searches"] = engine.searching.dump()
+    if predictions := engine.workload.predictions.dump():
+        state["predictions"] = predictions
     if engine.deferred:
         state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
@@ -154,6 +156,9 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in engine.workload.jobs.values():
         if job.phase < Phase.RUNNING:
             engine.observer.await_nodes(job)
+    if engine.workload.predictions.models:
+        running = [job for job in engine.workload.jobs.values() if job.phase is Phase.RUNNING]
+        engine.workload.predictions.load(state.get("predictions", {}), running)
     foreign = state["foreign"]
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job

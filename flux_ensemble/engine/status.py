@@ -7,12 +7,14 @@ from typing import Any
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.metrics.paths import REMAINING
 
 
 def status(engine: Engine) -> dict[str, Any]:
     """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
     searches = engine.searching.report()
+    remaining = engine.stats.lookup(REMAINING) if engine.acting else None
     return {
         "name": engine.spec.name,
         "state": engine.state,
@@ -32,6 +34,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
         **({"searches": searches} if searches else {}),
+        **({} if remaining is None else {"t_predicted": engine.t + remaining}),
     }
 
 

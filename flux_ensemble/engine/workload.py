@@ -19,6 +19,7 @@ from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.jobs import Job, Phase, dump_jobs, load_jobs
+from flux_ensemble.engine.predictions import Predictions
 
 
 class Workload:
@@ -27,12 +28,16 @@ class Workload:
     Args:
         groups: the job groups, by name.
         limit: how many jobs may be in flight or active at once.
+
+    Attributes:
+        predictions: of how long jobs take.
     """
 
     def __init__(self, groups: Mapping[str, Group], limit: int) -> None:
         self._groups = groups
         self._limit = limit
-        self.backlog = Backlog(groups)
+        self.predictions = Predictions(groups)
+        self.backlog = Backlog(groups, self.predictions)
         #: How many more jobs may be sent; negative if more appeared than were expected.
         self.room = limit
         self.firings = Firings()
@@ -91,7 +96,7 @@ class Workload:
         """Count the jobs that there are."""
         for firing in self.firings:
             if firing.group == group:
-                combinations.begin(firing, range(firing.next, firing.stop))
+                combinations.begin(firing, firing.to_send())
                 for index in _unseen(firing) if firing.unseen or firing.waiting else ():
                     combinations.begin(firing, range(index, index + 1))
         for job in self._active[group].values():
@@ -155,13 +160,14 @@ class Workload:
             return None
         if firing.group in backlog.bounds:
             room = room_of(firing.group)
-        first = firing.next
-        count = firing.stop - first
-        if count <= room:
-            backlog.remove(firing)
+        if backlog.ordered and firing.group in backlog.ordered:
+            firing, first, count = backlog.longest(firing, room)
         else:
-            count = room
-        firing.next += count
+            first = firing.next
+            count = min(firing.waiting, room)
+        if count == firing.waiting:
+            backlog.remove(firing)
+        firing.send(first, count)
         firing.unseen += count
         firing.outstanding += 1
         self._waiting[firing.group] -= count
@@ -257,11 +263,12 @@ class Workload:
     def _drop(self, firing: Firing) -> int:
         dropped = firing.waiting
         if dropped:
+            unsent = firing.to_send() if self._watched else ()
             firing.stop = firing.next
             if not firing.delayed:
-                self.backlog.remove(firing)
+                self.backlog.remove(firing, dropped=True)
             if self._watched:
-                self._end(firing, range(firing.stop, firing.stop + dropped))
+                self._end(firing, unsent)
                 self._end_lost(firing)
             self._waiting[firing.group] -= dropped
             self._release(firing.group, dropped)
@@ -342,6 +349,8 @@ class Workload:
             live += firing.live
             assert len(firing.seen) + firing.unseen + firing.lost == firing.next - firing.first
             assert not firing.over(), "a firing that is over is closed"
+            sent = firing.sent
+            assert sent is None or len(sent) == firing.next - firing.first
         assert (
             waiting
             == sum(self._waiting.values())
@@ -363,4 +372,7 @@ class Workload:
 
 def _unseen(firing: Firing) -> list[int]:
     """The jobs of a firing that were sent and have not appeared."""
-    return [index for index in range(firing.first, firing.next) if index not in firing.seen]
+    sent = [(firing.first, firing.next)] if firing.sent is None else firing.sent.intervals
+    return [
+        index for first, stop in sent for index in range(first, stop) if index not in firing.seen
+    ]

@@ -13,10 +13,13 @@ from flux_ensemble.texts import listed, shown
 #: The name that fields begin with.
 JOB = "job"
 
+#: How long it takes as its group's `predict` has it, in seconds.
+PREDICTED = "predicted"
+
 #: Fields that are known from a job's submission on.
 _OF_SUBMISSION = frozenset(
-    {"id", "index", "attempt", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency"}
-)
+    ("id", "index", "attempt", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency")
+) | {PREDICTED}
 
 #: Fields that are known when it has started, or has been the victim of an exception.
 _OF_RUN = frozenset({"pending", "runtime", "exception.type", "exception.note"})
@@ -53,11 +56,13 @@ class JobScope(NamedTuple):
         trigger: the rule's trigger, for messages.
         names: the fields.
         params: the parameters that the job can have.
+        predicted: it may be predicted how long the job takes.
     """
 
     trigger: str
     names: frozenset[str]
     params: frozenset[str]
+    predicted: bool = False
 
     def resolve(self, keys: list[str]) -> JobField:
         """The field with these keys, the first of which is "job".
@@ -82,20 +87,27 @@ class JobScope(NamedTuple):
                 )
             return JobField(rest[0], rest[1])
         if name in self.names - {PARAMS, MEMO}:
+            if name == PREDICTED and not self.predicted:
+                raise ValueError(
+                    "'job.predicted' is empty for each job that this is about: its group says with "
+                    "'predict' which parameters its duration follows from"
+                )
             return JobField(name)
         whole = shown(".".join(keys))
         if name in _OF_RUN | _OF_END or (len(rest) == 2 and rest[0] == MEMO):
             raise ValueError(f"{whole} is not known yet at the trigger {self.trigger!r}")
-        known = sorted(f"{key}.NAME" if key in (PARAMS, MEMO) else key for key in self.names)
+        names = self.names if self.predicted else self.names - {PREDICTED}
+        known = sorted(f"{key}.NAME" if key in (PARAMS, MEMO) else key for key in names)
         raise ValueError(f"no field {whole} (fields of {JOB!r}: {listed(known)})")
 
 
-def scope_of(trigger: str, params: Collection[str]) -> JobScope | None:
+def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) -> JobScope | None:
     """What the expressions of a rule can say of its triggering job; None where there is none.
 
     Args:
         trigger: the rule's trigger.
         params: the parameters of the jobs that it selects.
+        predicted: it may be predicted how long they take.
 
     >>> scope_of("timer", []) is None
     True
@@ -110,7 +122,7 @@ def scope_of(trigger: str, params: Collection[str]) -> JobScope | None:
         names |= _OF_RUN | {MEMO}
         if event not in _BEFORE_END:
             names |= _OF_END
-    return JobScope(trigger, names, frozenset(params))
+    return JobScope(trigger, names, frozenset(params), predicted)
 
 
 def idle_scope(by: Collection[str]) -> JobScope:

@@ -26,7 +26,7 @@ NEWER_COUNTERS = ("attempts", "gave-up")
 MEMBER_METRICS = {
     "nodes": ("size", "up", "free"),
     "queue": ("pending-nodes",),
-    "time": ("elapsed", "left"),
+    "time": ("elapsed", "left", "remaining"),
 }
 
 #: Begins the metric of how many jobs of a group finish per second, `rate.GROUP`.

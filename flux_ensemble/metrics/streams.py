@@ -27,6 +27,7 @@ from flux_ensemble.metrics.paths import (
     ELAPSED,
     LEFT,
     PENDING_NODES,
+    REMAINING,
     SEARCH,
     MetricPath,
 )
@@ -103,6 +104,8 @@ class Metrics:
         self.t = 0.0
         self.t_start: float | None = None
         self.t_expires: float | None = None
+        #: Returns the predicted seconds until the jobs are over; None if nothing is predicted.
+        self.remaining: Callable[[], float | None] | None = None
         self._statistics = tuple(statistics)
         self._by_name = {statistic.name: statistic for statistic in statistics}
         #: The statistics of `duration`, by the variable of the stream that they are of.
@@ -266,6 +269,8 @@ class Metrics:
             return None if self.t_start is None else self.t - self.t_start
         if path == LEFT:
             return None if self.t_expires is None else max(0.0, self.t_expires - self.t)
+        if path == REMAINING:
+            return None if self.remaining is None else self.remaining()
         return self.nodes.get(path)
 
     def watch_rate(self, group: str) -> None:

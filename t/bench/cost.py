@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -16,6 +17,7 @@ from benchmark import Benchmark, Numbers, Row, middle
 from engine import Load, document, held
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.metrics.durations import Durations
 from flux_ensemble.runtime.durability.records import Records
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ IDLE = 5.0
 
 #: Jobs of a chunk of the record: about as many as end between two snapshots.
 RECORDED = 3000
+
+#: Jobs that durations are learned from.
+LEARNED = 20_000
 
 
 def slope(points: Sequence[Sequence[float]]) -> float:
@@ -57,6 +62,26 @@ def _active(jobs: int) -> float:
         load.wait(jobs)
         assert load.engine.workload.total == jobs
     return held(load.engine) / 1e3
+
+
+def _predicted(jobs: int) -> float:
+    """Microseconds to learn from a job, to predict another one, and to rank it."""
+    draw = Random(1)
+    sample = [
+        {
+            "atoms": draw.choice((4000, 8000, 16000, 32000, 64000)),
+            "steps": draw.choice((1000, 10_000, 100_000)),
+            "style": draw.choice(("lj", "eam", "reax")),
+        }
+        for _ in range(jobs)
+    ]
+    model = Durations()
+    begin = time.process_time()
+    for values in sample:
+        model.learn(values, 1e-6 * values["atoms"] * values["steps"])
+        model.predict(values)
+        model.rank(values)
+    return 1e6 * (time.process_time() - begin) / jobs
 
 
 # -- the service ------------------------------------------------------------------------
@@ -184,6 +209,7 @@ def measure(smoke: bool) -> Numbers:
         "rules": [[one, *_document(groups[0], one)] for one in rules],
         "active": [[one, _active(one)] for one in active],
         "record": _records(20 if smoke else RECORDED),
+        "predicted": _predicted(20 if smoke else LEARNED),
         "jobs": _jobs(jobs),
         "pending": _memory(pending),
         "ensembles": _ensembles(many, 0.1 if smoke else IDLE),
@@ -210,6 +236,10 @@ def rows(numbers: Numbers) -> list[Row]:
         Row(
             "a job: to put it into the record", numbers["record"][0], unit="us",
             found="at most 10% of the line above",
+        ),
+        Row(
+            "a job with `predict`: to learn from it, and to predict another one",
+            numbers["predicted"], unit="us", found="at most 50 us; without `predict` nothing",
         ),
         Row(
             "a job: its row in the record, without a memo", numbers["record"][1] / 1e3, unit="kB",

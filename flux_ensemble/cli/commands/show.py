@@ -11,6 +11,7 @@ import click
 from flux_ensemble.cli.common import EXIT_CODES, naming
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
+from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.cli.display.progress import is_live, show_progress
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
@@ -48,8 +49,9 @@ def status(name: str | None, output: Output, target: Target) -> None:
     """Show the service, the nodes and the queue, and the ensembles; or ensemble NAME.
 
     With NAME also its job groups, its rules, and the errors of its custom functions; on a terminal
-    there are bars, with the time that has passed and the time that is left at the rate so far. With
-    -o only the table of ensembles is printed, or with NAME that of the job groups.
+    there are bars, with the time that has passed and the time that is left, at the rate so far, or
+    as predicted where a group has "predict". With -o only the table of ensembles is printed, or
+    with NAME that of the job groups.
     """
     answer: Any
     if name is None:
@@ -73,6 +75,9 @@ def status(name: str | None, output: Output, target: Target) -> None:
         click.echo()
         if is_live():
             show_progress(ensemble)
+        elif "t_predicted" in ensemble:
+            left = in_words(ensemble["t_predicted"] - time.time())
+            click.echo(f"{left} left as predicted\n")
     output.show(GROUPS, group_rows(ensemble))
     if output.is_default:
         _print_rules(ensemble, output.no_header)

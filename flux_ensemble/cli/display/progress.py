@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -58,6 +58,8 @@ class Progress:
         counts: as in the status of a group.
         finished, total: jobs.
         rate: jobs that finish in a second; None where nothing is known yet.
+        predicted: seconds until the jobs are over, from what they are predicted to take; None where
+            nothing is predicted.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Progress:
     finished: int
     total: int
     rate: float | None = None
+    predicted: float | None = None
 
     @property
     def active(self) -> bool:
@@ -82,6 +85,18 @@ class Progress:
         if not self.active or not self.rate:
             return None
         return (self.total - self.finished) / self.rate
+
+    @property
+    def outlook(self) -> str | None:
+        """How long it still takes, in words; None where that is unknown.
+
+        >>> Progress("a", {}, 5, 10, 0.5).outlook, Progress("a", {}, 5, 10, 0.5, 42.0).outlook
+        ('10s left at 30/min', '42s left as predicted')
+        """
+        if self.active and self.predicted is not None:
+            return f"{in_words(self.predicted)} left as predicted"
+        left = self.left
+        return None if left is None else f"{in_words(left)} left at {per_time(self.rate or 0.0)}"
 
 
 def known_jobs(counts: Mapping[str, Any]) -> int:
@@ -116,7 +131,11 @@ class Paces:
                 groups.append(self._progress(f"g{name}", name, counts, t_start, now, ended))
         if not sums:
             sums = dict.fromkeys(("waiting", "pending", "running", "finished"), 0)
-        return self._progress("", status["name"], sums, t_start, now, ended), groups
+        whole = self._progress("", status["name"], sums, t_start, now, ended)
+        t_predicted = status.get("t_predicted")
+        if t_predicted is not None:
+            whole = replace(whole, predicted=max(0.0, t_predicted - now))
+        return whole, groups
 
     def _progress(
         self,
@@ -179,8 +198,8 @@ def progress_lines(
     words = [f"{whole.finished:,} of {whole.total:,} jobs ({percent(whole.share)})"]
     if elapsed is not None:
         words.append(f"{in_words(elapsed)} elapsed")
-    if whole.left is not None:
-        words.append(f"{in_words(whole.left)} left at {per_time(whole.rate or 0.0)}")
+    if whole.outlook is not None:
+        words.append(whole.outlook)
     lines: list[Line] = [(Span(", ".join(words)),)]
     shown = active_first(groups, room - 1)
     if len(shown) > room - 1:

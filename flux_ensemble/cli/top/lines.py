@@ -16,7 +16,6 @@ from flux_ensemble.cli.display.progress import (
     bar_lines,
     details_of,
     middle,
-    per_time,
     percent,
 )
 from flux_ensemble.cli.top.picture import Picture
@@ -37,8 +36,8 @@ def title(picture: Picture) -> Line:
         until, word = (picture.t, "for") if status["t_end"] is None else (status["t_end"], "after")
         spans.append(Span(f" {word} {in_words(until - status['t_start'])}"))
     spans.append(Span(f", {whole.finished:,} of {whole.total:,} jobs ({percent(whole.share)})"))
-    if whole.left is not None:
-        spans.append(Span(f", {in_words(whole.left)} left at {per_time(whole.rate or 0.0)}"))
+    if whole.outlook is not None:
+        spans.append(Span(f", {whole.outlook}"))
     if status.get("reason"):
         spans.append(Span(f": {status['reason']}", "detail"))
     return tuple(spans)
@@ -151,8 +150,8 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
             words = [
                 f"{one.name}: {one.finished:,} of {one.total:,} finished ({percent(one.share)})"
             ]
-            if one.left is not None:
-                words.append(f"{in_words(one.left)} left at {per_time(one.rate or 0.0)}")
+            if one.outlook is not None:
+                words.append(one.outlook)
             details = details_of(one.counts)
             more = (Span(", "), *details) if details else ()
             lines.append((Span(f"  {', '.join(words)}"), *more))

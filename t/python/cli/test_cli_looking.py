@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from flux_ensemble.bindings import require_flux
 from flux_ensemble.cli.display import formats, tables
 from flux_ensemble.cli.display.formats import middle_out
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.cli.session.local_states import LocalStates
 
 DOCUMENT = """
 jobs:
@@ -105,6 +108,23 @@ def test_status_says_when_a_timer_is_due_and_jobs_have_their_time_limits(do: Do)
         ("good", 0.0),
     ]
     assert len(json.loads(do("jobs", "study", "--json", "--filter", "duration == 60"))["jobs"]) == 2
+
+
+def test_status_says_when_the_jobs_are_predicted_to_be_over(
+    do: Do, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "predicted" not in do("status", "study")
+    status = LocalStates.status
+
+    def running(states: LocalStates, name: str | None = None) -> Any:
+        answer: Any = status(states, name)
+        ensemble = answer["ensembles"][0]
+        # Five days and a half, so that it makes no difference how long this takes.
+        ensemble.update(state="running", t_end=None, t_predicted=time.time() + 5.51 * 86400)
+        return answer
+
+    monkeypatch.setattr(LocalStates, "status", running)
+    assert "\n5d 12h left as predicted\n" in do("status", "study")
 
 
 def test_tables_sort_and_print_their_formats_without_flux(

@@ -404,6 +404,16 @@ def test_a_rate_is_that_of_the_last_minute_and_at_first_that_since_the_start() -
     assert group.left is None
 
 
+def test_what_is_predicted_goes_before_the_rate() -> None:
+    counts = {**COUNTS, "finished": 10, "waiting": 90}
+    status = {"name": "a", "t_start": 0.0, "t_end": None, "groups": {"md": counts}}
+    whole, (group,) = Paces().take({**status, "t_predicted": 70.0}, 10.0)
+    assert (whole.outlook, group.outlook) == ("1m left as predicted", "1m 30s left at 1/s")
+    # One that takes longer than was predicted.
+    whole, _ = Paces().take({**status, "t_predicted": 70.0}, 80.0)
+    assert whole.outlook == "0s left as predicted"
+
+
 def test_lines_fit_whatever_the_width() -> None:
     groups = [
         Progress(f"group-{'x' * number}", {**COUNTS, "running": 1, "failed": 2}, 5, 10**number, 2.0)

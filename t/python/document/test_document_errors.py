@@ -225,7 +225,22 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, cuont: 5}", "jobs[0].cuont: unknown key 'cuont' (did you mean "
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
          "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
-         "params, sweep, samples, retries, max-active, start)"),
+         "params, sweep, samples, retries, max-active, predict, order, start)"),
+        ("{name: a, command: x, order: longest-first}",
+         "jobs[0].order: 'order: longest-first' needs 'predict' in the same entry: the parameters "
+         "that the duration of a job follows from, such as 'predict: [n]'"),
+        ("{name: a, command: x, predict: [n], order: longest-first}",
+         "jobs[0].predict[0]: the entry has no parameter 'n' (parameters: none)"),
+        ("{name: a, command: x, params: {size: [1]}, predict: [sizes]}",
+         "jobs[0].predict[0]: the entry has no parameter 'sizes' (did you mean 'size'? "
+         "parameters: size)"),
+        ("{name: a, command: x, params: {n: [1]}, predict: n}",
+         "jobs[0].predict: expected a list of parameters, not 'n'"),
+        ("{name: a, command: x, params: {n: [1]}, predict: [n], order: shortest-first}",
+         "jobs[0].order: expected an order, not 'shortest-first' (did you mean "
+         "'longest-first'? one of: longest-first)"),
+        (f"{{name: a, command: x, predict: [{', '.join('abcdefghijklmnopq')}]}}",
+         "jobs[0].predict: expected at most 16 parameters, not 17"),
         ("{name: a, command: x, count: 0}", "jobs[0].count: expected an integer >= 1, not 0"),
         ("{name: a, command: x, count: -5}", "jobs[0].count: expected an integer >= 1, not -5"),
         ("{name: a, command: x, count: 1.5}", "jobs[0].count: expected an integer >= 1, not 1.5"),
@@ -433,6 +448,12 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
         ("{trigger: metric, name: time.left, when: '> 5', action: {name: terminate}}",
          ".name: 'time.left' is known at heartbeats only, and the heartbeat is off; set "
          "logging.heartbeat, such as 'logging: {heartbeat: 10s}'"),
+        ("{trigger: timer, every: 5, when: time.remaining > 5, action: {name: terminate}}",
+         ".when: 'time.remaining' is empty: no job group says with 'predict' which parameters the "
+         "duration of its jobs follows from"),
+        ("{trigger: job-success, when: job.predicted > 5, action: {name: terminate}}",
+         ".when: 'job.predicted' is empty for each job that this is about: its group says with "
+         "'predict' which parameters its duration follows from"),
         ("{trigger: idle, by: [t], action: {name: terminate}}",
          ".by: 'by' needs 'group', the group whose parameters these are"),
         ("{trigger: idle, group: echo, by: [t], action: {name: terminate}}",

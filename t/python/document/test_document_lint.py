@@ -238,3 +238,12 @@ def test_the_documents_of_examples_and_tests_have_no_false_warning() -> None:
         "at most 2 jobs of group 'sim'",
         f"t3302-odd-jobs.t:1: {submits_nothing}",
     ]
+
+
+def test_an_order_of_jobs_that_never_wait_is_warned_of() -> None:
+    group = "{name: a, command: 'run {n}', params: {n: [1, 2]}, predict: [n], order: longest-first"
+    assert found(f"{group}}}").warnings == [
+        "d.yaml:1: jobs[0].order: makes no difference, since all jobs are in the queue at once; "
+        "with 'max-active' others wait"
+    ]
+    assert found(f"{group}, max-active: 1}}").warnings == []

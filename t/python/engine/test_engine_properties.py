@@ -161,6 +161,22 @@ METRICS = st.sampled_from(
     ]
 )
 REPETITIONS = st.sampled_from([1, 2, 5, "unlimited"])
+PREDICTIONS = st.sampled_from(
+    [
+        {},
+        {"predict": ["p"]},
+        {"predict": ["p"], "order": "longest-first", "max-active": 2},
+        {"predict": ["p", "q"], "order": "longest-first"},
+        {"predict": [], "order": "longest-first", "max-active": 1},
+    ]
+)
+#: A rule that only a document with one of these can have.
+FORESEEN = {
+    "trigger": "job-success",
+    "group": "b",
+    "when": "job.predicted > 1 or time.remaining < 5",
+    "action": submit("b", params={"p": ["{job.predicted}", 3, -1, 0]}, repetitions="unlimited"),
+}
 REQUESTS = st.sampled_from(
     [
         ("submit", {"group": "b"}),
@@ -248,6 +264,9 @@ def documents(draw):
                 "on-error": on_error,
             }
         )
+    predictions = draw(PREDICTIONS)
+    if predictions:
+        rules.append(FORESEEN)
     return {
         "name": "any",
         "logging": {"heartbeat": 10},
@@ -258,9 +277,10 @@ def documents(draw):
             {
                 "name": "b",
                 "command": "true {p}",
-                "params": {"p": draw(st.sampled_from([[1], [1, 2]]))},
+                "params": {"p": draw(st.sampled_from([[1], [1, 2], [1, 5, 2, "x"]])), "q": [7]},
                 "duration": 60,
                 "retries": draw(RETRIES),
+                **predictions,
             },
         ],
         "metrics": draw(METRICS),
@@ -318,7 +338,9 @@ class Histories(RuleBasedStateMachine):
                 if isinstance(one, SubmitJobs):
                     assert self.engine.t_walltime is None, "nothing is sent when time is up"
                     indices = range(one.first, one.first + one.count)
-                    self.unseen |= {Tag(one.group, one.rule, one.firing, n) for n in indices}
+                    tags = {Tag(one.group, one.rule, one.firing, n) for n in indices}
+                    assert not tags & (self.unseen | self.shown), "no job is sent twice"
+                    self.unseen |= tags
             elif isinstance(one, StartTimer):
                 self.timers.add(one.key)
             elif isinstance(one, StopTimer):

@@ -36,6 +36,7 @@ FIRINGS = {
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
     "job-memo": [1, 1, 1],
+    "longest-first": [1, 1],
     "map-reduce": [1, 3],
     "more-nodes": [1, 1],
     "more-time": [1, 1, 0],

@@ -147,3 +147,21 @@ def test_of_a_long_time_line_the_beginning_and_the_end_are_kept() -> None:
     assert found.left_out == 3001 + 1 - 2000
     assert times == sorted(times)
     assert found.last[-1]["name"] == "finish"
+
+
+def test_the_longest_first_end_sooner() -> None:
+    sizes = [1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 20]
+    group = {"name": "a", "command": "x {n}", "params": {"n": sizes}, "predict": ["n"]}
+    found = {
+        order: predict({
+            "name": "test",
+            "jobs": [{**group, "max-active": 2, **more}],
+            "rules": [START],
+            "simulate": {"a": {"duration": {"param": "n"}}},
+        })
+        for order, more in {"as asked": {}, "longest first": {"order": "longest-first"}}.items()
+    }  # fmt: skip
+    # The last job takes 20 seconds, and 85 on two slots are 42.5.
+    assert found["as asked"].makespan == 49
+    assert found["longest first"].makespan == 44
+    assert outcomes(found["longest first"], "a") == (17, 0, 0, 0)

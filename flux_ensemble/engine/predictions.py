@@ -1,0 +1,133 @@
+"""Predictions of how long jobs take, of the groups that have `predict`.
+
+A job is learned from when it is gone, so the rules on its end see what was predicted without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flux_ensemble.document.job_sets import Group, JobSet
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.submissions import Submissions
+from flux_ensemble.metrics.durations import Durations
+
+#: The value that says which entry of its group a job is of, where several have `predict`; no
+#: parameter has this name.
+_ENTRY = "#"
+
+
+class Predictions:
+    """The models of one engine.
+
+    Args:
+        groups: the job groups, by name.
+
+    Attributes:
+        models: of the groups that have `predict`.
+        cores: how many cores the running jobs of the ensemble have.
+        most_cores: the most that they have had at once.
+    """
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self.models = {name: Durations() for name, group in groups.items() if group.predicts}
+        self.cores = 0
+        self.most_cores = 0
+        self._submissions = Submissions(groups)
+        self._several = {
+            name
+            for name in self.models
+            if sum(job_set.predict is not None for job_set in groups[name].sets) > 1
+        }
+
+    def predicted(self, firing: Firing, index: int) -> float | None:
+        """How long a job takes, in seconds; None if that is not known."""
+        model = self.models.get(firing.group)
+        values = None if model is None else self._values(firing, index)
+        return None if model is None or values is None else model.predict(values)
+
+    def rank(self, firing: Firing, index: int) -> float | None:
+        """The same as it was when `Durations.rank` was last brought up to date."""
+        values = self._values(firing, index)
+        return None if values is None else self.models[firing.group].rank(values)
+
+    def job(self, firing: Firing, index: int) -> tuple[float | None, int]:
+        """How long a job takes, and how many cores it has."""
+        job_set, _ = self._job(firing, index)
+        return self.predicted(firing, index), job_set.tasks * job_set.cores
+
+    def started(self, job: Job) -> None:
+        """A job of the ensemble runs from now on."""
+        self.cores += self._cores(job)
+        self.most_cores = max(self.most_cores, self.cores)
+
+    def ended(self, job: Job) -> None:
+        """A job of the ensemble that ran does not any more."""
+        self.cores -= self._cores(job)
+
+    def shrunk(self) -> None:
+        """There may be fewer cores than there were."""
+        self.most_cores = self.cores
+
+    def learn(self, job: Job) -> None:
+        """Learn from a job that is gone, if it ran and succeeded."""
+        firing, model = job.firing, self.models.get(job.group or "")
+        if model is None or firing is None or job.outcome != "success":
+            return
+        values = self._values(firing, job.index)
+        if values is not None and job.t_start is not None and job.t_end is not None:
+            model.learn(values, job.t_end - job.t_start)
+
+    def check(self, running: Iterable[Job]) -> None:
+        """Check the invariants that hold after every event.
+
+        Args:
+            running: the jobs that run.
+
+        Raises:
+            AssertionError: one is broken.
+        """
+        if self.models:
+            assert self.cores == sum(map(self._cores, running)) <= self.most_cores
+
+    def _job(self, firing: Firing, index: int) -> tuple[JobSet, dict[str, Any]]:
+        of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[index]
+        return of_job
+
+    def _cores(self, job: Job) -> int:
+        assert job.firing is not None
+        job_set, _ = self._job(job.firing, job.index)
+        return job_set.tasks * job_set.cores
+
+    def _values(self, firing: Firing, index: int) -> dict[str, Any] | None:
+        """What the model of its group is told of a job; None if that does not predict it."""
+        job_set, params = self._job(firing, index)
+        if job_set.predict is None:
+            return None
+        values = {name: params[name] for name in job_set.predict if name in params}
+        if firing.group in self._several:
+            values[_ENTRY] = str(job_set.index)
+        return values
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """What was learned, as JSON; empty before the first job has run."""
+        models = {name: model.dump() for name, model in self.models.items() if model.count}
+        if not models and not self.most_cores:
+            return {}
+        return {"models": models, "most_cores": self.most_cores}
+
+    def load(self, value: Mapping[str, Any], running: Iterable[Job]) -> None:
+        """Set what `dump` returned.
+
+        Args:
+            value: that.
+            running: the jobs that run.
+        """
+        for name, dumped in value.get("models", {}).items():
+            self.models[name].load(dumped)
+        self.cores = sum(map(self._cores, running))
+        self.most_cores = value.get("most_cores", 0)

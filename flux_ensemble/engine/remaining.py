@@ -1,0 +1,85 @@
+"""`time.remaining`: when all that is known is predicted to be over.
+
+It is the larger of two times: how long the running job that ends last still takes, and how long the
+cores take for all that is left, if they are never idle. Those are as many as the jobs of the
+ensemble have had at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.predictions import Predictions
+from flux_ensemble.engine.workload import Workload
+
+#: Of more jobs of a group that run, or that have not shown in the queue, so many are looked at,
+#: evenly chosen, and stand for the others.
+MOST = 1000
+
+
+def remaining(workload: Workload, predictions: Predictions, t: float) -> float | None:
+    """The seconds until the jobs of groups with `predict` are over.
+
+    Args:
+        workload: the jobs of the ensemble.
+        predictions: of how long they take.
+        t: the time now.
+
+    Returns:
+        The seconds; None if nothing is predicted yet, or no job has run.
+    """
+    known, longest, work = False, 0.0, 0.0
+    for group in predictions.models:
+        sums = _Sum(), _Sum()
+        active = [job for job in workload.active(group) if job.phase <= Phase.RUNNING]
+        for job in active[:: _stride(len(active))]:
+            assert job.firing is not None
+            seconds, cores = predictions.job(job.firing, job.index)
+            if seconds is not None:
+                if job.t_start is not None:
+                    seconds = max(0.0, seconds - max(0.0, t - job.t_start))
+                    longest = max(longest, seconds)
+                sums[0].add(seconds * cores)
+        unseen = workload.waiting(group)
+        for firing, index in _unseen(workload, group, unseen):
+            seconds, cores = predictions.job(firing, index)
+            if seconds is not None:
+                sums[1].add(seconds * cores)
+        work += sums[0].of(len(active)) + sums[1].of(unseen)
+        known |= predictions.models[group].known
+    if not known or not predictions.most_cores:
+        return None
+    return max(longest, work / predictions.most_cores)
+
+
+class _Sum:
+    """A sum of which a part is known."""
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._number = 0
+
+    def add(self, value: float) -> None:
+        self._sum += value
+        self._number += 1
+
+    def of(self, number: int) -> float:
+        """The sum of so many, if all are as those that are known."""
+        return self._sum / self._number * number if self._number else 0.0
+
+
+def _stride(number: int) -> int:
+    return -(-number // MOST) or 1
+
+
+def _unseen(workload: Workload, group: str, number: int) -> Iterator[tuple[Firing, int]]:
+    """Jobs that wait, or have been sent and have not shown, evenly chosen."""
+    stride, passed = _stride(number), 0
+    for firing in workload.firings if number else ():
+        if firing.group == group and (firing.unseen or firing.waiting):
+            for gap in firing.seen.gaps(firing.first, firing.stop):
+                for index in gap[-passed % stride :: stride]:
+                    yield firing, index
+                passed += len(gap)
