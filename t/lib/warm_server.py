@@ -29,7 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.bindings import require_flux
+from flux_ensemble.bindings import BindingsError, require_flux
 
 # NumPy would have threads, and a fork has none of them.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -47,13 +47,13 @@ IMPORTED = (
     "flux_ensemble.document.lint",
     "flux_ensemble.document.loading",
     "flux_ensemble.members.elastic.settings",
-    "flux.job",
     "jsonschema",
     "river.stats",
 )
 
-#: What Flux's own commands import, where there is such a module: that differs between versions.
-FLUX_IMPORTED = ("fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue")
+#: What of Flux is imported too, and by its own commands, where there is such a module: that differs
+#: between versions.
+FLUX_IMPORTED = ("flux.job", "fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue")
 
 #: Begins of names of variables that Python or the loader reads as it begins.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_")
@@ -205,7 +205,8 @@ def reopened(stream: Any, number: int, mode: str) -> Any:
 
 def main() -> None:
     """Serve; in a fork: be the command."""
-    require_flux()
+    with contextlib.suppress(BindingsError):
+        require_flux()
     for name in IMPORTED:
         import_module(name)
     for name in FLUX_IMPORTED:

@@ -14,19 +14,16 @@ import pytest
 LIB = Path(__file__).parents[2] / "lib"
 sys.path.append(str(LIB))
 
-from check import warm_commands  # noqa: E402
+from check import SHARNESS, warm_commands  # noqa: E402
 
 pytestmark = pytest.mark.flux
-
-#: What Python reads as it begins, as sharness has it.
-SETTINGS = {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
 
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Mapping[str, str]]:
     with warm_commands() as variables:
         assert variables
-        yield {**os.environ, **SETTINGS, **variables}
+        yield {**os.environ, **SHARNESS, **variables}
 
 
 def start(
