@@ -1,6 +1,6 @@
 #!/bin/sh
 test_description='Examples end with exit code 0 and the expected job counts'
-# Those not here are in t2002-parity.t.
+# Those that are the same on other queues are in t2002-parity.t.
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 4
@@ -64,34 +64,6 @@ test_expect_success 'counter: so it does on the local queue, with --resume' '
 	is 1 "$(grep -c "6 success" ended)"
 '
 
-test_expect_success 'parameter-sweep' '
-	run_example parameter-sweep simulate=8/0/0/0 pairs=3/0/0/0 sample=4/0/0/0
-'
-
-test_expect_success 'parameter-sweep: each job has its own combination' '
-	for id in $(flux jobs -a --no-header --format={id} --name=simulate); do
-		flux job attach $id || return 1
-	done | sort >actual &&
-	for temperature in 280 300 305 320; do
-		for seed in 0 1; do
-			echo "simulate at $temperature K with seed $seed"
-		done
-	done >expected &&
-	test_cmp expected actual
-'
-
-test_expect_success 'pipeline' '
-	run_example pipeline simulate=3/0/0/0 analyse=3/0/0/0 report=1/0/0/0
-'
-
-test_expect_success 'pipeline: each analysis has the parameter of its own simulation' '
-	for id in $(flux jobs -a --no-header --format={id} --name=analyse); do
-		flux job attach $id || return 1
-	done | sort >actual &&
-	printf "analyse %s of simulation %s\n" 1 0 2 1 3 2 >expected &&
-	test_cmp expected actual
-'
-
 test_expect_success 'tune' '
 	flux ensemble run --timeout 600 "$PROJECT/examples/tune.yaml" &&
 	counts_are tune "trial=$(counts_of tune trial)" final=1/0/0/0
@@ -128,50 +100,8 @@ test_expect_success 'active_learning.py: most values were measured where the fun
 	test "$(awk "\$1 > 0.15 && \$1 < 0.45" model | wc -l)" -ge 10
 '
 
-test_expect_success 'map-reduce' '
-	run_example map-reduce map=12/0/0/0 reduce=3/0/0/0
-'
-
-test_expect_success 'map-reduce: each mean is that of the seeds of its own temperature' '
-	for t in 280 300 320; do
-		is $(($t + 1)).5 "$(cat map-reduce/$t.mean)" || return 1
-	done
-'
-
-test_expect_success 'more-time' '
-	run_example more-time relax=1/0/0/1 tell=1/0/0/0 complain=0/0/0/0
-'
-
-test_expect_success 'more-time: the second limit is twice the first' '
-	flux jobs -a --no-header --format={duration} --name=relax | sort >actual &&
-	printf "%s\n" 4.0 8.0 >expected &&
-	test_cmp expected actual
-'
-
 test_expect_success 'two-allocations' '
 	run_example two-allocations simulate=60/0/0/0
-'
-
-test_expect_success 'more-nodes' '
-	run_example more-nodes iterate=3/0/0/0
-'
-
-test_expect_success 'more-nodes: the slow job is followed by one on two nodes' '
-	flux jobs -a --no-header --format={nnodes} --name=iterate | sort >actual &&
-	printf "%s\n" 1 1 2 >expected &&
-	test_cmp expected actual
-'
-
-test_expect_success 'fail-fast exits with 1 and its reason, and cancels the other jobs' '
-	test_expect_code 1 flux ensemble run --timeout 60 "$PROJECT/examples/fail-fast.yaml" \
-		>out 2>err &&
-	cat out err &&
-	grep "3 cases have failed, the last one with exit code 3" out err &&
-	counts_are fail-fast case=0/3/2/0
-'
-
-test_expect_success 'job-memo' '
-	run_example job-memo simulate=3/0/0/0 refine=1/0/0/0 analyse=1/0/0/0
 '
 
 test_expect_success 'queue-scope, with a job from outside' '

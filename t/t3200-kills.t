@@ -13,11 +13,11 @@ test_expect_success FLUX 'killed at random times with hundreds of jobs in flight
 '
 
 test_expect_success FLUX 'killed again and again with its workers, ensemble after ensemble in one instance' '
-	chaos --kills 8 rounds
+	chaos --kills 5 rounds
 '
 
 test_expect_success FLUX 'the record has each job once, as the journal of the queue has it' '
-	chaos --kills 2 record
+	chaos record
 '
 
 test_expect_success FLUX 'the broker module is killed' '

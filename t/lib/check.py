@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -40,6 +40,9 @@ LONGEST = (
     *("t3202-", "t3200-", "t2000-", "t2002-", "t3103-", "t41", "t31", "t32", "t3301-", "t3306-"),
     *("t100", "t4000-"),
 )
+
+#: What sharness sets of what Python reads as it begins.
+SHARNESS = {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
 
 RETRIES = int(os.environ.get("RETRIES", "0"))
 
@@ -116,24 +119,22 @@ def run_pytest(counts: Counts, name: str, *options: str) -> None:
 
 
 @contextlib.contextmanager
-def warm_commands() -> Iterator[dict[str, str]]:
-    """Have a process from which short commands of the sharness tests are forked.
+def warm_commands(settings: Mapping[str, str] = SHARNESS) -> Iterator[dict[str, str]]:
+    """Have a process from which short commands of tests are forked.
+
+    Args:
+        settings: variables that Python reads as it begins, as these commands have them.
 
     Yields:
-        The variables that tell the tests of it; none without Flux, or if it does not begin.
+        The variables that tell the tests of it; none if it does not begin.
     """
-    if shutil.which("flux") is None:
-        yield {}
-        return
-    # As sharness sets them: Python reads them as it begins.
-    environment = os.environ | {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
     with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/socket"
         with subprocess.Popen(
             [sys.executable, TESTS / "lib" / "warm_server.py", path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env={**os.environ, **settings},
             text=True,
         ) as server:
             assert server.stdout is not None

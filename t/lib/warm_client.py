@@ -2,6 +2,7 @@
 
     command ARGUMENT ...    `flux-ensemble ARGUMENT ...`
     script FILE ARGUMENT ...    `flux python FILE ARGUMENT ...`
+    flux FLUX NAME ARGUMENT ...    `flux NAME ARGUMENT ...`, and FLUX is the real one
 
 It passes on its files, its directory, its environment and the signals that it gets, and ends as the
 command does. Where there is no such process, or it cannot take the place, the command is run in
@@ -30,6 +31,8 @@ PASSED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _sig
 def as_usual(kind, arguments):
     """Become the command."""
     bin_directory = os.path.dirname(sys.executable)
+    if kind == "flux":
+        os.execv(arguments[0], ["flux", *arguments[1:]])
     if kind == "command":
         os.execv(f"{bin_directory}/flux-ensemble", ["flux-ensemble", *arguments])
     os.execvp("flux", ["flux", "python", *arguments])
@@ -39,7 +42,16 @@ def is_meant(kind, arguments):
     """Whether it is a command that the other process is for."""
     if any(os.isatty(fd) for fd in (0, 1, 2)):  # raises OSError for one that is closed
         return False
-    return kind == "script" or (arguments and arguments[0] in COMMANDS)
+    return kind != "command" or (arguments and arguments[0] in COMMANDS)
+
+
+def script_of(name):
+    """The file in which Flux has a command that is written in Python."""
+    for directory in os.environ.get("FLUX_EXEC_PATH", "").split(":"):
+        path = f"{directory}/flux-{name}.py"
+        if os.path.exists(path):
+            return path
+    raise OSError
 
 
 def main():
@@ -60,11 +72,14 @@ def main():
     try:
         if not is_meant(kind, arguments):
             raise OSError
+        meant = kind, arguments
+        if kind == "flux":
+            meant = "script", [script_of(arguments[1]), *arguments[2:]]
         umask = os.umask(0)
         os.umask(umask)
         ignored = [number for number in PASSED if _signal.getsignal(number) == _signal.SIG_IGN]
         request = marshal.dumps(
-            (kind, arguments, os.getcwd(), dict(posix.environ), umask, list(map(int, ignored)))
+            (*meant, os.getcwd(), dict(posix.environ), umask, list(map(int, ignored)))
         )
         server.connect(posix.environ[b"FLUX_ENSEMBLE_WARM"])
         for number in PASSED:

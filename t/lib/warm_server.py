@@ -11,6 +11,7 @@ Python reads as it begins is told to begin a Python of its own.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -23,11 +24,12 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.bindings import require_flux
+from flux_ensemble.bindings import BindingsError, require_flux
 
 # NumPy would have threads, and a fork has none of them.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -39,13 +41,19 @@ FAMILIES = ("run", "show", "search", "jobs", "logs", "control", "document", "sim
 IMPORTED = (
     *(f"flux_ensemble.cli.commands.{family}" for family in FAMILIES),
     "flux_ensemble.cli.display.views",
+    "flux_ensemble.cli.main",
+    "flux_ensemble.cli.session.follow",
     "flux_ensemble.cli.session.local_run",
     "flux_ensemble.document.lint",
     "flux_ensemble.document.loading",
-    "flux.job",
+    "flux_ensemble.members.elastic.settings",
     "jsonschema",
     "river.stats",
 )
+
+#: What of Flux is imported too, and by its own commands, where there is such a module: that differs
+#: between versions.
+FLUX_IMPORTED = ("flux.job", "fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue")
 
 #: Begins of names of variables that Python or the loader reads as it begins.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_")
@@ -197,15 +205,31 @@ def reopened(stream: Any, number: int, mode: str) -> Any:
 
 def main() -> None:
     """Serve; in a fork: be the command."""
-    require_flux()
+    with contextlib.suppress(BindingsError):
+        require_flux()
     for name in IMPORTED:
         import_module(name)
+    for name in FLUX_IMPORTED:
+        with contextlib.suppress(ImportError):
+            import_module(name)
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(sys.argv[1])
     listener.listen(64)
     print("ready", flush=True)
     kind, arguments, *_ = Server(listener).serve()
+    try:
+        run(kind, arguments)
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        leave(end.code or 0)
+        raise
+    leave(0)
+
+
+def run(kind: str, arguments: list[str]) -> None:
+    """In a fork: be the command."""
     if kind == "command":
         from flux_ensemble.cli.main import main as command
 
@@ -214,6 +238,22 @@ def main() -> None:
     sys.argv = arguments
     sys.path[0] = str(Path(arguments[0]).resolve().parent)
     runpy.run_path(arguments[0], run_name="__main__")
+
+
+def leave(status: int) -> None:
+    """End as Python does, but do not take apart what is shared: each page of it would be copied.
+
+    It returns if not all can be written; Python has something to say about that.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except OSError:
+        return
+    os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":

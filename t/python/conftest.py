@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -13,6 +14,9 @@ from hypothesis import settings
 # the same files anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# What is imported and collected stays: nothing of it is looked at again and again, by no worker.
+gc.disable()
 
 # How many examples a property is tried with: by `make check-pythons`, `make check` and `make fuzz`.
 # A shared machine is slow now and then, so there is no deadline; in CI Hypothesis has settings of
@@ -29,3 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("flux"):
                 item.add_marker(pytest.mark.skip(reason="flux is not on PATH"))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on."""
+    gc.freeze()
+    gc.enable()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,12 @@ def ensemble(
 
 def objects(*files: Path) -> list[dict[str, Any]]:
     """The objects in files of YAML."""
-    return [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
+    return [copy.deepcopy(one) for file in files for one in _objects(file)]
+
+
+@functools.cache
+def _objects(file: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(file.read_text()) if one]
 
 
 class Bench:

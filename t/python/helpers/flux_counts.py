@@ -13,7 +13,8 @@ VARY = frozenset({"tune"})
 #: By example, but for those that vary: GROUP=success/failed/canceled/timeout, as words.
 EXPECTED: dict[str, str] = dict(
     re.findall(
-        r"^\s+(?:run_example |counts_are )?([\w-]+)((?: [\w-]+=\d+/\d+/\d+/\d+)+)$",
+        r"^\s+(?:run_example |on_flux |counts_are )?([\w-]+)"
+        r"((?: [\w-]+=\d+/\d+/\d+/\d+)+)(?: &&)?$",
         "".join((_TESTS / name).read_text() for name in ("t2000-examples.t", "t2002-parity.t")),
         re.MULTILINE,
     )

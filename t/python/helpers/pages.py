@@ -59,6 +59,9 @@ _PROGRESS = re.compile(r"^\s*progress ")
 _RANKS = re.compile(r"^\s*ranks( =|:) ")
 
 
+NONE: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True)
 class Command:
     """A command of a session.
@@ -125,7 +128,9 @@ def same(shown: Sequence[str], printed: Sequence[str], lenient: str = "") -> boo
     return re.fullmatch(pattern, text) is not None
 
 
-def run_session(page: Page, directory: Path, before: str = "") -> list[list[str]]:
+def run_session(
+    page: Page, directory: Path, before: str = "", variables: Mapping[str, str] = NONE
+) -> list[list[str]]:
     """Run the commands of a page; the lines that each prints.
 
     Args:
@@ -133,24 +138,32 @@ def run_session(page: Page, directory: Path, before: str = "") -> list[list[str]
         directory: where to: the files of the page are made there.
         before: what those commands run in that come before `flux start`, such as another
             `flux start`; without it, nothing but the shell.
+        variables: of the environment, besides what it has.
     """
     write_files(page, directory)
     words = [command.words for command in page.commands]
     starts = [number for number, word in enumerate(words) if word.startswith("flux start")]
     first = starts[0] if starts else len(words)
-    printed = run_commands(before.split(), words[:first], directory)
+    printed = run_commands(before.split(), words[:first], directory, variables)
     if starts:
-        printed += [[], *run_commands(words[first].split(), words[first + 1 :], directory)]
+        start, rest = words[first].split(), words[first + 1 :]
+        printed += [[], *run_commands(start, rest, directory, variables)]
     return printed
 
 
-def run_commands(within: Sequence[str], words: Sequence[str], directory: Path) -> list[list[str]]:
+def run_commands(
+    within: Sequence[str],
+    words: Sequence[str],
+    directory: Path,
+    variables: Mapping[str, str] = NONE,
+) -> list[list[str]]:
     """Run commands one after the other; the lines that each prints.
 
     Args:
         within: what they run in, such as `flux start`; empty: nothing.
         words: the commands.
         directory: where to.
+        variables: of the environment, besides what it has.
     """
     if not words:
         return []
@@ -158,7 +171,7 @@ def run_commands(within: Sequence[str], words: Sequence[str], directory: Path) -
     done = subprocess.run(
         [*within, sys.executable, __file__, str(results)],
         cwd=directory,
-        env={**environment(), "XDG_STATE_HOME": str(directory / ".state")},
+        env={**environment(), **variables, "XDG_STATE_HOME": str(directory / ".state")},
         input=json.dumps(words),
         capture_output=True,
         text=True,

@@ -7,10 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from ensembles import Bench, condition, ensemble, member, no_pods, write_status
+from ensembles import DOCUMENT, Bench, condition, ensemble, member, no_pods, write_status
 from memory_api import Failure, MemoryApi
 
 from flux_ensemble.operator import names, tls
+from flux_ensemble.operator.check import check
 from flux_ensemble.operator.cluster import ClusterFailure
 
 pytest_plugins = ["operator_cluster"]
@@ -180,12 +181,9 @@ def test_a_typo_in_what_is_passed_on_is_told_and_nothing_is_made(bench: Bench) -
         ),
     ],
 )
-def test_what_would_be_overwritten_is_refused(
-    bench: Bench, changes: dict[str, Any], sentence: str
-) -> None:
-    bench.put(ensemble("sweep", member(**changes)))
-    assert sentence in condition(bench.look(), "Accepted")[2]
-    assert there(bench) == []
+def test_what_would_be_overwritten_is_refused(changes: dict[str, Any], sentence: str) -> None:
+    (problem,) = check(ensemble("sweep", member(**changes)), {"solve": DOCUMENT})
+    assert sentence in problem
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@ so: on Flux, or on the local queue; and the other one does the same."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +27,11 @@ from pages import (
 )
 
 from flux_ensemble.members.local.states import States
+
+LIB = ROOT / "t" / "lib"
+sys.path.append(str(LIB))
+
+from check import warm_commands  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES = {
@@ -110,6 +117,18 @@ def run_locally(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
     return run
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Mapping[str, str]]:
+    """Variables with which short commands of the pages are forks of a process that has imported
+    what they need."""
+    own = environment()
+    with warm_commands(own) as variables:
+        assert variables
+        bin_directory = str(Path(sys.executable).parent)
+        path = os.pathsep.join((str(LIB / "warm"), own["PATH"]))
+        yield {**variables, "PATH": path, "SHARNESS_BUILD_DIRECTORY": bin_directory}
+
+
 def compare(page: Page, printed: Sequence[Sequence[str]]) -> None:
     """Hold what commands printed against what their page shows."""
     for shown, lines in zip(page.commands[: len(printed)], printed, strict=True):
@@ -122,23 +141,25 @@ def compare(page: Page, printed: Sequence[Sequence[str]]) -> None:
 
 
 @pytest.mark.flux
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PAGES)
 def test_each_command_of_the_page_prints_what_the_page_shows_on_flux(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, warm: Mapping[str, str]
 ) -> None:
     need(name)
     page = read_page(PAGES[name].read_text())
     assert len(page.commands) > 2
-    compare(page, run_session(page, tmp_path, START))
+    compare(page, run_session(page, tmp_path, START, warm))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LOCAL)
 def test_each_command_of_the_page_prints_what_the_page_shows_without_flux(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, warm: Mapping[str, str]
 ) -> None:
     page = read_page(PAGES[name].read_text())
     write_files(page, tmp_path)
-    compare(page, run_commands([], commands_before_flux(page), tmp_path))
+    compare(page, run_commands([], commands_before_flux(page), tmp_path, warm))
 
 
 def test_every_document_is_run_on_the_local_queue() -> None:

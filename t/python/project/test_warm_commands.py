@@ -14,19 +14,16 @@ import pytest
 LIB = Path(__file__).parents[2] / "lib"
 sys.path.append(str(LIB))
 
-from check import warm_commands  # noqa: E402
+from check import SHARNESS, warm_commands  # noqa: E402
 
 pytestmark = pytest.mark.flux
-
-#: What Python reads as it begins, as sharness has it.
-SETTINGS = {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
 
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Mapping[str, str]]:
     with warm_commands() as variables:
         assert variables
-        yield {**os.environ, **SETTINGS, **variables}
+        yield {**os.environ, **SHARNESS, **variables}
 
 
 def start(
@@ -95,3 +92,42 @@ def test_what_python_reads_as_it_begins_takes_a_python_of_its_own(
     for environment, forked in ((warm, True), ({**warm, "PYTHONUTF8": "1"}, False)):
         with start(environment, tmp_path, code) as process:
             assert process.communicate()[0] == f"{forked}\n"
+
+
+def test_commands_of_flux_are_as_if_they_were_started(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    code = (
+        "flux run sh -c 'cat; exit 3' </dev/null; echo $?\n"
+        "flux submit --quiet false; flux queue idle --quiet\n"
+        "flux jobs -a --no-header --format='{returncode}'\n"
+        "flux jobs --format='{wrong}'; echo $?\n"
+        "flux getattr size\n"
+    )
+    path = os.pathsep.join((f"{LIB}/warm", warm["PATH"]))
+    forked = {"PATH": path, "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent)}
+    started, others = (
+        subprocess.run(
+            ["flux", "start", "--test-size=1", "sh", "-c", code],
+            cwd=tmp_path, env={**warm, **variables}, capture_output=True, text=True,
+        )
+        for variables in ({}, forked)
+    )  # fmt: skip
+    assert (others.stdout, others.returncode) == (started.stdout, started.returncode)
+    assert others.stdout.splitlines()[0] == "3"
+    assert started.stderr.count("flux-jobs: ERROR") == others.stderr.count("flux-jobs: ERROR") == 1
+
+
+def test_what_cannot_be_written_at_its_end_is_told_as_python_does(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    code = "import sys\nsys.stdin.read()\nsys.stdout = open(1, 'w', closefd=False)\nprint('text')\n"
+    process = start(warm, tmp_path, code)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdin.close()
+    assert process.wait() == 120
+    assert process.stderr is not None
+    with process.stderr:
+        assert "BrokenPipeError" in process.stderr.read()
