@@ -15,7 +15,8 @@ JOB = "job"
 
 #: Fields that are known from a job's submission on.
 _OF_SUBMISSION = frozenset(
-    {"id", "index", "attempt", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency"}
+    {"id", "index", "attempt", "copied"}
+    | {"nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency"}
 )
 
 #: Fields that are known when it has started, or has been the victim of an exception.
@@ -29,7 +30,7 @@ PARAMS, MEMO = "params", "memo"
 
 #: Triggers on jobs that have not started, and on jobs that have not ended.
 _BEFORE_RUN = frozenset({"submit", "validate", "depend", "priority", "alloc", "prolog-start"})
-_BEFORE_END = frozenset({"start"})
+_BEFORE_END = frozenset({"start", "running"})
 
 
 class JobField(NamedTuple):

@@ -45,6 +45,7 @@ FIRINGS = {
     "replica-exchange": [1, 1, 12, 3],
     "retry-with-more": [1, 1, 0],
     "repetitions-and-backoff": [1, 3, 3],
+    "stragglers": [1, 6, 1, 1],
     "terminate": [1, 1, 4],
     "tune": [1, 1],
     "active-learning": [1, 3, 3],
