@@ -30,13 +30,16 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.st
 
 #: How often each rule fires, in their order.
 FIRINGS = {
+    "active-loop": [1, 6, 2, 2, 1, 0, 0],
     "anomaly": [1, 1, 1],
+    "asha": [1, 1],
     "cancel-on-condition": [1, 1, 1],
     "drift": [1, 16, 2, 3],
     "heartbeat": [1, 3, 1],
     "hello-world": [1, 1],
     "job-memo": [1, 1, 1],
     "map-reduce": [1, 3],
+    "median-stop": [1, 1],
     "more-nodes": [1, 1],
     "more-time": [1, 1, 0],
     "two-allocations": [1],
