@@ -89,6 +89,25 @@ print(json.load(open(\"json\"))[\"searches\"][0][\"best\"][0][\"params\"][\"x\"]
 	grep "^x=$x " printed
 '
 
+# $1 - The name of an example whose 9 trials are stopped early, some of them.
+stopped_early() {
+	flux ensemble run --timeout 600 "$PROJECT/examples/$1.yaml" &&
+	counts_are $1 "trial=$(counts_of $1 trial)" final=1/0/0/0 &&
+	counts_of $1 trial | tr / " " >counts &&
+	read complete failed canceled timeout <counts &&
+	is 9 $(($complete + $canceled)) &&
+	is "0 0" "$failed $timeout" &&
+	flux ensemble search --json $1 | grep "\"pruned\": $canceled,"
+}
+
+test_expect_success 'asha: each trial is complete or was stopped, and the last job has run' '
+	stopped_early asha
+'
+
+test_expect_success 'median-stop: each trial is complete or was stopped, and the last job has run' '
+	stopped_early median-stop
+'
+
 test_expect_success 'active-learning' '
 	run_example active-learning measure=24/0/0/0 train=3/0/0/0
 '

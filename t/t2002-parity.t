@@ -65,6 +65,8 @@ done <<-EOD
 	retry-with-more assemble=1/0/0/1 report=1/0/0/0
 	drift train=3/0/0/0 explore=16/0/0/0
 	anomaly md=4/0/1/0 report=1/0/0/0
+	active-loop ask=12/0/0/0 compute=6/0/0/0 train=2/0/0/0
+	stragglers align=6/0/1/0 check=6/0/0/0 report=1/0/0/0
 	replica-exchange md=12/0/0/0 report=1/0/0/0
 	longest-first md=12/0/0/0 report=1/0/0/0
 EOD

@@ -17,6 +17,7 @@ SHIPPED: dict[str, tuple[str, str]] = {
     "median-stop": ("searches", "MEDIAN_STOP"),
     "replica-exchange": ("replica_exchange", "REPLICA_EXCHANGE"),
     "retry-with-more": ("retry_with_more", "RETRY_WITH_MORE"),
+    "stragglers": ("stragglers", "STRAGGLERS"),
 }
 
 

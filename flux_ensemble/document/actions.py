@@ -39,7 +39,7 @@ _ACTION_KEYS = {
     "cancel": ("terminate",),
     "state": ("terminate",),
     "reason": ("terminate",),
-    "jobs": ("cancel", "update"),
+    "jobs": ("cancel", "copy", "update"),
     "timeout": ("custom",),
 }
 
@@ -242,12 +242,14 @@ class ActionReader:
 
     def _label(self, name: str, entry: Mapping[str, Any], at: Path) -> None:
         label = entry.get("label")
-        if "jobs" in entry:
-            if label is not None:
+        if "jobs" in entry or name == "copy":
+            if label is not None and name != "copy":
                 self._problems.add((*at, "label"), "give one of 'label' and 'jobs'")
-            if self._names is None or self._names.job is None:
+            # A combination that is idle has parameters, and is no job.
+            job = None if self._names is None else self._names.job
+            if job is None or "id" not in job.names:
                 self._problems.add(
-                    (*at, "jobs"),
+                    (*at, "jobs") if "jobs" in entry else at,
                     "no job triggers this (only rules on 'job-*', 'drift' and 'anomaly' have a "
                     "triggering job)",
                 )

@@ -328,7 +328,11 @@ KEYS: dict[str, Key] = {
         "disable",
     ),
     "rules.after": Key("When a timer rule fires first, after the start.", ("12h",)),
-    "rules.every": Key("How long it is from one time of a timer rule to the next.", ("10m",)),
+    "rules.every": Key(
+        "How long it is from one time of a timer rule to the next, and between two looks of a "
+        "job-running rule at jobs.",
+        ("10m",),
+    ),
     "rules.below": Key("How little time is left when a time-left rule fires.", ("20m",)),
     "rules.by": Key(
         "An idle rule fires for each combination of the values of these parameters.", (["t"],)
@@ -341,7 +345,7 @@ KEYS: dict[str, Key] = {
     ),
     # -- actions
     "rules.action.name": Key(
-        "submit, cancel, update, terminate, enable, disable, reset, custom, grow or shrink.",
+        "submit, cancel, copy, update, terminate, enable, disable, reset, custom, grow or shrink.",
         ("submit",),
     ),
     "rules.action.label": Key(

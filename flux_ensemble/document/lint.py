@@ -236,7 +236,7 @@ def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterat
 
 def _takes_job(action: Action) -> bool:
     """What it does depends on the triggering job."""
-    if action.jobs == "trigger":
+    if action.jobs == "trigger" or action.name == "copy":
         return True
     expressions = action.expressions or {}
     return action.name == "submit" and (
@@ -316,6 +316,10 @@ def _asked(spec: Spec) -> dict[str, float]:
                 asked[spec.searched[action.label or ""].group] = math.inf
             elif action.name == "submit" and action.label is not None:
                 asked[action.label] += _most(spec, action, rule.action.repetitions)
+    for rule in spec.rules:
+        if any(action.name == "copy" for action in rule.actions):
+            for name in rule.groups or spec.groups:
+                asked[name] *= math.inf if asked[name] else 1
     return asked
 
 

@@ -76,6 +76,11 @@ SCALE_TRIGGERS = ("scale-done", "scale-denied")
 #: The trigger on the end of a search.
 SEARCH_TRIGGER = "search-done"
 
+#: The trigger on a job that runs, and every how many seconds jobs are looked at where the rule does
+#: not say.
+RUNNING_TRIGGER = "job-running"
+RUNNING_EVERY = 30.0
+
 #: The trigger on a job that was to run again, and has been tried as often as it may be.
 GAVE_UP_TRIGGER = "job-gave-up"
 
@@ -92,12 +97,14 @@ TRIGGERS = (
     *(f"job-{name}" for name in JOB_EVENTS),
     *OUTCOME_TRIGGERS,
     GAVE_UP_TRIGGER,
+    RUNNING_TRIGGER,
     *TRIGGER_ALIASES,
 )
 
 ACTIONS = (
     "submit",
     "cancel",
+    "copy",
     "terminate",
     "custom",
     "grow",

@@ -11,6 +11,8 @@ from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.detectors import DetectorReader
 from flux_ensemble.document.model import (
     RESERVED_RULES,
+    RUNNING_EVERY,
+    RUNNING_TRIGGER,
     SCALE_TRIGGERS,
     SEARCH_TRIGGER,
     TRIGGER_ALIASES,
@@ -35,7 +37,7 @@ _RULE_KEYS = {
     "group": ("job-", "idle"),
     "scope": ("job-",),
     "after": ("timer",),
-    "every": ("timer",),
+    "every": ("timer", RUNNING_TRIGGER),
     "by": ("idle",),
     "below": ("time-left",),
     "detector": tuple(DETECTORS),
@@ -233,6 +235,14 @@ class _RuleReader(ActionReader):
         if several and not all(str(trigger).startswith("job-") for trigger in triggers):
             self._problems.add((*at, "trigger"), "a list of triggers can have 'job-*' only")
             return []
+        if RUNNING_TRIGGER in triggers:
+            for key, wrong in (("trigger", several), ("scope", entry.get("scope") == "queue")):
+                if wrong:
+                    self._problems.add(
+                        (*at, key),
+                        f"a rule on {RUNNING_TRIGGER!r} has no other trigger, and looks at jobs of "
+                        "the ensemble alone",
+                    )
         return list(dict.fromkeys(triggers))
 
     def _actions(self, entry: Mapping[str, Any], at: Path) -> list[Action]:
@@ -297,6 +307,8 @@ class _RuleReader(ActionReader):
             self._problems.add(at, "the trigger 'timer' needs 'after' or 'every'")
         if times["every"] == 0:
             self._problems.add((*at, "every"), "expected a duration > 0, not 0")
+        if trigger == RUNNING_TRIGGER and "every" not in entry:
+            times["every"] = RUNNING_EVERY
         return times["after"], times["every"]
 
     def _below(self, entry: Mapping[str, Any], trigger: str, at: Path) -> float | None:

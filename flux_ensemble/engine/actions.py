@@ -30,7 +30,7 @@ from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.searching import Searching
-from flux_ensemble.engine.sending import WITHDRAWN, Sending, because
+from flux_ensemble.engine.sending import NOT_NEEDED, WITHDRAWN, Sending, because
 from flux_ensemble.engine.triggered import Triggered
 from flux_ensemble.metrics.paths import parse_label
 
@@ -120,6 +120,11 @@ class Actions:
             case "cancel":
                 if not core.cancel_jobs(groups, because(origin), origin):
                     self._outcome(origin, jobs=0)
+            case "copy":
+                job = core.workload.jobs.get(call.event["job"])
+                reason = self._sending.copy(job, origin) if job is not None else "the job has ended"
+                if reason is not None:
+                    self._outcome(origin, jobs=0, reason=reason)
             case "update" if action.jobs is not None:
                 job = core.workload.jobs.get(call.event["job"])
                 self._update([] if job is None else [job], action, origin)
@@ -319,7 +324,7 @@ class Actions:
 
 def _follows(command: Any) -> bool:
     """Whether no firing asked for a command: it follows from one that has its own outcome."""
-    return type(command) is CancelJobs and command.reason == WITHDRAWN
+    return type(command) is CancelJobs and command.reason in (WITHDRAWN, NOT_NEEDED)
 
 
 def _free_id(rules: Collection[str]) -> str:

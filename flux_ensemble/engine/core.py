@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import JobSet
-from flux_ensemble.document.model import REQUEST_RULE, Rule, Spec
+from flux_ensemble.document.model import REQUEST_RULE, RUNNING_TRIGGER, Rule, Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,
@@ -23,6 +23,7 @@ from flux_ensemble.engine.commands import (
     StartTimer,
     StopTimer,
 )
+from flux_ensemble.engine.copies import Copies
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -68,6 +69,7 @@ class Core:
         stats: counts and streams.
         rules: the rules, and which of them an event can trigger.
         workload: the ensemble's jobs.
+        copies: those that run a second time beside themselves.
         records: those of them that are gone.
         foreign: jobs of others that rules select, by id.
         pending_table: what waits for an outcome, a resume, or another try.
@@ -94,6 +96,7 @@ class Core:
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs)
+        self.copies = Copies()
         self.records = Records(spec.limits.records if spec.records else 0)
         self.foreign: dict[int, Job] = {}
         self.pending_table = PendingTable()
@@ -190,7 +193,7 @@ class Core:
         return ()
 
     def start_timer(self, state: RuleState) -> None:
-        """Start the timer of a rule on `timer` or `time-left`."""
+        """Start the timer of a rule on `timer`, `time-left` or `job-running`."""
         rule = state.rule
         if rule.trigger == "time-left" and rule.below is not None and state.armed:
             t_expires = self.stats.t_expires
@@ -198,7 +201,7 @@ class Core:
                 state.timer = True
                 after = max(0.0, t_expires - rule.below - self.t)
                 self.emit(StartTimer(f"rule:{rule.id}", after))
-        if rule.trigger != "timer":
+        if rule.trigger not in ("timer", RUNNING_TRIGGER):
             return
         every = rule.every or 0.0
         after = rule.after if rule.after is not None else every
@@ -267,8 +270,12 @@ class Core:
             if firing.group in groups:
                 if firing.delayed:
                     self.emit(StopTimer(firing.timer))
-                if firing.attempt:
-                    self.stats.counts[firing.group]["finished"] += firing.waiting
+                counts = self.stats.counts[firing.group]
+                if firing.work is not None:
+                    for work in self.copies.waiting(firing):
+                        counts["finished"] += not (work.left or work.won)
+                elif firing.attempt:
+                    counts["finished"] += firing.waiting
 
     def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
         """Cancel jobs by their ids."""

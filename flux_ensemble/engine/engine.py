@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import OUTCOME_TRIGGERS, Spec
+from flux_ensemble.document.model import OUTCOME_TRIGGERS, RUNNING_TRIGGER, Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core
@@ -186,7 +186,13 @@ class Engine(Core):
             retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets) or any(
                 search.group == group for search in self.spec.searches
             )
-            assert retries or self.interrupted or counts["finished"] == counts["attempts"]
+            copied = any(
+                action.name == "copy"
+                for state in self.rules.states.values()
+                for action in state.rule.actions
+            )
+            again = retries or copied or self.interrupted
+            assert again or counts["finished"] == counts["attempts"]
             running = [
                 job
                 for job in self.workload.active(group)
@@ -230,6 +236,8 @@ class Engine(Core):
         state = self.rules.states.get(key.removeprefix("rule:"))
         if state is None or not state.timer:
             return ()
+        if state.rule.trigger == RUNNING_TRIGGER:
+            return self._evaluation.look(state, event.t)
         if not state.rule.every:
             state.timer = False
         seen: dict[str, Any] = {"trigger": state.rule.trigger, "timestamp": event.t}

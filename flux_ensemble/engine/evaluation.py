@@ -15,7 +15,8 @@ from typing import Any
 from flux_ensemble.document.model import SCALE_ACTIONS, Action
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Core
-from flux_ensemble.engine.job_view import CombinationView
+from flux_ensemble.engine.job_view import CombinationView, JobView
+from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.scaling import Scaling
@@ -98,6 +99,37 @@ class Evaluation:
         """The metrics at a time: where the clock was set back that is not the latest of all."""
         workload = self._core.workload
         return self._core.stats.at(lambda group, gauge: workload.ages(group, gauge, t)).lookup
+
+    # -- jobs that run ----------------------------------------------------------------
+
+    def look(self, state: RuleState, t: float) -> Iterator[Triggered]:
+        """A rule on `job-running` looks at the jobs that run at time `t`.
+
+        It fires once for each of them.
+        """
+        core, id = self._core, state.rule.id
+        active = core.workload.active
+        jobs = [job for group in state.rule.groups or (None,) for job in active(group)]
+        for job in sorted(jobs, key=lambda job: job.id):
+            if not (state.armed and core.acting):
+                return
+            if job.phase is not Phase.RUNNING or job.canceling or id in job.told:
+                continue
+            fired, firing = state.fired, job.firing
+            seen = {
+                "trigger": state.rule.trigger,
+                "job": job.id,
+                "group": job.group,
+                "timestamp": t,
+                "context": {},
+            }
+            cause = Cause(seen, job=JobView(core, job, t, "running"))
+            if firing is not None:
+                cause.rule, cause.group = firing.rule, job.group
+                cause.combinations = core.workload.combinations(job)
+            yield Triggered(state, cause)
+            if state.fired > fired:
+                job.told = (*job.told, id)
 
     # -- the end of an event ----------------------------------------------------------
 

@@ -29,6 +29,7 @@ _UNUSUAL = {
     "cancel_unseen": False,
     "delayed": False,
     "trial": None,
+    "work": None,
 }
 
 
@@ -54,6 +55,8 @@ class Firing:
     overrides: Mapping[str, Any] | None = None
     #: The trial of a search that its job is, or None.
     trial: str | None = None
+    #: Of a copy: the firing of the job that it is a copy of; see `copies`.
+    work: str | None = None
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.
@@ -131,6 +134,10 @@ class Firings:
         key = firing.rule, firing.number
         assert key not in self._open
         self._open[key] = firing
+
+    def get(self, rule: str, number: int) -> Firing | None:
+        """An open firing; None if it is not open."""
+        return self._open.get((rule, number))
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """The firing that sent job `index` and has not seen it; None if there is none."""

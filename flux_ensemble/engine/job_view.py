@@ -39,6 +39,8 @@ class JobView:
             return self._job.memo.get(field.key or "")
         if field.name == PREDICTED:
             return self._predicted()
+        if field.name == "copied":
+            return self._core.copies.of(self._job) is not None
         of_job = _OF_JOB.get(field.name)
         if of_job is not None:
             return of_job(self._job, self._t)

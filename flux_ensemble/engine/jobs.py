@@ -58,10 +58,11 @@ _UNUSUAL: Mapping[str, Any] = {
     "memo_left_out": 0,
     "_exceptions": None,
     "_last": None,
+    "told": (),
 }
 
 #: Attributes that are not as JSON has them, with what converts them.
-_KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict}
+_KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict, "told": tuple}
 
 #: The return codes of jobs that have no wait status, as flux-jobs(1) has them.
 _NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
@@ -121,6 +122,8 @@ class Job:
         self.canceling = False
         #: The instance shut down while it was active, or its time was up; see `events.Interrupted`.
         self.interrupted = False
+        #: The rules on `job-running` that have fired for it.
+        self.told: tuple[str, ...] = ()
         self._exceptions: set[str] | None = None
         #: Time of the latest event of each name that may come at any time.
         self._last: dict[str, float] | None = None

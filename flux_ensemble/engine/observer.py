@@ -116,6 +116,8 @@ class Observer:
                 return ()
             group = job.group or ""
             take = self._takes.get(name)
+            if self._core.copies.works and job.outcome is not known:
+                self._core.copies.judge(job)
             if take is not None:
                 news = take(job, group, event, known)
                 if detected:
@@ -135,6 +137,8 @@ class Observer:
             if job.firing is not None and job.firing.cancel_unseen:
                 self._sending.cancel_unseen(job, job.firing)
             self.await_nodes(job)
+            if self._core.copies.works:
+                self._core.copies.appeared(job)
         return job
 
     def on_interrupted(self, event: Interrupted) -> Sequence[Triggered]:
@@ -319,7 +323,13 @@ class Observer:
             rate.add(core.t)
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
-        if outcome == "success":
+        won = outcome == "success"
+        work = core.copies.over(firing, job.index, won=won) if core.copies.works else None
+        if work is not None and won:
+            self._sending.cancel_others(job, work)
+        elif work is not None and work.won:
+            return None, changed
+        if won:
             counts["finished"] += 1
             if firing.trial is not None:
                 self._searching.ended(job, event.t)
@@ -336,6 +346,9 @@ class Observer:
                 firing=firing.number,
                 index=job.index,
             )
+        if work is not None and work.left:
+            # Another one that does the same goes on.
+            return None if interrupted else outcome, changed
         further = self._retrying.ended(job, event.t, event.name, interrupted=interrupted)
         if firing.trial is not None:
             again = further is Further.AGAIN

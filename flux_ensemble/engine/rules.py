@@ -16,6 +16,7 @@ from flux_ensemble.document.model import (
     GAVE_UP_TRIGGER,
     JOB_EVENTS,
     OUTCOME_TRIGGERS,
+    RUNNING_TRIGGER,
     Action,
     Rule,
     Spec,
@@ -183,7 +184,9 @@ class RuleIndex:
 
     def _tables(self, state: RuleState) -> Iterator[dict[int, RuleState]]:
         rule = state.rule
-        if rule.trigger.startswith("job-"):
+        if rule.trigger == RUNNING_TRIGGER:
+            yield self._plain[rule.trigger]
+        elif rule.trigger.startswith("job-"):
             for key in product(rule.triggers, rule.groups or (None,)):
                 yield self._own[key]
                 if rule.scope == "queue":

@@ -8,6 +8,7 @@ from typing import Any
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import StartTimer, SubmitJobs
+from flux_ensemble.engine.copies import Work
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.jobs import Job
@@ -18,6 +19,9 @@ _SEARCH = "search:"
 
 #: Why a job is cancelled as soon as it shows: a cancel came before, which has its own outcome.
 WITHDRAWN = "canceled before it showed in the queue"
+
+#: Why a job is cancelled of which a copy has succeeded, or that is a copy.
+NOT_NEEDED = "another job that does the same has succeeded"
 
 
 class Sending:
@@ -39,6 +43,7 @@ class Sending:
         attempt: int = 0,
         delay: float = 0.0,
         trial: str | None = None,
+        work: str | None = None,
     ) -> None:
         """Ask for the jobs of one submission of a group, or for one of them again.
 
@@ -52,6 +57,7 @@ class Sending:
             attempt: how often that job has been tried before.
             delay: seconds until they are sent.
             trial: of a search that the one job is, if it is one.
+            work: of a copy, what it is a copy of.
         """
         core = self._core
         size = len(core.spec.groups[group].submission(each, params, overrides))
@@ -72,6 +78,7 @@ class Sending:
             origin.request,
             overrides,
             trial,
+            work,
         )
         firing.delayed = delay > 0
         if not core.workload.add(firing):
@@ -127,6 +134,51 @@ class Sending:
             delay=delay,
             trial=firing.trial,
         )
+
+    def copy(self, job: Job, origin: Origin) -> str | None:
+        """Have a job run a second time beside itself.
+
+        Args:
+            job: the job.
+            origin: the firing that asks for it.
+
+        Returns:
+            Why it does not; None where it does.
+        """
+        core, firing = self._core, job.firing
+        if firing is None or not job.may_be_canceled or job.interrupted:
+            return "the job has ended, or is about to"
+        if firing.trial is not None:
+            return "the job is a trial of a search"
+        if core.copies.of(job) is not None:
+            return "the job has a copy, or is one"
+        if core.workload.total >= core.spec.limits.jobs:
+            return f"limits.jobs is {core.spec.limits.jobs}"
+        self.submit(
+            firing.group,
+            firing.each,
+            firing.params,
+            origin,
+            overrides=firing.overrides,
+            only=job.index,
+            attempt=firing.attempt,
+            work=core.copies.begin(job, (origin.rule, origin.number)),
+        )
+        return None
+
+    def cancel_others(self, job: Job, work: Work) -> None:
+        """A job has succeeded: the others that do the same are not needed."""
+        core, origin = self._core, Origin(*work.firing)
+        copy = core.workload.firings.get(*work.firing)
+        if copy is not None and not copy.cancel_unseen:
+            copy.cancel_unseen = True
+            if core.workload.drop(copy):
+                core.copies.over(copy, job.index)
+        for id in work.jobs:
+            other = core.workload.jobs.get(id)
+            if other is not None and other is not job and other.may_be_canceled:
+                other.canceling = True
+                core.cancel((id,), NOT_NEEDED, origin)
 
     def run_again(self, firing: Firing, index: int) -> None:
         """Ask for a job again that the end of the allocation hit, as if it had not run."""

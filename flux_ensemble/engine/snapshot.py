@@ -78,6 +78,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["searches"] = engine.searching.dump()
     if predictions := engine.workload.predictions.dump():
         state["predictions"] = predictions
+    if engine.copies.works:
+        state["copies"] = engine.copies.dump()
     if engine.deferred:
         state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
@@ -169,6 +171,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for id, idle in state.get("deferred", ()):
         engine.deferred[engine.rules.states[id], idle] = None
     engine.searching.load(state.get("searches", {}))
+    engine.copies.load(state.get("copies", ()))
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from flux_ensemble.document.model import Action, Rule
+from flux_ensemble.document.model import RUNNING_TRIGGER, Action, Rule
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
@@ -164,6 +164,8 @@ class _Reader:
             return f"waits for {_whose(rule)} to be idle: {_jobs(busy)} not over"
         if rule.detector is not None:
             return self._waits_for_detection(rule.id, rule.detector, trigger)
+        if trigger == RUNNING_TRIGGER:
+            return f"looks at the running jobs of {_whose(rule)}, every {rule.every:g} s"
         if trigger.startswith("job-"):
             return f"waits for {' or '.join(rule.triggers)} of a job of {_whose(rule)}"
         return f"waits for {trigger}"
@@ -228,6 +230,11 @@ class _Reader:
             for action in state.rule.actions:
                 if action.name == "submit" and action.label is not None:
                     asked[action.label] += self._most(state, action)
+        for state in self._live():
+            if any(action.name == "copy" for action in state.rule.actions):
+                for name in state.rule.groups or spec.groups:
+                    if asked[name] or self._engine.workload.busy_of(name):
+                        asked[name] = math.inf
         return asked
 
     def _most(self, state: RuleState, action: Action) -> float:

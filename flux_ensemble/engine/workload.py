@@ -245,7 +245,7 @@ class Workload:
         groups = set(groups)
         for firing in [firing for firing in self.firings if firing.group in groups]:
             firing.cancel_unseen = True
-            dropped += self._drop(firing)
+            dropped += self.drop(firing)
         jobs = [job for group in groups for job in self._active[group].values()]
         newly = [job for job in jobs if job.may_be_canceled]
         for job in newly:
@@ -258,9 +258,10 @@ class Workload:
         Returns:
             How many they were.
         """
-        return sum(self._drop(firing) for firing in list(self.firings))
+        return sum(self.drop(firing) for firing in list(self.firings))
 
-    def _drop(self, firing: Firing) -> int:
+    def drop(self, firing: Firing) -> int:
+        """Drop the jobs of a firing that have not been sent; how many they were."""
         dropped = firing.waiting
         if dropped:
             unsent = firing.to_send() if self._watched else ()

@@ -18,8 +18,9 @@ PREDICTED = "predicted"
 
 #: Fields that are known from a job's submission on.
 _OF_SUBMISSION = frozenset(
-    ("id", "index", "attempt", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency")
-) | {PREDICTED}
+    {"id", "index", "attempt", "copied", PREDICTED}
+    | {"nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency"}
+)
 
 #: Fields that are known when it has started, or has been the victim of an exception.
 _OF_RUN = frozenset({"pending", "runtime", "exception.type", "exception.note"})
@@ -32,7 +33,7 @@ PARAMS, MEMO = "params", "memo"
 
 #: Triggers on jobs that have not started, and on jobs that have not ended.
 _BEFORE_RUN = frozenset({"submit", "validate", "depend", "priority", "alloc", "prolog-start"})
-_BEFORE_END = frozenset({"start"})
+_BEFORE_END = frozenset({"start", "running"})
 
 
 class JobField(NamedTuple):

@@ -47,6 +47,7 @@ class Jobs:
         times: when they were submitted, began, and ended.
         seconds: how long jobs ran, in all.
         durations: how long those ran that succeeded, by group.
+        trials: when complete trials ended, and their values, by group.
         left_out: what there is no room for, and of how many jobs.
     """
 
@@ -61,6 +62,11 @@ class Jobs:
         self.times = Times(*_TIMES)
         self.seconds = 0.0
         self.durations: dict[str, list[float]] = {}
+        self.trials: dict[str, list[tuple[float, float]]] = {}
+        #: The objective of the trials that are jobs of a group.
+        self._objectives: dict[str, str] = {
+            search["group"]: search["objective"] for search in source.status.get("searches", ())
+        }
         self.left_out: Counter[str] = Counter()
         self._ids = Ids()
         self._codes = {name: Codes() for name in (*_CODED, "exception", "note")}
@@ -93,6 +99,9 @@ class Jobs:
         if job["memo"]:
             self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
             self.points.add(job)
+            value = job["memo"].get(self._objectives.get(job["group"], ""))
+            if job["outcome"] == "success" and type(value) in (int, float):
+                self.trials.setdefault(job["group"], []).append((job["t_end"] or 0.0, value))
         t_run = job["t_run"]
         if t_run is not None:
             seconds = max(0.0, (job["t_end"] or self._source.now) - t_run)

@@ -9,6 +9,7 @@ from typing import Any
 
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h, pre, table
+from flux_ensemble.report.searches import searches
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.summary import Figure
 from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, plural, seconds, shown
@@ -58,6 +59,7 @@ def sections(content: Content, key: str) -> Iterator[Markup]:
         ("time", "Time line", _time_line(content, key)),
         ("course", "Course", _course(content, key)),
         ("failures", "Failures", _failures(content)),
+        ("searches", "Searches", searches(content.run, key)),
         ("sweep", "Parameters and best points", _sweep(content, key)),
         ("groups", "Groups", _groups(content)),
         ("statistics", "Statistics", _statistics(content, key)),

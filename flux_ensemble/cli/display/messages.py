@@ -174,8 +174,8 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
     if name == "terminate":
         what = "terminate ensemble" + (" as failed" if action.get("state") == "failed" else "")
         what += " and cancel its jobs" if action.get("cancel") else ""
-    elif name == "cancel":
-        what = f"cancel {jobs}"
+    elif name in ("cancel", "copy"):
+        what = f"{name} {'the triggering job' if name == 'copy' else jobs}"
     elif name == "update":
         what = f"update {jobs} " + _pairs(action, ("urgency", "duration"))
     elif name in ("grow", "shrink"):

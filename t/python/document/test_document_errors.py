@@ -331,8 +331,8 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          "{name: submit, label: GROUP}, not 'stop'"),
         ("{trigger: start, action: {}}", ".action: the key 'name' is missing"),
         ("{trigger: start, action: {name: submti, label: echo}}", ".action.name: expected an "
-         "action, not 'submti' (did you mean 'submit'? one of: submit, cancel, terminate, custom, "
-         "grow, shrink, enable, disable, update, reset, search, close, refresh)"),
+         "action, not 'submti' (did you mean 'submit'? one of: submit, cancel, copy, terminate, "
+         "custom, grow, shrink, enable, disable, update, reset, search, close, refresh)"),
         ("{trigger: start, scope: all, action: {name: terminate}}",
          ".scope: expected a scope, not 'all' (one of: ensemble, queue)"),
         ("{trigger: start, on-error: retyr, action: {name: terminate}}", ".on-error: expected a "
@@ -488,7 +488,9 @@ def test_an_unknown_trigger_is_told_with_what_was_meant_and_all_there_are() -> N
         "d.yaml:3: rules[0].trigger: expected a trigger, not 'job-finnish' "
         "(did you mean 'job-finish'? one of: start, metric, heartbeat, timer, idle, scale-done, "
     )
-    assert sentence.endswith(", job-timeout, job-gave-up, job-run, job-sched, job-cleanup)")
+    assert sentence.endswith(
+        ", job-timeout, job-gave-up, job-running, job-run, job-sched, job-cleanup)"
+    )
 
 
 def test_rule_ids_are_different() -> None:

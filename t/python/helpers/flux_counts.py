@@ -8,7 +8,7 @@ from pathlib import Path
 _TESTS = Path(__file__).parents[2]
 
 #: Examples whose counts depend on how fast jobs are: which trials are stopped early.
-VARY = frozenset({"tune"})
+VARY = frozenset({"tune", "asha", "median-stop"})
 
 #: By example, but for those that vary: GROUP=success/failed/canceled/timeout, as words.
 EXPECTED: dict[str, str] = dict(

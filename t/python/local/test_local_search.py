@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,47 @@ def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(tmp_pat
     (search,) = states.status("test")["searches"]
     assert (search["state"], search["reason"], search["failed"]) == ("done", "trials", TRIALS)
     trials = {job["firing"]: job["params"] for job in states.jobs("test")}
-    (given,) = load_mapping(document(tmp_path)).searches
+    assert trials == points_of(document(tmp_path))
+
+
+def stopped_early(directory: Path) -> dict[str, Any]:
+    """With early stopping: a trial publishes its loss, and goes on when it may."""
+    memos = [shlex.join(command("memo", f"epoch={epoch}", "loss={x}")) for epoch in (1, 2)]
+    script = f"{memos[0]}; echo {{x}} >>ran; until test -e go-on; do sleep 0.05; done; {memos[1]}"
+    value = document(directory)
+    value["search"][0] |= {"minimize": "loss", "stop": {"policy": "asha", "step": "epoch"}}
+    del value["search"][0]["maximize"]
+    value["jobs"][0]["command"] = ["sh", "-c", script]
+    return value
+
+
+def test_a_run_whose_trials_are_stopped_early_goes_on_after_a_kill(tmp_path: Path) -> None:
+    first = Run(tmp_path, stopped_early(tmp_path))
+    ran = tmp_path / "ran"
+    while not ran.exists() or len(ran.read_text().splitlines()) < 2:
+        assert first.process.poll() is None
+        os.sched_yield()
+    kill(first)
+    (tmp_path / "go-on").touch()
+    code, _, err = Run(tmp_path, stopped_early(tmp_path), "--resume").end()
+    assert (code, err) == (0, "")
+    states = States(tmp_path / "state")
+    (search,) = states.status("test")["searches"]
+    assert (search["state"], search["reason"]) == ("done", "trials")
+    # Those that ran when it was killed have failed; each trial was told once.
+    jobs = list(states.jobs("test"))
+    ended = Counter(job["outcome"] for job in jobs)
+    counts = [search[state] for state in ("complete", "failed", "pruned", "canceled")]
+    assert counts == [ended["success"], ended["failed"], ended["canceled"], 0]
+    assert sum(counts) == TRIALS
+    assert search["pruned"] >= 1
+    assert {job["exception"]["type"] for job in jobs if job["outcome"] == "failed"} <= {"lost"}
+    assert {job["firing"]: job["params"] for job in jobs} == points_of(stopped_early(tmp_path))
+
+
+def points_of(value: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The parameters of each trial, which follow from its number."""
+    (given,) = load_mapping(value).searches
     request = {"count": TRIALS, "points": [], "attributes": {}, "ends": []}
     points = Sampling(described(given, 7)).answer(request)["points"]
-    assert trials == dict(enumerate(point["params"] for point in points))
+    return dict(enumerate(point["params"] for point in points))

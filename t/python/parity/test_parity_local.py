@@ -48,12 +48,13 @@ def test_an_example_gives_the_same_counts_as_on_flux(
     assert found == set(EXPECTED[name].split())
 
 
+@pytest.mark.parametrize(("name", "trials"), [("tune", 20), ("asha", 9), ("median-stop", 9)])
 def test_a_search_stops_trials_early_on_the_local_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, trials: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = run("tune", tmp_path, monkeypatch)
+    status = run(name, tmp_path, monkeypatch)
     complete, failed, canceled, timeout = map(status["groups"]["trial"].get, OUTCOMES)
-    assert (complete + canceled, failed, timeout) == (20, 0, 0)
+    assert (complete + canceled, failed, timeout) == (trials, 0, 0)
     assert [status["groups"]["final"][one] for one in OUTCOMES] == [1, 0, 0, 0]
     (search,) = status["searches"]
     assert (search["state"], search["pruned"]) == ("done", canceled)

@@ -30,7 +30,9 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.st
 
 #: How often each rule fires, in their order.
 FIRINGS = {
+    "active-loop": [1, 6, 2, 2, 1, 0, 0],
     "anomaly": [1, 1, 1],
+    "asha": [1, 1],
     "cancel-on-condition": [1, 1, 1],
     "drift": [1, 16, 2, 3],
     "heartbeat": [1, 3, 1],
@@ -38,6 +40,7 @@ FIRINGS = {
     "job-memo": [1, 1, 1],
     "longest-first": [1, 1],
     "map-reduce": [1, 3],
+    "median-stop": [1, 1],
     "more-nodes": [1, 1],
     "more-time": [1, 1, 0],
     "two-allocations": [1],
@@ -46,6 +49,7 @@ FIRINGS = {
     "replica-exchange": [1, 1, 12, 3],
     "retry-with-more": [1, 1, 0],
     "repetitions-and-backoff": [1, 3, 3],
+    "stragglers": [1, 6, 1, 1],
     "terminate": [1, 1, 4],
     "tune": [1, 1],
     "active-learning": [1, 3, 3],

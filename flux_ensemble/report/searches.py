@@ -1,0 +1,186 @@
+"""The searches of an ensemble: how far they are, and how the best value came about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.report.gather import Run
+from flux_ensemble.report.markup import Markup, h, table
+from flux_ensemble.report.texts import NOTHING, number, plural, seconds
+
+#: Searches, variables of one, best trials, and trials of a Pareto front that are shown.
+_SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
+
+#: States of trials that have ended.
+_STATES = ("complete", "failed", "pruned", "canceled")
+
+#: Most steps of the line of a course, and of a part of it: an attribute has its length.
+_STEPS, _PART = 400, 50
+
+#: Size of a drawing, and the room left of it and below for what is at its axes.
+_WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 170, 76, 22
+
+#: From this ratio of the first to the best value on the axis is logarithmic.
+_LOG = 1000
+
+
+def searches(run: Run, key: str) -> Iterator[Markup]:
+    """What there is to say of each search; `key` begins the ids of what is in it."""
+    found: Sequence[Mapping[str, Any]] = run.source.status.get("searches", [])
+    for position, search in enumerate(found[:_SEARCHES]):
+        if "front" in search:
+            yield _counts(search)
+            yield _front(search)
+        else:
+            values = [value for _, value in sorted(run.jobs.trials.get(search["group"], ()))]
+            yield _counts(search)
+            if values:
+                yield _course(search, values, f"{key}-search-{position}")
+            yield _best(search)
+    if len(found) > _SEARCHES:
+        yield h("p.quiet", f"There are {len(found) - _SEARCHES} further searches.")
+
+
+def _counts(search: Mapping[str, Any]) -> Markup:
+    # Of a search without early stopping no trial is pruned.
+    states = {state: search.get(state, 0) for state in _STATES}
+    state = search["state"] + (f" ({search['reason']})" if search["reason"] else "")
+    row = [
+        search["id"],
+        state,
+        search["sampler"],
+        f"{sum(states.values()):,} of {search['trials']:,}",
+        search["active"],
+        *states.values(),
+        seconds(search["ask_seconds"]),
+        seconds(search["idle_seconds"]),
+    ]
+    return table(
+        f"Trials of search {search['id']!r}",
+        [
+            "Search", "State", "Sampler", "Ended", "Active", "Complete", "Failed",
+            "Stopped early", "Canceled", "An ask took", "Slots were empty",
+        ],
+        [row],
+        numeric=range(3, 11),
+    )  # fmt: skip
+
+
+def _best(search: Mapping[str, Any]) -> Markup:
+    if not search["best"]:
+        return h("p", "No trial is complete, so there is no best one.")
+    rows = [
+        [str(trial["trial"]), number(trial["value"]), *_params(trial, search["best"])]
+        for trial in search["best"][:_BEST]
+    ]
+    words = f"{search['direction']} {search['objective']}"
+    return _trials(f"Best trials: {words}", [search["objective"]], search["best"], rows)
+
+
+def _front(search: Mapping[str, Any]) -> Markup:
+    keys = search["objective"].split(", ")
+    directions = search["direction"].split(", ")
+    front = search["front"][:_FRONT]
+    rows = [
+        [str(trial["trial"]), *map(number, trial["values"]), *_params(trial, front)]
+        for trial in front
+    ]
+    words = ", ".join(f"{how} {key}" for how, key in zip(directions, keys, strict=True))
+    size = plural(search["front_size"], "trial")
+    caption = f"Pareto front of {size}: {words}"
+    if len(front) < search["front_size"]:
+        caption += f"; the first {len(front)}"
+    return _trials(caption, keys, front, rows)
+
+
+def _trials(
+    caption: str, keys: list[str], trials: Sequence[Mapping[str, Any]], rows: list[list[str]]
+) -> Markup:
+    headings = ["Trial", *keys, *_names(trials)]
+    return table(caption, headings, rows, numeric=range(1, len(headings)))
+
+
+def _names(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for trial in trials for name in trial["params"]))[:_VARIABLES]
+
+
+def _params(trial: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [number(trial["params"].get(name, NOTHING)) for name in _names(trials)]
+
+
+# -- the course of the best value ---------------------------------------------------------
+
+
+def course(values: Sequence[float], direction: str) -> list[tuple[int, float]]:
+    """Where the best value became better: how many trials were complete then, and the value.
+
+    >>> course([3, 5, 2, 2, 1], "minimize"), course([3, 5, 2], "maximize")
+    ([(1, 3), (3, 2), (5, 1)], [(1, 3), (2, 5)])
+    """
+    steps: list[tuple[int, float]] = []
+    sign = -1 if direction == "maximize" else 1
+    for count, value in enumerate(values, start=1):
+        if not steps or sign * value < sign * steps[-1][1]:
+            steps.append((count, value))
+    return steps
+
+
+def _course(search: Mapping[str, Any], values: Sequence[float], key: str) -> Markup:
+    steps = course(values, search["direction"])
+    first, best = steps[0][1], steps[-1][1]
+    words = (
+        f"The best {search['objective']} after so many complete trials: {number(first)} after the "
+        f"first, {number(best)} after {plural(steps[-1][0], 'trial')} and to the end, after "
+        f"{len(values):,}."
+    )
+    return h(
+        "figure.figure",
+        h("h4.charted", f"The best value of search {search['id']!r}"),
+        _drawing(_thinned(steps), len(values), f"{key}-text"),
+        h("figcaption", words, id=f"{key}-text"),
+    )
+
+
+def _thinned(steps: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Not more steps than can be seen, the first and the last among them."""
+    each = max(1, math.ceil(len(steps) / _STEPS))
+    return [*steps[:-1:each], steps[-1]]
+
+
+def _drawing(steps: list[tuple[int, float]], trials: int, described: str) -> Markup:
+    low, high = sorted((steps[0][1], steps[-1][1]))
+    scale = math.log10 if low > 0 and high / low > _LOG else float
+    bottom, top = scale(low), scale(high)
+
+    def x(count: int) -> float:
+        return _LEFT + (count - 1) / max(1, trials - 1) * (_WIDTH - _LEFT - 8)
+
+    def y(value: float) -> float:
+        share = (scale(value) - bottom) / (top - bottom) if top > bottom else 0.5
+        return 8 + (1 - share) * (_HEIGHT - _BELOW - 16)
+
+    points = [(x(count), y(value)) for count, value in steps]
+    points.append((x(trials), points[-1][1]))
+    parts = []
+    for start in range(0, len(points) - 1, _PART):
+        (right, down), *more = points[start : start + _PART + 1]
+        line = "".join(f"H{right:.1f}V{down:.1f}" for right, down in more)
+        parts.append(h("path.best", d=f"M{right:.1f} {down:.1f}{line}"))
+    ends = sorted({low, high})
+    axis = _HEIGHT - _BELOW
+    return h(
+        "svg.course",
+        h("path.axis", d=f"M{_LEFT} 0V{axis}H{_WIDTH}"),
+        parts,
+        [
+            h("text", number(end), x=_LEFT - 8, y=f"{y(end) + 4:.1f}", text_anchor="end")
+            for end in ends
+        ],
+        h("text", "1", x=_LEFT, y=_HEIGHT - 6),
+        h("text", plural(trials, "trial"), x=_WIDTH - 8, y=_HEIGHT - 6, text_anchor="end"),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        role="img",
+        aria_labelledby=described,
+    )
