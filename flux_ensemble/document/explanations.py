@@ -7,25 +7,10 @@ docs/document.md; the tests hold the three together.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from flux_ensemble.algorithms.shipped import SHIPPED
 from flux_ensemble.document.detector_keys import DETECTOR_KEYS
-
-
-class Key(NamedTuple):
-    """What a key means.
-
-    Args:
-        text: a sentence or two.
-        examples: values.
-        default: what holds without the key, as in a document; None where there is nothing.
-    """
-
-    text: str
-    examples: tuple[Any, ...] = ()
-    default: Any = None
-
+from flux_ensemble.document.key import Key
+from flux_ensemble.document.search_keys import SEARCH_KEYS
 
 #: Keys of a submit action, and of `with` in `retries`, that take the place of the group's.
 OVERRIDES = {
@@ -60,80 +45,8 @@ _DISTRIBUTION = {
     "param": Key("The job's value of this parameter of its sweep.", ("epochs",)),
 }
 
-_SEARCH = {
-    "": Key(
-        "Searches: a sampler suggests the parameters of a group's jobs, and learns from them.",
-        (
-            [
-                {
-                    "id": "hpo",
-                    "group": "trial",
-                    "variables": {"lr": {"low": 1e-5, "high": 0.1, "log": True}},
-                    "minimize": "loss",
-                    "trials": 100,
-                }
-            ],
-        ),
-    ),
-    ".id": Key("Its name, for rules and commands.", ("hpo",)),
-    ".group": Key("The job group of its trials; a submission of it is one job.", ("trial",)),
-    ".variables": Key(
-        "What is searched, by name: a range, or a list of choices. They become parameters.",
-        ({"layers": {"low": 1, "high": 8, "integer": True}, "opt": ["sgd", "adam"]},),
-    ),
-    ".variables.low": Key("The least value.", (1e-5,)),
-    ".variables.high": Key("The greatest value.", (0.1,)),
-    ".variables.log": Key("The order of magnitude is what matters.", (True,), False),
-    ".variables.integer": Key("Integers alone.", (True,), False),
-    ".minimize": Key(
-        "The key of the memo that is to be small; a list of several is several objectives.",
-        ("loss", ["loss", "seconds"]),
-    ),
-    ".maximize": Key(
-        "The key of the memo that is to be large; a list of several is several objectives.",
-        ("accuracy",),
-    ),
-    ".sampler": Key("What suggests the points.", ("random", "qmc", "cma", "nsga2", "gp"), "tpe"),
-    ".generator": Key(
-        "A class of yours that suggests the points, in place of a sampler: see gest-api.",
-        ("learner:Learner",),
-    ),
-    ".arguments": Key("What the generator's class is called with.", ({"model": "model.json"},), {}),
-    ".initial": Key(
-        "So many trials are to be complete before the generator is asked; points before are those "
-        "of the sampler qmc.",
-        (0, 20),
-        1,
-    ),
-    ".trials": Key("How many there are.", (500,)),
-    ".parallel": Key("How many are in the queue at once.", (64,), 1),
-    ".batch": Key(
-        "So many points are asked for at once. Without it, as many as there are free slots.", (16,)
-    ),
-    ".sequential": Key("Points are asked for only when no trial is under way.", (True,), False),
-    ".on-failure": Key("What becomes of a trial that fails.", ("retry", {"penalty": 100}), "skip"),
-    ".on-failure.penalty": Key(
-        "The value that the sampler is told of it; a list of one for each of several objectives.",
-        (100, [100, 0]),
-    ),
-    ".failures": Key("After so many failed trials in a row the search closes.", (5,), 20),
-    ".stop": Key(
-        "Trials are stopped early, by what their jobs publish while they run.",
-        ({"policy": "asha", "step": "epoch", "eta": 3},),
-    ),
-    ".stop.policy": Key(
-        "asha keeps one trial in eta at each of a few steps; median those better than half.",
-        ("asha", "median"),
-    ),
-    ".stop.step": Key("The key of the memo that says how far the job is.", ("epoch",)),
-    ".stop.from": Key("The first step at which trials are compared.", (3,), 1),
-    ".stop.eta": Key("Of asha: one trial in so many goes on.", (4,), 3),
-    ".stop.trials": Key("Of median: so many trials are complete before.", (10,), 5),
-    ".timeout": Key("How long an ask may take; 0 is no limit.", ("1h",), "5m"),
-}
-
 KEYS: dict[str, Key] = {
-    **{f"search{path}": key for path, key in _SEARCH.items()},
+    **{f"search{path}": key for path, key in SEARCH_KEYS.items()},
     "name": Key(
         "The ensemble's name: letters, digits, _ and -. A name on the command line goes before it. "
         "The default is the name of the file without its extension.",
@@ -311,7 +224,7 @@ KEYS: dict[str, Key] = {
         "rule of a 'scale-*' one, the group of others.",
         ("count.simulate.success", "simulate-error"),
     ),
-    **{f"rules.detector{path}": Key(*key) for path, key in DETECTOR_KEYS.items()},
+    **{f"rules.detector{path}": key for path, key in DETECTOR_KEYS.items()},
     "rules.group": Key(
         "The job group, or groups, that a job-* or idle rule is about.", ("simulate",)
     ),
