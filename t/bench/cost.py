@@ -67,7 +67,7 @@ def _active(jobs: int) -> float:
 def _predicted(jobs: int) -> float:
     """Microseconds to learn from a job, to predict another one, and to rank it."""
     draw = Random(1)
-    sample = [
+    sample: list[dict[str, Any]] = [
         {
             "atoms": draw.choice((4000, 8000, 16000, 32000, 64000)),
             "steps": draw.choice((1000, 10_000, 100_000)),
