@@ -32,12 +32,12 @@ RESULTS = TESTS / "test-results"
 #: Unit tests, tests in Python that start Flux instances, and sharness tests that run at a time.
 WORKERS = (os.cpu_count() or 1) + 2
 WITH_FLUX = 2
-SIDE_BY_SIDE = 3
+SIDE_BY_SIDE = 4
 
 #: The sharness tests that take longest, in that order: they begin first, so that none goes on
 #: alone at the end.
 LONGEST = (
-    *("t3202-", "t3200-", "t2000-", "t2002-", "t3103-", "t41", "t31", "t32", "t3301-", "t3306-"),
+    *("t2002-", "t3202-", "t3200-", "t2000-", "t3103-", "t41", "t31", "t32", "t3301-", "t3306-"),
     *("t100", "t4000-"),
 )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from reports import SWEEP, columns, html, job, simulated, source
 from simulations import predict
+from warm import WarmProcess
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.reports import describe
@@ -158,14 +158,15 @@ def test_an_ensemble_without_jobs_has_a_report() -> None:
 
 
 def test_replay_knows_whether_the_log_of_a_report_is_that_of_a_recording(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "flux_ensemble.cli.main"]
     (tmp_path / "a.yaml").write_text(
         "jobs: [{name: echo, command: 'true', count: 3}]\n"
         "rules: [{trigger: start, action: {name: submit, label: echo}}]\n"
     )
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        with WarmProcess(arguments, tmp_path, subprocess.PIPE) as process:
+            out, err = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     local = ("--member", "local", "--state-dir", "state")
     assert run("run", *local, "a.yaml", "--record", "a.jsonl").returncode == 0
