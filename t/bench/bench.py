@@ -45,6 +45,7 @@ NAMES = {
     "validate": ("commands", "VALIDATE"),
     "local": ("local", "BENCHMARK"),
     "simulate": ("simulate", "BENCHMARK"),
+    "search": ("search", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),
     "export": ("export", "BENCHMARK"),
     "report": ("report", "BENCHMARK"),

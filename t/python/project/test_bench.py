@@ -37,6 +37,10 @@ ROWS = {
     "validate": (False, ["20-rule document"]),
     "local": (False, ["20 queued", *(["first job"] if shutil.which("flux") else [])]),
     "simulate": (False, ["a bare SimPy model", "1,000 jobs: memory", "one of 500"]),
+    "search": (
+        False,
+        ["50 trials of 1 s", "20 trials of 0.1 s", "Optuna, called", "early stopping", "a replay"],
+    ),
     "cost": (
         True,
         [
