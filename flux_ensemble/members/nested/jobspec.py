@@ -78,6 +78,7 @@ def member_jobspec(
     environment: Mapping[str, str],
     cwd: str,
     labels: tuple[str, ...] = (),
+    drain: float = 0.0,
     queue: str | None = None,
     prefix: str = "",
 ) -> str:
@@ -87,7 +88,7 @@ def member_jobspec(
         tag: which it is.
         size: of it.
         environment, cwd: of its brokers, and of nothing else: jobs have their own.
-        labels: of its entry; they are kept in the tag.
+        labels, drain: of its entry; they are kept in the tag, for a service that finds it again.
         queue: of the enclosing instance.
         prefix: of the name of the job.
 
@@ -111,7 +112,7 @@ def member_jobspec(
     } | {key: environment[key] for key in _PATHS if key in environment}
     if queue is not None:
         jobspec.queue = queue
-    jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), "labels": list(labels)})
+    jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), "labels": list(labels), "drain": drain})
     return json.dumps(jobspec.jobspec)
 
 
@@ -130,3 +131,9 @@ def member_tag(jobspec: Any) -> MemberTag | None:
     if list(map(type, values)) != [str, int, str, int, int]:
         return None
     return MemberTag(*values)
+
+
+def member_drain(jobspec: Mapping[str, Any]) -> float:
+    """The seconds before its walltime from which a member is sent no more, from its jobspec."""
+    drain = jobspec["attributes"]["user"][MEMBER_KEY].get("drain")
+    return float(drain) if isinstance(drain, (int, float)) else 0.0

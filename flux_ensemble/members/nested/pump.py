@@ -23,7 +23,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flux.constants import FLUX_MSGTYPE_ANY, FLUX_O_NONBLOCK, FLUX_POLLERR, FLUX_POLLIN
+from flux.constants import (
+    FLUX_MSGTYPE_ANY,
+    FLUX_O_NONBLOCK,
+    FLUX_POLLERR,
+    FLUX_POLLIN,
+    FLUX_POLLOUT,
+)
 from flux.core.handle import Flux
 from flux.core.inner import ffi, lib
 
@@ -32,6 +38,9 @@ from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Turns after which the service's own reactor has its turn.
 TURNS = 256
+
+#: How often `finish` runs the turns of one time.
+FINISHING = 4096
 
 #: Turns without a message after which nothing is left to be done.
 EMPTY_TURNS = 2
@@ -65,6 +74,7 @@ class Pump:
         self._report = report
         self._counters = ffi.new("flux_msgcounters_t *")
         self._asked: Handle | None = None
+        self._wants_room: Callable[[], None] | None = None
         self.over = False
         self.turns = 0
         self._reader = loop.reader(lib.flux_pollfd(handle.handle), self.run)
@@ -84,6 +94,31 @@ class Pump:
             self.ask()
         return more
 
+    def has_room(self, later: Callable[[], None]) -> bool:
+        """The broker takes in what is sent, so that sending does not wait.
+
+        Args:
+            later: called once when it does, if it does not now; it replaces the one before.
+        """
+        if self.over:
+            return False
+        events = lib.flux_pollevents(self._handle.handle)
+        if events & (FLUX_POLLIN | FLUX_POLLERR):
+            self.ask()
+        if events & FLUX_POLLOUT:
+            return True
+        self._wants_room = later
+        return False
+
+    def finish(self) -> None:
+        """Read all that a broker that is gone has sent, or what there is of one that is not."""
+        for _ in range(FINISHING):
+            self.run()
+            if self.over or self._asked is None:
+                break
+            self._asked.cancel()
+            self._asked = None
+
     def close(self) -> None:
         """Run no more; its streams end without a word."""
         if not self.over:
@@ -100,9 +135,13 @@ class Pump:
         for _ in range(TURNS):
             if self.over:
                 return
-            if lib.flux_pollevents(self._handle.handle) & FLUX_POLLERR:
+            events = lib.flux_pollevents(self._handle.handle)
+            if events & FLUX_POLLERR:
                 self._lose()
                 return
+            if events & FLUX_POLLOUT and self._wants_room is not None:
+                later, self._wants_room = self._wants_room, None
+                later()
             if self._turn():
                 empty, busy = 0, True
             else:

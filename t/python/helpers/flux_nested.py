@@ -16,22 +16,35 @@ from flux_ensemble.bindings import require_flux
 require_flux()
 
 import flux  # noqa: E402
+import flux.constants  # noqa: E402
 import flux.job  # noqa: E402
+import flux.kvs  # noqa: E402
 import flux.uri  # noqa: E402
 
+from flux_ensemble.document.loading import load_mapping  # noqa: E402
+from flux_ensemble.engine.commands import SubmitJobs  # noqa: E402
+from flux_ensemble.engine.events import CommandFailed, Tag  # noqa: E402
 from flux_ensemble.members.flux.broker import Broker  # noqa: E402
 from flux_ensemble.members.flux.journal import Journal  # noqa: E402
 from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.members.flux.stream import Stream  # noqa: E402
+from flux_ensemble.members.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.members.nested.connection import connect  # noqa: E402
+from flux_ensemble.members.nested.instance import Facts, Instance  # noqa: E402
 from flux_ensemble.members.nested.jobspec import (  # noqa: E402
     MemberTag,
     Size,
     member_jobspec,
     member_tag,
 )
+from flux_ensemble.members.nested.life import Phase  # noqa: E402
+from flux_ensemble.members.nested.member import NestedMember  # noqa: E402
+from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
+from flux_ensemble.members.nested.moving import Move  # noqa: E402
 from flux_ensemble.members.nested.pump import Pump  # noqa: E402
+from flux_ensemble.members.nested.site import PARENT_EVENTS, Site  # noqa: E402
+from flux_ensemble.members.nested.told import Gone, Told  # noqa: E402
 
 #: A job that runs no process.
 MOCK = {
@@ -176,5 +189,276 @@ def child_uri(child: Child) -> str:
     return str(flux.uri.JobURI(uri).local)
 
 
+def keep(table: dict[int, Any]) -> Callable[[MemberTag, Any], None]:
+    """Takes what is told of a member, the first time."""
+
+    def take(tag: MemberTag, value: Any) -> None:
+        table.setdefault(tag.ordinal, value)
+
+    return take
+
+
+class Sites(Bench):
+    """A service with members, and nothing else: it follows the journal and notes what it is told.
+
+    Attributes:
+        up, gone, draining, refused: members by ordinal, with what was told of them.
+        outcomes: (ordinal, number of the attempt, wait status) by the index of the job.
+    """
+
+    def __init__(self, epoch: int = 1) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.up: dict[int, tuple[Instance, Facts]] = {}
+        self.ups = 0
+        self.gone: dict[int, Gone] = {}
+        self.draining: dict[int, str] = {}
+        self.refused: dict[int, str] = {}
+        self.moved: dict[int, Move] = {}
+        self.started: dict[int, set[int]] = {}
+        self.outcomes: dict[int, list[tuple[int, int]]] = {}
+        self.interrupted: list[tuple[int, int]] = []
+        self.said: list[str] = []
+        self.members: dict[int, NestedMember] = {}
+        self.numbers: dict[Tag, int] = {}
+        self.jobs: dict[tuple[int, int], Attempt] = {}
+        self.commits = 0
+        self.commands = 0
+        self.failed: list[str] = []
+        self.broker = Broker(self.handle, self.unexpected)
+        self.queue = FluxQueue(self.broker)
+        told = Told(
+            up=self._up,
+            draining=keep(self.draining),
+            event=self._event,
+            past=self._past,
+            moved=self._moved,
+            refused=keep(self.refused),
+            gone=keep(self.gone),
+        )
+        self.site = Site(
+            self.queue,
+            owner=os.getuid(),
+            version=self.handle.attr_get("version"),
+            told=told,
+            report=self.unexpected,
+            log_error=self.said.append,
+        )
+        self.journal = Journal(
+            partial(Stream, self.handle, self.broker.inbox),
+            event=self.site.event,
+            backlog=lambda job, jobspec: None,
+            lost=self.errors.append,
+        )
+        ready: list[bool] = []
+        self.journal.catch_up(PARENT_EVENTS, False, self.site.past, lambda: ready.append(True))
+        self.until(lambda: bool(ready))
+
+    def tag(self, ordinal: int) -> MemberTag:
+        return MemberTag("test", 1, "pool", ordinal, self.epoch)
+
+    def start(self, *ordinals: int, duration: float = 0.0, **keys: Any) -> None:
+        """Start members, and wait until they are up."""
+        for ordinal in ordinals:
+            self.site.start(
+                self.tag(ordinal),
+                Size(1, 1, duration=duration),
+                environment=dict(os.environ),
+                cwd="/",
+                **keys,
+            )
+        self.until(lambda: self.up.keys() >= set(ordinals))
+
+    def job_of(self, ordinal: int) -> MemberJob:
+        return self.site[self.tag(ordinal)]
+
+    # -- jobs ---------------------------------------------------------------------------
+
+    def load(self, ordinal: int, **job: Any) -> None:
+        """Make one ensemble's view of a member."""
+        entry = {"name": "a", "command": "true", "count": 10_000, **job}
+        self.members[ordinal] = NestedMember(
+            self.up[ordinal][0],
+            self.job_of(ordinal).attempts,
+            load_mapping({"name": "test", "jobs": [entry]}),
+            run=1,
+            environment=dict(os.environ),
+            cwd="/",
+            durable=self._durable,
+            number=lambda tag: self.numbers.get(tag, 0),
+        )
+
+    def _durable(self, then: Callable[[], None]) -> None:
+        """As `WriteAheadLog.barrier` does it: a commit, and its response."""
+        self.commits += 1
+        transaction = flux.kvs.KVSTxn()
+        transaction.put(f"test.placed.{self.commits}", list(self.numbers.values()))
+        future = flux.kvs.commit_async(self.handle, 0, "primary", transaction)
+        self.broker.call(future, lambda future: future.get(), lambda error: then())
+        self.kept = transaction
+
+    def submit(self, ordinal: int, first: int, count: int = 1) -> None:
+        self.commands += 1
+
+        def done(outcome: Any) -> None:
+            if isinstance(outcome, CommandFailed):
+                self.failed.append(outcome.reason)
+
+        self.members[ordinal].submit(SubmitJobs(self.commands, "a", "r", 0, first, count), done)
+
+    def again(self, lost: list[Lost], ordinal: int) -> None:
+        """Send lost attempts to another member."""
+        for one in lost:
+            tag, number = one.attempt
+            self.numbers[tag] = number + 1
+            self.submit(ordinal, tag.index)
+
+    # -- what is told -----------------------------------------------------------------------
+
+    def _up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+        self.ups += 1
+        self.up[tag.ordinal] = instance, facts
+
+    def _moved(self, tag: MemberTag, job: int, move: Move) -> None:
+        self.moved[job] = move
+
+    def _past(
+        self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Any]
+    ) -> None:
+        for entry in entries:
+            self._event(tag, job, entry, jobspec if entry["name"] == "submit" else None, False)
+
+    def _event(
+        self,
+        member: MemberTag,
+        job: int,
+        entry: Mapping[str, Any],
+        jobspec: Mapping[str, Any] | None,
+        interrupted: bool,
+    ) -> None:
+        ordinal, name = member.ordinal, entry["name"]
+        if jobspec is not None:
+            attempt = attempt_of(jobspec)
+            if attempt is not None:
+                self.jobs[ordinal, job] = attempt
+                if ordinal in self.members:
+                    self.members[ordinal].seen(attempt.tag, job)
+        attempt = self.jobs.get((ordinal, job))
+        if attempt is None:
+            return
+        if interrupted:
+            self.interrupted.append((ordinal, job))
+        if name == "start":
+            self.started.setdefault(ordinal, set()).add(job)
+        elif name == "finish" and (ordinal, job) not in self.interrupted:
+            found = self.outcomes.setdefault(attempt.tag.index, [])
+            if (ordinal, attempt.number) not in found:
+                found.append((ordinal, attempt.number))
+
+
+def outcomes_in_journal(uri: str) -> list[tuple[int, int]]:
+    """(index, attempt) of each job of a member that has finished, by another handle of it."""
+    bench = Bench.__new__(Bench)
+    bench.handle, bench.errors = flux.Flux(uri), []
+    bench.loop = FluxLoop(bench.handle, guard(bench.unexpected))
+    broker = Broker(bench.handle, bench.unexpected)
+    found: list[tuple[int, int]] = []
+    ready: list[bool] = []
+
+    def past(job: int, jobspec: Any, entries: list[Any]) -> None:
+        attempt = attempt_of(jobspec)
+        if attempt is not None and any(entry["name"] == "finish" for entry in entries):
+            found.append((attempt.tag.index, attempt.number))
+
+    journal = Journal(
+        partial(Stream, bench.handle, broker.inbox),
+        event=lambda *_: None,
+        backlog=lambda *_: None,
+        lost=bench.errors.append,
+    )
+    names = frozenset(("submit", "finish", "clean"))
+    journal.catch_up(names, False, past, lambda: ready.append(True))
+    bench.until(lambda: bool(ready))
+    return found
+
+
+#: Jobs of a sweep, half of which begin in each member.
+JOBS = int(os.environ.get("JOBS", "60"))
+
+
+def mock(seconds: str) -> dict[str, Any]:
+    """The keys of a job that runs no process."""
+    return {"attributes": {"system": {"exec": {"test": {"run_duration": seconds}}}}}
+
+
+def sweep(how: str) -> dict[str, Any]:
+    """A sweep over two members, one of which is lost in the middle.
+
+    Args:
+        how: "kill" its broker; "fence": it is given up although it lives; "no-fence": and what it
+            has is sent elsewhere without a fence, which is what must not be.
+    """
+    bench = Sites()
+    bench.start(1, 2)
+    # The one that is lost is slow, so that it has something left then.
+    bench.load(1, **mock("0.2s"))
+    bench.load(2, **mock("0.01s"))
+    half = JOBS // 2
+    bench.submit(1, 0, half)
+    bench.submit(2, half, half)
+    bench.until(lambda: sum(index < half for index in bench.outcomes) >= 5)
+    lost_one = bench.job_of(1)
+    uri = flux.uri.JobURI(lost_one.uri).local
+    if how == "kill":
+        pid = flux.Flux(uri).attr_get("broker.pid")
+        os.kill(int(pid), signal.SIGKILL)
+    elif how == "fence":
+        lost_one._give_up("the test says so")
+    else:
+        lost_one._enter(Phase.FENCING)
+        lost_one._conclude(fenced=False)
+    bench.until(lambda: 1 in bench.gone)
+    clean = (
+        bench.handle.rpc("job-list.list-id", {"id": lost_one.job, "attrs": ["state"]}).get()["job"][
+            "state"
+        ]
+        == flux.constants.FLUX_JOB_STATE_INACTIVE
+    )
+    before = dict(bench.outcomes)
+    lost = bench.gone[1].lost
+    bench.again(lost, 2)
+    bench.until(lambda: len(bench.outcomes) == JOBS and not bench.job_of(2).attempts)
+    counted = [(index, number) for index, all in bench.outcomes.items() for _, number in all]
+    if how == "no-fence":
+        # What it had goes on, and ends.
+        while len(theirs := outcomes_in_journal(uri)) < half:
+            bench.until(lambda: True)
+        counted = sorted({*counted, *theirs})
+    theirs = outcomes_in_journal(flux.uri.JobURI(bench.job_of(2).uri).local)
+    per_intent = [index for index, _ in counted]
+    bench.site.end(bench.tag(2))
+    bench.until(lambda: 2 in bench.gone)
+    if how == "no-fence":
+        flux.job.cancel(bench.handle, lost_one.job)
+    bench.journal.stop()
+    return {
+        "errors": bench.errors,
+        "failed": bench.failed,
+        "intents": len(set(per_intent)),
+        "outcomes": len(per_intent),
+        "lost": len(lost),
+        "known": sum(member == 1 for all in before.values() for member, _ in all),
+        "fenced": bench.gone[1].fenced,
+        "clean": clean,
+        "in the journal of the other": len(theirs),
+        "ended": (bench.gone[2].asked, bench.gone[2].fenced, len(bench.gone[2].lost)),
+        "commits": bench.commits,
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps({"pump": pump}[sys.argv[1]]()))
+    scenarios: dict[str, Callable[[], dict[str, Any]]] = {
+        "pump": pump,
+        "sweep": lambda: {how: sweep(how) for how in ("kill", "fence", "no-fence")},
+    }
+    print(json.dumps(scenarios[sys.argv[1]]()))

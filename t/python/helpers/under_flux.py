@@ -21,19 +21,28 @@ cores = "0-63"
 
 
 def under_flux(
-    tmp_path: Path, what: str, config: str = "", *, script: str = "flux_member.py"
+    tmp_path: Path,
+    what: str,
+    config: str = "",
+    *,
+    script: str = "flux_member.py",
+    size: int = 1,
+    seconds: int = 100,
 ) -> Any:
     """What a script finds in an instance of its own."""
     path = tmp_path / "flux.toml"
     path.write_text(config)
     done = subprocess.run(
-        ["flux", "start", f"--config-path={path}", sys.executable, SCRIPTS / script, what],
+        [
+            *("flux", "start", f"--test-size={size}", f"--config-path={path}"),
+            *(sys.executable, SCRIPTS / script, what),
+        ],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert not found.pop("errors")
+    assert not found.pop("errors", None)
     return found
