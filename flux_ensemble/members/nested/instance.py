@@ -64,7 +64,7 @@ class Facts:
 
 
 #: Gets an event of a job of a member: its id there, the entry, the jobspec with `submit`, and
-#: whether the member's end is all that it says.
+#: whether the member's end is all that this and what follows of the job says.
 JobEvent = Callable[[int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
 
 #: Gets a job that was there when the journal was opened, its jobspec, and its entries in order.
@@ -135,6 +135,7 @@ class Instance:
         )
         self._names = EVENTS
         self._resume: Resume = _nothing
+        self._interrupted: set[int] = set()
         self._shutdown: Shutdown | None = None
         self._moves = Moves(self._hold, self._cancel, heard.moved)
 
@@ -202,9 +203,13 @@ class Instance:
         self._heard.past(job, jobspec, entries)
 
     def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
-        interrupted = self.ends.interrupts(entry)
+        if self.ends.interrupts(entry):
+            self._interrupted.add(job)
+        interrupted = job in self._interrupted
         moves = self._moves.event(job, entry["name"])
-        self._attempts.event(job, entry, jobspec)
+        if not interrupted:
+            # Its outcome is none, and its attempt is lost with the member.
+            self._attempts.event(job, entry, jobspec)
         if not moves:
             self._heard.event(job, entry, jobspec, interrupted)
 

@@ -53,7 +53,7 @@ class Proxy:
         # ssh must not ask anybody anything.
         environment = {**os.environ, "FLUX_SSH": os.environ.get("FLUX_SSH", "ssh -o BatchMode=yes")}
         self._process = subprocess.Popen(
-            ["flux", "proxy", uri, "/bin/sh", "-c", _SCRIPT],
+            ["flux", "proxy", uri, _SCRIPT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -37,7 +37,7 @@ class Told:
         up: gets a member that can be sent jobs, also once more after its connection was lost.
         draining: gets one that is to be sent no more, with the reason.
         event: gets a job event of one: its id there, the entry, the jobspec with `submit`, and
-            whether the member's end is all that it says.
+            whether the member's end is all that this and what follows of the job says.
         past: gets a job that was there when a member was attached, with its entries.
         moved: gets a job that was to leave a member, and what became of it.
         refused: gets one that cannot be a member, with the reason; `gone` follows.

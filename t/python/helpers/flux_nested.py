@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ from flux_ensemble.members.flux.journal import Journal  # noqa: E402
 from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.members.flux.stream import Stream  # noqa: E402
+from flux_ensemble.members.nested import member_job  # noqa: E402
 from flux_ensemble.members.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.members.nested.connection import connect  # noqa: E402
 from flux_ensemble.members.nested.instance import Facts, Instance  # noqa: E402
@@ -456,9 +458,130 @@ def sweep(how: str) -> dict[str, Any]:
     }
 
 
+def ways() -> dict[str, Any]:
+    """A service after another; a broker that is stopped for a while; a way that breaks."""
+    first = Sites()
+    first.start(1)
+    first.load(1, **mock("0.02s"))
+    first.submit(1, 0, 60)
+    first.until(lambda: len(first.outcomes) >= 5)
+    first.site.close()
+    first.journal.stop()
+    seen = len(first.outcomes)
+
+    # The next one finds the member, and all that happened there meanwhile.
+    bench = Sites(epoch=2)
+    bench.until(lambda: 1 in bench.up)
+    bench.until(lambda: len(bench.outcomes) == 60)
+    found = bench.job_of(1)
+
+    # It is stopped while more is sent than a socket takes.
+    uri = str(flux.uri.JobURI(found.uri).local)
+    other = flux.Flux(uri)
+    pid = int(other.attr_get("broker.pid"))
+    del other
+    environment = {"PADDING": "x" * 8000}
+    bench.load(1, environment=environment, **mock("0.01s"))
+    queue = bench.up[1][0].queue
+    # The first of a kind is sent alone.
+    bench.submit(1, 100)
+    bench.until(lambda: 100 in bench.outcomes)
+    os.kill(pid, signal.SIGSTOP)
+    refused: list[Any] = []
+    try:
+        bench.submit(1, 101, 60)
+        bench.until(lambda: queue.waiting > 0)
+        # Nobody answers a new connection; nobody waits for that either.
+        connect(uri, bench.loop, refused.append, seconds=0.1)
+        bench.until(lambda: bool(refused))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    bench.until(lambda: len(bench.outcomes) == 121)
+
+    # The same instance once more, reached by a proxy that is killed in the middle.
+    bench.site.connect(bench.tag(2), uri)
+    bench.until(lambda: 2 in bench.up)
+    bench.load(2, **mock("0.02s"))
+    bench.submit(2, 1000, 40)
+    bench.until(lambda: len(bench.job_of(2).attempts) <= 37)
+    ups = bench.ups
+    proxy = bench.job_of(2)._proxy
+    assert proxy is not None
+    os.kill(proxy.pid, signal.SIGKILL)
+    bench.until(lambda: bench.ups > ups)
+    bench.until(lambda: not bench.job_of(2).attempts)
+    finished = outcomes_in_journal(uri)
+    bench.site.end(bench.tag(2))
+    bench.until(lambda: 2 in bench.gone)
+    # It was somebody else's, and goes on.
+    lives = bench.job_of(1).phase is Phase.UP
+    bench.site.end(bench.tag(1))
+    bench.until(lambda: 1 in bench.gone)
+    unknown = bench.tag(3)
+    bench.site.connect(unknown, "local:///nowhere/local-0")
+    said = bench.job_of(3)
+    said._reconnect = 0.0
+    bench.until(lambda: 3 in bench.gone)
+    return {
+        "errors": first.errors + bench.errors,
+        "failed": first.failed + bench.failed,
+        "seen": seen,
+        "found": found.tag.epoch,
+        "finished": (len(finished), len(set(finished))),
+        "silent": str(refused[0]),
+        "lives": lives,
+        "let go": (bench.gone[2].fenced, len(bench.gone[2].lost)),
+        "nowhere": bench.gone[3].reason,
+    }
+
+
+def walltime() -> dict[str, Any]:
+    """An allocation that is about to end, with jobs that run and jobs that wait."""
+    member_job.LOOK_SECONDS = 0.2
+    bench = Sites()
+    bench.start(1, duration=3600.0, drain=15.0)
+    cores = bench.up[1][1].cores
+    bench.load(1, **mock("3600s"))
+    bench.submit(1, 0, cores + 3)
+    instance = bench.up[1][0]
+    attempts = bench.job_of(1).attempts
+    bench.until(
+        lambda: (
+            len(bench.started.get(1, ())) == cores
+            and sum(job is not None for _, job, _ in attempts.lost()) == cores + 3
+        )
+    )
+    # It is given twenty seconds more.
+    job = bench.job_of(1).job
+    began = bench.handle.rpc("job-list.list-id", {"id": job, "attrs": ["t_run"]}).get()["job"]
+    updates = {"attributes.system.duration": time.time() - began["t_run"] + 20.0}
+    bench.handle.rpc("job-manager.update", {"id": job, "updates": updates}).get()
+    bench.until(lambda: 1 in bench.draining)
+    waiting = [one.job for one in attempts.lost() if not one.started]
+    assert waiting[0] is not None
+    instance.move(waiting[0])
+    bench.until(lambda: waiting[0] in bench.moved)
+    bench.until(lambda: 1 in bench.gone)
+    gone = bench.gone[1]
+    return {
+        "errors": bench.errors,
+        "draining": bench.draining[1],
+        "cores": cores,
+        "waiting": len(waiting),
+        "moved": [move.name for move in bench.moved.values()],
+        "started": len(bench.started[1]),
+        "outcomes": len(bench.outcomes),
+        "interrupted": len({job for _, job in bench.interrupted}),
+        "lost": sorted(one.started for one in gone.lost),
+        "fenced": gone.fenced,
+    }
+
+
 if __name__ == "__main__":
     scenarios: dict[str, Callable[[], dict[str, Any]]] = {
         "pump": pump,
+        "ways": ways,
+        "walltime": walltime,
         "sweep": lambda: {how: sweep(how) for how in ("kill", "fence", "no-fence")},
     }
     print(json.dumps(scenarios[sys.argv[1]]()))

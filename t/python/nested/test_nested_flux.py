@@ -58,3 +58,30 @@ def test_without_the_fence_jobs_are_done_twice(sweeps: Any) -> None:
     assert found["intents"] == 60
     assert found["outcomes"] == 60 + found["lost"]
     assert found["lost"] > 0
+
+
+@pytest.mark.flux
+def test_members_are_found_again_waited_for_and_reconnected(tmp_path: Path) -> None:
+    found = nested(tmp_path, "ways")
+    assert found["seen"] < 60
+    assert found["found"] == 1
+    # 60 over two services, 61 with a broker that is stopped, 40 over two proxies.
+    assert found["finished"] == [161, 161]
+    assert not found["failed"]
+    assert "does not answer" in found["silent"]
+    assert found["lives"]
+    assert found["let go"] == [False, 0]
+    assert "/nowhere/local-0" in found["nowhere"]
+
+
+@pytest.mark.flux
+def test_no_job_that_waits_is_burnt_when_an_allocation_expires(tmp_path: Path) -> None:
+    found = nested(tmp_path, "walltime")
+    assert "walltime" in found["draining"]
+    assert found["waiting"] == 3
+    assert found["moved"] == ["MOVED"]
+    # What runs is interrupted, and that is no outcome.
+    assert found["started"] == found["cores"] == found["interrupted"]
+    assert found["outcomes"] == 0
+    assert found["lost"] == [False] * 2 + [True] * found["cores"]
+    assert found["fenced"]
