@@ -206,7 +206,11 @@ class MemberJob:
             self._pause = RETRY_SECONDS
             self._was_up = True
             self._enter(Phase.UP)
-            self._watch_walltime(instance)
+            if self.draining is None:
+                self._watch_walltime(instance)
+            else:
+                # It was to be drained while there was no connection.
+                instance.stop_queue(self.draining, self._stopped)
             self._told.up(self.tag, instance, instance.facts)
 
     def _failed(self, error: Exception) -> None:
