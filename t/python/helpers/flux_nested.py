@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flux_ensemble.bindings import require_flux
@@ -384,6 +387,31 @@ def outcomes_in_journal(uri: str) -> list[tuple[int, int]]:
     return found
 
 
+def module() -> dict[str, Any]:
+    """A broker module of the enclosing instance, whose member is killed."""
+    bench = Sites()
+    bench.start(1)
+    uri = str(flux.uri.JobURI(bench.job_of(1).uri).local)
+    file = Path(__file__).with_name("nested_module.py")
+    paths = [str(file.parents[3]), sysconfig.get_paths()["purelib"]]
+    subprocess.run(["flux", "module", "load", file, uri, *paths], check=True, stdout=sys.stderr)
+
+    def state(key: str) -> bool:
+        answer = flux.Flux().rpc("nested_module.state").get()
+        bench.errors += answer["errors"]
+        return bool(answer[key])
+
+    while not state("ready"):
+        bench.until(lambda: True)
+    os.kill(int(flux.Flux(uri).attr_get("broker.pid")), signal.SIGKILL)
+    bench.until(lambda: 1 in bench.gone)
+    while not state("lost"):
+        bench.until(lambda: True)
+    # It answers, and can be removed in order: its reactor turns.
+    subprocess.run(["flux", "module", "remove", "nested_module"], check=True, stdout=sys.stderr)
+    return {"errors": bench.errors, "state": bench.handle.rpc("state-machine.get").get()["state"]}
+
+
 #: Jobs of a sweep, half of which begin in each member.
 JOBS = int(os.environ.get("JOBS", "60"))
 
@@ -513,6 +541,12 @@ def ways() -> dict[str, Any]:
     finished = outcomes_in_journal(uri)
     bench.site.end(bench.tag(2))
     bench.until(lambda: 2 in bench.gone)
+    # Of another Flux, and one that ends before it has begun.
+    bench.site._version = "0.1.0"
+    bench.site.connect(bench.tag(4), uri)
+    bench.site.start(bench.tag(5), Size(1, 1), environment=dict(os.environ), cwd="/")
+    bench.site.end(bench.tag(5))
+    bench.until(lambda: {4, 5} <= bench.gone.keys())
     # It was somebody else's, and goes on.
     lives = bench.job_of(1).phase is Phase.UP
     bench.site.end(bench.tag(1))
@@ -531,6 +565,8 @@ def ways() -> dict[str, Any]:
         "silent": str(refused[0]),
         "lives": lives,
         "let go": (bench.gone[2].fenced, len(bench.gone[2].lost)),
+        "refused": bench.refused[4],
+        "ended early": (bench.gone[5].asked, bench.gone[5].fenced, 5 in bench.up),
         "nowhere": bench.gone[3].reason,
     }
 
@@ -580,6 +616,7 @@ def walltime() -> dict[str, Any]:
 if __name__ == "__main__":
     scenarios: dict[str, Callable[[], dict[str, Any]]] = {
         "pump": pump,
+        "module": module,
         "ways": ways,
         "walltime": walltime,
         "sweep": lambda: {how: sweep(how) for how in ("kill", "fence", "no-fence")},

@@ -29,6 +29,11 @@ def test_a_pump_leaves_nothing_unread_and_outlives_its_broker(tmp_path: Path) ->
     assert found["found"]
 
 
+@pytest.mark.flux
+def test_a_broker_module_outlives_its_member(tmp_path: Path) -> None:
+    assert nested(tmp_path, "module")["state"] == "run"
+
+
 @pytest.fixture(scope="module")
 def sweeps(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Sweeps over two members, in each of which the first member is lost in the middle."""
@@ -71,6 +76,8 @@ def test_members_are_found_again_waited_for_and_reconnected(tmp_path: Path) -> N
     assert "does not answer" in found["silent"]
     assert found["lives"]
     assert found["let go"] == [False, 0]
+    assert "this service Flux 0.1.0" in found["refused"]
+    assert found["ended early"] == [True, True, False]
     assert "/nowhere/local-0" in found["nowhere"]
 
 
