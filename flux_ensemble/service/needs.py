@@ -35,7 +35,7 @@ from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.tracker import Tracker
 
 if TYPE_CHECKING:
-    from flux_ensemble.service.recovery.shutdown import Shutdown
+    from flux_ensemble.members.flux.shutdown import Shutdown
 
 #: Seconds without a job of any ensemble after which the journal is closed; up to twice as many go
 #: by until that is noticed. To open it costs a message for each active job of the instance.

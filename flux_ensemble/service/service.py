@@ -31,6 +31,7 @@ from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.shutdown import Shutdown
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.claim import ClaimedError, Claims
@@ -42,7 +43,6 @@ from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
-from flux_ensemble.service.recovery.shutdown import Shutdown
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.dispatch import Dispatcher
 from flux_ensemble.service.requests.handlers import Handlers

@@ -20,7 +20,7 @@ from flux.core.handle import Flux
 
 from flux_ensemble.members.flux.delivery import PATIENCE, RESPONSE_SECONDS
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.inbox import Inbox
+from flux_ensemble.members.flux.inbox import Inbox, unread
 from flux_ensemble.members.flux.loop import FluxLoop, guard
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.steps import Resume, Step
@@ -38,21 +38,31 @@ class Broker:
     Args:
         handle: Flux handle.
         report: called with unexpected exceptions.
+        main: another handle, whose reactor has the timers, where the handle's own is run from that
+            (`members.nested.pump`).
+        more: there are messages to be read by the handle.
 
     Attributes:
         handle, report: as given.
         guard: wraps callbacks, so that `report` gets what they raise.
-        loop: the reactor.
+        loop: the reactor with the timers.
         inbox: what the journal and responses go through.
         calls: takes turns between ensembles that make many calls.
     """
 
-    def __init__(self, handle: Flux, report: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        handle: Flux,
+        report: Callable[[BaseException], None],
+        *,
+        main: Flux | None = None,
+        more: Callable[[], bool] | None = None,
+    ) -> None:
         self.handle = handle
         self.report = report
         self.guard = guard(report)
-        self.loop = FluxLoop(handle, self.guard)
-        self.inbox = Inbox(handle, report)
+        self.loop = FluxLoop(main or handle, self.guard)
+        self.inbox = Inbox(self.loop, more or partial(unread, handle), report)
         self.calls = Pipeline(Window(CALLS), partial(self.loop.timer, PAUSE))
 
     def call(
@@ -86,13 +96,17 @@ class Broker:
         future.then(come)
 
     def response(
-        self, future: Any, receive: Callable[[Any], Any] = lambda future: future.get()
+        self,
+        future: Any,
+        receive: Callable[[Any], Any] = lambda future: future.get(),
+        seconds: float = RESPONSE_SECONDS,
     ) -> Step:
         """Wait for a response, as a step of a sequence.
 
         Args:
             future: of the request.
             receive: makes the step's result of the future, or raises the error that it is.
+            seconds: how long.
         """
 
         def wait(resume: Resume) -> None:
@@ -101,9 +115,7 @@ class Broker:
             def report(error: Exception | None) -> None:
                 resume(results[0] if error is None else error)
 
-            self.call(
-                future, lambda future: results.append(receive(future)), report, RESPONSE_SECONDS
-            )
+            self.call(future, lambda future: results.append(receive(future)), report, seconds)
 
         return wait
 

@@ -24,6 +24,7 @@ from flux.core.handle import Flux
 from flux.core.inner import lib
 
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.runtime.ports import Loop
 
 #: Seconds of handling after which the loop gets its turn.
 TURN_SECONDS = 0.002
@@ -32,43 +33,49 @@ TURN_SECONDS = 0.002
 LIMIT = 10_000
 
 
+def unread(handle: Flux) -> bool:
+    """There are messages to be read by a handle."""
+    return bool(lib.flux_pollevents(handle.handle) & FLUX_POLLIN)
+
+
 class Inbox:
     """Puts aside what is to be handled.
 
     Args:
-        handle: Flux handle that the messages come by.
+        loop: has it handle what waits.
+        more: there are messages to be read: see `unread`.
         report: gets what is raised in handling.
     """
 
-    def __init__(self, handle: Flux, report: Callable[[BaseException], None]) -> None:
-        self._handle = handle
+    def __init__(
+        self, loop: Loop, more: Callable[[], bool], report: Callable[[BaseException], None]
+    ) -> None:
+        self._more = more
         self._report = report
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._handling = False
         # Can be read as long as something is there.
         self._there = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._watcher = handle.fd_watcher_create(
-            self._there, lambda *_: self._turn(), events=FLUX_POLLIN
-        )
-        self._watcher.start()
+        self._reader = loop.reader(self._there, self._turn)
+
+    def close(self) -> None:
+        """Handle nothing any more."""
+        self._reader.cancel()
+        self._queue.clear()
+        os.close(self._there)
 
     def put(self, work: Callable[..., None], *args: Any) -> None:
         """Have something handled: at once, if nothing else waits; never from within."""
-        if not self._queue and not self._handling and not self._more:
+        if not self._queue and not self._handling and not self._more():
             self._do(work, args)
             return
         if not self._queue:
             os.eventfd_write(self._there, 1)
         self._queue.append((work, args))
 
-    @property
-    def _more(self) -> bool:
-        """There are messages to be read."""
-        return bool(lib.flux_pollevents(self._handle.handle) & FLUX_POLLIN)
-
     def _turn(self) -> None:
         t_end = time.perf_counter() + TURN_SECONDS
-        while self._queue and (len(self._queue) > LIMIT or not self._more):
+        while self._queue and (len(self._queue) > LIMIT or not self._more()):
             work, args = self._queue.popleft()
             self._do(work, args)
             if time.perf_counter() >= t_end:

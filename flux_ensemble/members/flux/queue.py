@@ -59,9 +59,11 @@ class FluxQueue:
         )
         self.submissions = Pipeline(window, partial(broker.loop.timer, PAUSE))
         self.outcomes = Outcomes(lambda done: self.fence(done), broker.loop.timer)
-        self._fences = Fences(
-            partial(raise_fence, broker, self.elsewhere), broker.loop.timer, patience
-        )
+        self._fences = Fences(self.raise_fence, broker.loop.timer, patience)
+
+    def raise_fence(self, report: Report) -> None:
+        """Begin one fence, behind all that was sent before it; `fence` is what others call."""
+        raise_fence(self.broker, self.elsewhere, report)
 
     def fence(self, done: Report) -> None:
         """Call back when all that was submitted before this has shown in the journal.

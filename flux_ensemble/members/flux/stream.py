@@ -96,10 +96,43 @@ class Stream:
         detail = os.strerror(number)
         if lib.flux_response_decode_error(message, self._text) == 0:
             detail = ffi.string(self._text[0]).decode(errors="replace")
-        lib.flux_msg_handler_destroy(self._handler)
-        _open.discard(self)
+        self._close()
         self._handle.flux_matchtag_free(self._tag)
         self._inbox.put(self._ended, self, OSError(number, detail))
+
+    def _close(self) -> None:
+        lib.flux_msg_handler_destroy(self._handler)
+        _open.discard(self)
+
+    def answers(self, handle: Flux, tag: int) -> bool:
+        """A response with a matchtag that has come by a handle is one of this stream's."""
+        return self._handle is handle and self._tag == tag
+
+    def forget(self, handle: Flux) -> None:
+        """Take nothing more if it is a stream of this handle."""
+        if self._handle is handle:
+            self._close()
+
+
+def hand_over(handle: Flux, message: Any) -> None:
+    """Give a response that was read without the reactor to its stream, if it is one's.
+
+    Args:
+        handle: that it came by.
+        message: undecoded.
+    """
+    kind, tag = ffi.new("int *"), ffi.new("uint32_t *")
+    if lib.flux_msg_get_type(message, kind) < 0 or kind[0] != FLUX_MSGTYPE_RESPONSE:
+        return
+    if lib.flux_msg_get_matchtag(message, tag) == 0:
+        for stream in [stream for stream in _open if stream.answers(handle, tag[0])]:
+            stream.take(message)
+
+
+def forget(handle: Flux) -> None:
+    """A handle is done with: nothing more comes of its streams."""
+    for stream in tuple(_open):
+        stream.forget(handle)
 
 
 #: Streams that Flux may still call back.

@@ -21,7 +21,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
@@ -150,7 +150,7 @@ class Submitter:
             def send(answer: Answer) -> None:
                 if calls.revoked:
                     raise OSError(errno.ECANCELED, "the ensemble has ended")
-                text = self._templates.jobspec(one, params, {**self._tag, **tag._asdict()}, variant)
+                text = self._templates.jobspec(one, params, self._tag_of(tag), variant)
                 urgency = 0 if self._strict else one.urgency
                 self._queue.send(text, urgency, answer, validate=kind not in self._valid)
 
@@ -193,6 +193,10 @@ class Submitter:
 
         calls = Calls(command.count, start, finish, stop_at_error=True)
         self._queue.submissions.add(self, calls)
+
+    def _tag_of(self, tag: Tag) -> dict[str, Any]:
+        """What a job carries in `attributes.user.ensemble`."""
+        return {**self._tag, **tag._asdict()}
 
     def _hold(self, job: int, urgency: int) -> None:
         """Note that a job is held, and the urgency that it is to have."""

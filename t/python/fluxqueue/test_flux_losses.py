@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_flux_member import FAKE_CORES, under_flux
+from under_flux import FAKE_CORES, under_flux
 
 
 def burst(tmp_path: Path, what: str) -> Any:

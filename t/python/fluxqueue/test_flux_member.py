@@ -3,43 +3,10 @@
 from __future__ import annotations
 
 import errno
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-SCRIPTS = Path(__file__).parents[1] / "helpers"
-
-#: Many cores that are not there, so that many jobs that do nothing run at once.
-FAKE_CORES = """
-[resource]
-noverify = true
-[[resource.config]]
-hosts = "fake"
-cores = "0-63"
-"""
-
-
-def under_flux(
-    tmp_path: Path, what: str, config: str = "", *, script: str = "flux_member.py"
-) -> Any:
-    """What a script finds in an instance of its own."""
-    path = tmp_path / "flux.toml"
-    path.write_text(config)
-    done = subprocess.run(
-        ["flux", "start", f"--config-path={path}", sys.executable, SCRIPTS / script, what],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert not found.pop("errors")
-    return found
+from under_flux import FAKE_CORES, under_flux
 
 
 @pytest.mark.flux

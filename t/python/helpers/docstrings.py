@@ -23,6 +23,7 @@ PACKAGE = Path(flux_ensemble.__path__[0])
 FLUX_ROOMS = (
     "flux_ensemble.members.elastic",
     "flux_ensemble.members.flux",
+    "flux_ensemble.members.nested",
     "flux_ensemble.service",
 )
 

@@ -25,7 +25,7 @@ from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # 
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
 from flux_ensemble.members.flux.broker import Broker  # noqa: E402
 from flux_ensemble.members.flux.futures import Futures  # noqa: E402
-from flux_ensemble.members.flux.inbox import Inbox  # noqa: E402
+from flux_ensemble.members.flux.inbox import Inbox, unread  # noqa: E402
 from flux_ensemble.members.flux.journal import Journal  # noqa: E402
 from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.members.flux.member import FluxMember  # noqa: E402
@@ -190,7 +190,8 @@ def overtake() -> dict[str, Any]:
     handle.service_register("overtake").get()
     handled: list[Any] = []
     errors: list[BaseException] = []
-    inbox = Inbox(handle, errors.append)
+    loop = FluxLoop(handle, guard(errors.append))
+    inbox = Inbox(loop, partial(unread, handle), errors.append)
     count = 200
 
     def handle_one(number: int) -> None:
@@ -216,7 +217,7 @@ def overtake() -> dict[str, Any]:
     def panic() -> None:
         raise Panic("of a timer")
 
-    FluxLoop(handle, guard(errors.append)).timer(0.0, panic)
+    loop.timer(0.0, panic)
     watcher = handle.msg_watcher_create(request, FLUX_MSGTYPE_REQUEST, "overtake.request")
     watcher.start()
     start = handle.timer_watcher_create(0.0, first)

@@ -53,7 +53,10 @@ class Shutdown:
         self._ended()
 
     def _changed(self, *_: Any) -> None:
-        future = self._handle.rpc("state-machine.get")
+        try:
+            future = self._handle.rpc("state-machine.get")
+        except OSError:
+            return  # of a member, whose broker is gone by now
         future.then(self._guard(self._named))
 
     def _named(self, future: Any) -> None:

@@ -1,0 +1,10 @@
+"""Members that are Flux instances of their own, jobs of the enclosing instance or reached by a URI.
+
+    Site ──► MemberJob, one each ──► Instance ──► NestedMember, one for each ensemble
+
+`site` starts them and finds those of an earlier service; `member_job` is the life of one, from its
+start until nothing of it can run any more; `instance` is what the service does in one of them, with
+its own handle (`connection`, `proxy`), reactor (`pump`), queue (`outbox`) and journal; `member` is
+an ensemble's view of it. What became of the jobs of one that is gone is told by `attempts`,
+`interruptions` and `moving`, which know no Flux.
+"""

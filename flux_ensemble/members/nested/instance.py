@@ -1,0 +1,336 @@
+"""What the service does in a member: its own handle, queue and journal.
+
+    connect ──► attach ──► journal in full ──► fence ──► up
+                  └── refused: another owner, another Flux
+
+Nothing here waits for the member: requests have a limit of time, and go on when their response
+comes. That it says nothing does not mean that it is lost; see `site`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flux.core.handle import Flux
+
+from flux_ensemble.engine.intervals import ids
+from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.journal import Journal
+from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.shutdown import Shutdown
+from flux_ensemble.members.flux.steps import Resume, Step, Steps, run
+from flux_ensemble.members.flux.stream import Stream
+from flux_ensemble.members.nested.attempts import Attempts
+from flux_ensemble.members.nested.interruptions import Interruptions
+from flux_ensemble.members.nested.moving import Move, Moves
+from flux_ensemble.members.nested.outbox import NestedQueue
+from flux_ensemble.members.nested.pump import Pump
+
+#: Seconds that an instance may take from its first answer until it runs its initial program.
+START_SECONDS = 300.0
+
+#: Seconds until a journal that has ended is opened again.
+AGAIN_SECONDS = 1.0
+
+#: The events of jobs that are always followed.
+EVENTS = frozenset(("submit", "validate", "invalidate", "start", "exception", "finish", "clean"))
+
+#: Why a job is cancelled that is moved.
+MOVE_REASON = "the job is moved to another member"
+
+
+class RefusedError(Exception):
+    """The instance cannot be a member, and trying again is no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an instance says of itself.
+
+    Args:
+        nodes, cores, gpus: that it has.
+        t_expires: when its allocation expires, in epoch seconds; None where it has no limit.
+    """
+
+    nodes: int
+    cores: int
+    gpus: int
+    t_expires: float | None
+
+
+#: Gets an event of a job of a member: its id there, the entry, the jobspec with `submit`, and
+#: whether the member's end is all that this and what follows of the job says.
+JobEvent = Callable[[int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
+
+#: Gets a job that was there when the journal was opened, its jobspec, and its entries in order.
+Past = Callable[[int, Mapping[str, Any], list[Mapping[str, Any]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Who is told what of an instance.
+
+    Args:
+        event: gets the events of its jobs.
+        past: gets jobs that were there before.
+        moved: gets each job that was to be moved, and what became of it.
+        ending: called once, when it begins to shut down.
+        lost: called once, when the connection is lost; nothing comes after that.
+    """
+
+    event: JobEvent
+    past: Past
+    moved: Callable[[int, Move], None]
+    ending: Callable[[], None]
+    lost: Callable[[], None]
+
+
+class Instance:
+    """A Flux instance that the service is connected to.
+
+    Args:
+        handle: of it, from `connection.connect`; nobody else uses it.
+        main: the service's own handle, whose reactor has the timers.
+        heard: is told what happens.
+        attempts: what was sent to it, also by earlier connections.
+        report: gets unexpected exceptions.
+        log_error: writes a line to the service's log.
+
+    Attributes:
+        broker, queue: of it, for `members.flux.member.FluxMember`.
+        ends: what is known of its end.
+        facts: what it says of itself, None before it has.
+        closed: nothing more is sent to it, and nothing taken in.
+    """
+
+    def __init__(
+        self,
+        handle: Flux,
+        main: Flux,
+        heard: Heard,
+        attempts: Attempts,
+        report: Callable[[BaseException], None],
+        log_error: Callable[[str], None],
+    ) -> None:
+        self._heard = heard
+        self._attempts = attempts
+        self._log_error = log_error
+        self.closed = False
+        self.ends = Interruptions()
+        self.facts: Facts | None = None
+        # The pump needs a loop before there is a broker, and the broker a pump.
+        self.broker = Broker(handle, report, main=main, more=lambda: self.pump.more())
+        self.pump = Pump(handle, self.broker.loop, self._lost, report)
+        self.queue = NestedQueue(self.broker, self.pump)
+        self._journal = Journal(
+            partial(Stream, handle, self.broker.inbox),
+            event=self._event,
+            backlog=lambda job, jobspec: None,
+            lost=self._lost_journal,
+        )
+        self._names = EVENTS
+        self._resume: Resume = _nothing
+        self._interrupted: set[int] = set()
+        self._shutdown: Shutdown | None = None
+        self._moves = Moves(self._hold, self._cancel, heard.moved)
+
+    # -- begin and end ----------------------------------------------------------------
+
+    def attach(self, version: str, done: Report, *, names: frozenset[str] = frozenset()) -> None:
+        """Begin.
+
+        Args:
+            version: of the service's own Flux.
+            done: gets None when it can be sent jobs and `facts` is known, or why not, which is a
+                `RefusedError` where it never can.
+            names: of job events that are followed besides EVENTS.
+        """
+        self._names = EVENTS | names
+        run(self._attach(version), done)
+
+    def _attach(self, version: str) -> Steps:
+        owner = yield from self._attribute("security.owner")
+        theirs = yield from self._attribute("version")
+        refuse_others(int(owner), os.getuid(), theirs, version)
+        handle = self.broker.handle
+        yield self.broker.response(handle.rpc("state-machine.wait"), seconds=START_SECONDS)
+        self._shutdown = Shutdown(handle, self.broker.guard, self.broker.inbox, self._ending)
+        yield from self.look()
+        yield self._catch_up
+        # What an earlier connection sent has shown when this is back.
+        yield self.queue.fence
+
+    def _attribute(self, name: str) -> Generator[Step, Any, str]:
+        response = yield self.broker.response(self.broker.handle.rpc("attr.get", {"name": name}))
+        return str(response["value"])
+
+    def look(self) -> Steps:
+        """Ask what it has, and when its allocation expires."""
+        future = self.broker.handle.rpc("resource.status", {}, nodeid=0)
+        response = yield self.broker.response(future)
+        self.facts = facts(response["R"])
+        self.ends.t_expires = self.facts.t_expires
+
+    def _catch_up(self, resume: Resume) -> None:
+        self.queue.suspend()
+        self._resume = resume
+        self._journal.catch_up(self._names, False, self._past, self._caught_up)
+
+    def _caught_up(self) -> None:
+        self.queue.resume()
+        resume, self._resume = self._resume, _nothing
+        resume(None)
+
+    def close(self) -> None:
+        """Take in nothing more, and send nothing more; its jobs go on."""
+        if self.closed:
+            return
+        self.closed = True
+        self.queue.close()
+        self.pump.close()
+        self.broker.inbox.close()
+
+    # -- what happens ------------------------------------------------------------------
+
+    def _past(self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
+        for entry in entries:
+            self._attempts.event(job, entry, jobspec if entry["name"] == "submit" else None)
+        self._heard.past(job, jobspec, entries)
+
+    def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        if self.ends.interrupts(entry):
+            self._interrupted.add(job)
+        interrupted = job in self._interrupted
+        moves = self._moves.event(job, entry["name"])
+        if not interrupted:
+            # Its outcome is none, and its attempt is lost with the member.
+            self._attempts.event(job, entry, jobspec)
+        if not moves:
+            self._heard.event(job, entry, jobspec, interrupted)
+
+    def _lost_journal(self, reason: str) -> None:
+        """Its job manager is loaded anew, or it ends."""
+        self.queue.suspend()
+        if self.closed or self.pump.over or self.ends.t_shutdown is not None:
+            return
+        self._log_error(reason)
+        self.broker.loop.timer(AGAIN_SECONDS, self._read_again)
+
+    def _read_again(self) -> None:
+        if not self.pump.over:
+            self._catch_up(self._resume)
+
+    def _ending(self) -> None:
+        self.ends.t_shutdown = time.time()
+        self._heard.ending()
+
+    def _lost(self) -> None:
+        if not self.closed:
+            # What waits in the inbox was told before.
+            self.broker.inbox.put(self._heard.lost)
+
+    # -- what is done in it ---------------------------------------------------------------
+
+    def stop_queue(self, reason: str, done: Report) -> None:
+        """Start no more jobs: when an allocation expires, Flux would start and end all that wait.
+
+        Args:
+            reason: for `flux queue status`.
+            done: gets the outcome.
+        """
+        attempt(lambda report: self.broker.start_queues(False, reason, report), done)
+
+    def move(self, job: int) -> None:
+        """Have a job that waits leave; `Heard.moved` is told what became of it."""
+        self._moves.move(job)
+
+    def _hold(self, job: int, held: Report) -> None:
+        request = {"urgency": 0}
+        attempt(
+            lambda report: self.broker.change(job, "job-manager.urgency", request, report), held
+        )
+
+    def _cancel(self, job: int) -> None:
+        attempt(lambda report: self.broker.cancel(job, MOVE_REASON, report), self._canceled)
+
+    def _canceled(self, error: Exception | None) -> None:
+        # Held as it is it does not start; when the member ends, it is over.
+        if error is not None:
+            self._log_error(f"cannot cancel a job that is moved: {error}")
+
+    def publish(self, topic: str, done: Report) -> None:
+        """Send an event to whoever waits for it there."""
+
+        def send(report: Report) -> None:
+            future = self.broker.handle.rpc("event.publish", {"topic": topic, "flags": 0})
+            self.broker.call(future, lambda future: future.get(), report)
+
+        attempt(send, done)
+
+
+def attempt(call: Callable[[Report], None], report: Report) -> None:
+    """Make a call; that its request cannot be sent is what is reported of it."""
+    try:
+        call(report)
+    except OSError as error:
+        report(error)
+
+
+def _nothing(_: Any) -> None:
+    """Nobody waits any more."""
+
+
+def refuse_others(owner: int, user: int, theirs: str, ours: str) -> None:
+    """Refuse an instance of another user, or of another Flux.
+
+    Args:
+        owner: its owner.
+        user: the service's.
+        theirs, ours: versions of Flux.
+
+    Raises:
+        RefusedError: it is one.
+
+    >>> refuse_others(1000, 1000, "0.88.1", "0.88.0-59-g4a5e79f56")
+    >>> refuse_others(1000, 1000, "0.89.0", "0.88.0")
+    Traceback (most recent call last):
+    flux_ensemble.members.nested.instance.RefusedError: it runs Flux 0.89.0, and this service \
+Flux 0.88.0: a member has to have the same minor version
+    """
+    if owner != user:
+        raise RefusedError(
+            f"it belongs to the user with id {owner}, and this service to {user}: "
+            "a member has to be of the same user"
+        )
+    if theirs.split(".")[:2] != ours.split(".")[:2]:
+        raise RefusedError(
+            f"it runs Flux {theirs}, and this service Flux {ours}: "
+            "a member has to have the same minor version"
+        )
+
+
+def facts(resources: Mapping[str, Any]) -> Facts:
+    """What R (RFC 20) says.
+
+    >>> facts({"execution": {"expiration": 0.0, "R_lite": [
+    ...     {"rank": "0-1", "children": {"core": "0-3", "gpu": "0"}},
+    ...     {"rank": "2", "children": {"core": "0"}}]}})
+    Facts(nodes=3, cores=9, gpus=2, t_expires=None)
+    """
+    execution = resources["execution"]
+    nodes = cores = gpus = 0
+    for part in execution["R_lite"]:
+        ranks = _count(part["rank"])
+        nodes += ranks
+        cores += ranks * _count(part["children"].get("core"))
+        gpus += ranks * _count(part["children"].get("gpu"))
+    return Facts(nodes, cores, gpus, execution.get("expiration") or None)
+
+
+def _count(idset: str | None) -> int:
+    return len(list(ids(idset))) if idset else 0

@@ -1,0 +1,55 @@
+"""Which exceptions of a member's jobs are no doing of theirs.
+
+When a member ends, its broker cancels what runs. When its allocation expires, Flux starts what
+waits, and ends all of it by a time limit, some milliseconds before the broker says that it ends
+(flux-core `src/modules/job-exec/job-exec.c`). Neither tells anything of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: The note of the exception by which a job ends with the allocation.
+EXPIRED = "resource allocation expired"
+
+#: Seconds before the end of an allocation from which a time limit may be its own.
+MARGIN_SECONDS = 1.0
+
+
+class Interruptions:
+    """When a member ends.
+
+    Attributes:
+        t_shutdown: when its broker began to shut down, in epoch seconds; None before.
+        t_expires: when its allocation expires; None where it has no limit.
+    """
+
+    def __init__(self) -> None:
+        self.t_shutdown: float | None = None
+        self.t_expires: float | None = None
+
+    def interrupts(self, entry: Mapping[str, Any]) -> bool:
+        """An event of a job says that the member ends, and nothing of the job.
+
+        >>> ends = Interruptions()
+        >>> ends.t_expires = 100.0
+        >>> context = {"type": "timeout", "severity": 0, "note": EXPIRED}
+        >>> ends.interrupts({"name": "exception", "timestamp": 99.5, "context": context})
+        True
+        >>> ends.interrupts({"name": "exception", "timestamp": 50.0, "context": context})
+        False
+        """
+        if entry["name"] != "exception":
+            return False
+        context, t = entry.get("context") or {}, entry["timestamp"]
+        if context.get("severity", 0) != 0:
+            return False
+        if self.t_shutdown is not None and t >= self.t_shutdown:
+            return True
+        return (
+            context.get("type") == "timeout"
+            and context.get("note") == EXPIRED
+            and self.t_expires is not None
+            and t >= self.t_expires - MARGIN_SECONDS
+        )

@@ -1,0 +1,139 @@
+"""The job that a member is: a Flux instance that lasts until it is told to end.
+
+Its tag, `attributes.user.ensemble-member`, says whose it is and which, so that a service that
+begins anew finds the members of the one before it in the queue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux.job import JobspecV1
+
+from flux_ensemble.texts import clip
+
+#: Where the tag is, in `attributes.user`.
+MEMBER_KEY = "ensemble-member"
+
+#: The event, in the member, at which it ends.
+END_TOPIC = "ensemble-member.end"
+
+#: What runs in it. It ends with its broker, so that nothing of it holds up the end of the job.
+SCRIPT = f"#!/bin/sh\nexec flux event sub --count=1 {END_TOPIC}\n"
+
+
+#: What an instance needs of its environment that begins with FLUX_.
+_PATHS = (
+    "FLUX_EXEC_PATH", "FLUX_CONNECTOR_PATH", "FLUX_MODULE_PATH", "FLUX_PMI_LIBRARY_PATH",
+    "FLUX_MODPROBE_PATH", "FLUX_MODPROBE_PATH_APPEND",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTag:
+    """Which member a job is.
+
+    Args:
+        name, run: of the ensemble.
+        member: name of the entry in `members`.
+        ordinal: number of the member in its ensemble.
+        epoch: of the service that started it.
+    """
+
+    name: str
+    run: int
+    member: str
+    ordinal: int
+    epoch: int
+
+    def dump(self) -> dict[str, Any]:
+        """The tag as JSON."""
+        return {key: getattr(self, key) for key in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a member is made of.
+
+    Args:
+        nodes: nodes, None for any number that has the cores.
+        cores: cores of each node, or of the member where `nodes` is None; None for whole nodes.
+        gpus: GPUs of each node, or of the member where `nodes` is None.
+        duration: seconds; 0 for no limit.
+    """
+
+    nodes: int | None = 1
+    cores: int | None = None
+    gpus: int = 0
+    duration: float = 0.0
+
+
+def member_jobspec(
+    tag: MemberTag,
+    size: Size,
+    *,
+    environment: Mapping[str, str],
+    cwd: str,
+    labels: tuple[str, ...] = (),
+    drain: float = 0.0,
+    queue: str | None = None,
+    prefix: str = "",
+) -> str:
+    """The jobspec of a member, encoded.
+
+    Args:
+        tag: which it is.
+        size: of it.
+        environment, cwd: of its brokers, and of nothing else: jobs have their own.
+        labels, drain: of its entry; they are kept in the tag, for a service that finds it again.
+        queue: of the enclosing instance.
+        prefix: of the name of the job.
+
+    Raises:
+        ValueError: there is no such job.
+    """
+    jobspec = JobspecV1.from_batch_command(
+        SCRIPT,
+        clip(f"{prefix}{tag.name}:{tag.member}.{tag.ordinal}"),
+        num_slots=size.nodes or 1,
+        cores_per_slot=size.cores or 1,
+        gpus_per_slot=size.gpus or None,
+        num_nodes=size.nodes,
+        exclusive=size.cores is None,
+    )
+    jobspec.duration = size.duration
+    jobspec.cwd = cwd
+    # Its broker is a child of the instance that it runs in, and of no other.
+    jobspec.environment = {
+        key: value for key, value in environment.items() if not key.startswith("FLUX_")
+    } | {key: environment[key] for key in _PATHS if key in environment}
+    if queue is not None:
+        jobspec.queue = queue
+    jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), "labels": list(labels), "drain": drain})
+    return json.dumps(jobspec.jobspec)
+
+
+def member_tag(jobspec: Any) -> MemberTag | None:
+    """The tag in a jobspec; None where it is no member, or the tag is none of ours.
+
+    >>> member_tag({"attributes": {"user": {"ensemble-member": {
+    ...     "name": "a", "run": 1, "member": "pool", "ordinal": 3, "epoch": 1, "labels": []}}}})
+    MemberTag(name='a', run=1, member='pool', ordinal=3, epoch=1)
+    """
+    try:
+        given = jobspec["attributes"]["user"][MEMBER_KEY]
+        values = [given[key] for key in MemberTag.__slots__]
+    except (LookupError, TypeError):
+        return None
+    if list(map(type, values)) != [str, int, str, int, int]:
+        return None
+    return MemberTag(*values)
+
+
+def member_drain(jobspec: Mapping[str, Any]) -> float:
+    """The seconds before its walltime from which a member is sent no more, from its jobspec."""
+    drain = jobspec["attributes"]["user"][MEMBER_KEY].get("drain")
+    return float(drain) if isinstance(drain, (int, float)) else 0.0

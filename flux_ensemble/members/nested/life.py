@@ -1,0 +1,42 @@
+"""The phases of a member, as a table.
+
+ASKED ──► QUEUED ──► CONNECTING ──► UP ──► ENDING ──► GONE
+                         ▲          │        │
+                         └─way lost─┤        │ it does not end
+                                    └────────┴──► FENCING ──► GONE
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Phase(Enum):
+    """How far a member is."""
+
+    #: Its job was sent.
+    ASKED = "asked"
+    #: Its job is in the queue of the enclosing instance.
+    QUEUED = "queued"
+    #: It is being connected to, for the first time or once more.
+    CONNECTING = "connecting"
+    #: Jobs can be sent to it.
+    UP = "up"
+    #: It was told to end.
+    ENDING = "ending"
+    #: Its job was cancelled, and is waited for to be clean.
+    FENCING = "fencing"
+    #: Nothing of it can run any more, as far as the enclosing instance knows.
+    GONE = "gone"
+
+
+#: What may follow on what.
+NEXT: dict[Phase, frozenset[Phase]] = {
+    Phase.ASKED: frozenset((Phase.QUEUED, Phase.CONNECTING, Phase.FENCING, Phase.GONE)),
+    Phase.QUEUED: frozenset((Phase.CONNECTING, Phase.FENCING, Phase.GONE)),
+    Phase.CONNECTING: frozenset((Phase.UP, Phase.FENCING, Phase.GONE)),
+    Phase.UP: frozenset((Phase.CONNECTING, Phase.ENDING, Phase.FENCING, Phase.GONE)),
+    Phase.ENDING: frozenset((Phase.FENCING, Phase.GONE)),
+    Phase.FENCING: frozenset((Phase.GONE,)),
+    Phase.GONE: frozenset(),
+}

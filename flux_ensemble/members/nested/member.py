@@ -1,0 +1,97 @@
+"""One ensemble's jobs in a member that is an instance of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.events import CommandFailed, Tag
+from flux_ensemble.members.flux.member import FluxMember
+from flux_ensemble.members.nested.attempts import ATTEMPT, Attempt, Attempts
+from flux_ensemble.members.nested.instance import Instance
+from flux_ensemble.runtime.ports import Done, Outcome
+
+#: Calls back when all that an ensemble's log was given is durable; dropped with the log.
+Durable = Callable[[Callable[[], None]], None]
+
+
+class NestedMember(FluxMember):
+    """One ensemble's jobs in a member: a `runtime.ports.Member`.
+
+    In the service's own instance a commit and the jobs that it asks for go to one broker, which
+    takes them in the order in which they were sent. The jobs of another instance go elsewhere, so
+    the commit is waited for.
+
+    Args:
+        instance: the member.
+        attempts: what was sent to it.
+        spec, run, environment, cwd, warn: as for `FluxMember`.
+        durable: waits for the commits, `WriteAheadLog.barrier`.
+        number: gives the number of the attempt that is to be sent of an intent.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        attempts: Attempts,
+        spec: Spec,
+        *,
+        run: int,
+        environment: Mapping[str, str],
+        cwd: str,
+        durable: Durable,
+        number: Callable[[Tag], int],
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        super().__init__(instance.queue, spec, run=run, environment=environment, cwd=cwd, warn=warn)
+        self._instance = instance
+        self._attempts = attempts
+        self._durable = durable
+        self._number = number
+        self._waiting: list[Callable[[], None]] = []
+        self._asked = False
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Submit jobs when it is durable that they were asked for.
+
+        A member that is lost has no outcome of its commands: `Site.lost` says what became of them.
+        """
+        indices = range(command.first, command.first + command.count)
+        tags = [Tag(command.group, command.rule, command.firing, index) for index in indices]
+        attempts = [Attempt(tag, self._number(tag)) for tag in tags]
+        for attempt in attempts:
+            self._attempts.sent(attempt)
+
+        def told(outcome: Outcome) -> None:
+            if self._instance.closed:
+                return
+            if isinstance(outcome, CommandFailed):
+                for attempt in attempts:
+                    self._attempts.withdrawn(attempt)
+            done(outcome)
+
+        def send() -> None:
+            if not self._instance.closed:
+                super(NestedMember, self).submit(command, told)
+
+        self._waiting.append(send)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Wait for the commits, once for all commands that come meanwhile."""
+        if self._waiting and not self._asked:
+            self._asked = True
+            waiting, self._waiting = self._waiting, []
+
+            def durable() -> None:
+                self._asked = False
+                for send in waiting:
+                    send()
+                self._ask()
+
+            self._durable(durable)
+
+    def _tag_of(self, tag: Tag) -> dict[str, Any]:
+        return {**super()._tag_of(tag), ATTEMPT: self._number(tag)}

@@ -1,0 +1,366 @@
+"""One member, from its start until nothing of it can run any more.
+
+    journal of the enclosing instance ──► submitted, uri, clean ──┐
+    its own broker ──► attached, ending, connection lost ─────────┴──► phase ──► Heard
+
+What becomes of its jobs is decided once, when its own job is `clean`: until then they may run. That
+is the kill-fence: where a member is given up, its job is cancelled first, and its `clean` is waited
+for. One that is reached by a URI alone is no job, and cannot be fenced.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from flux.core.handle import Flux
+
+from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.delivery import PATIENCE
+from flux_ensemble.members.flux.delivery import Attempts as Tries
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.steps import run
+from flux_ensemble.members.nested.attempts import Attempts
+from flux_ensemble.members.nested.connection import connect
+from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
+from flux_ensemble.members.nested.jobspec import END_TOPIC, MemberTag
+from flux_ensemble.members.nested.life import NEXT, Phase
+from flux_ensemble.members.nested.proxy import Proxy, here
+from flux_ensemble.members.nested.told import Gone, Told
+from flux_ensemble.runtime.ports import Handle
+from flux_ensemble.texts import bounded
+
+#: Seconds before its walltime at which a member's queue is stopped, at least.
+STOP_SECONDS = 5.0
+
+#: Seconds between two looks at when its allocation expires; it can be changed.
+LOOK_SECONDS = 30.0
+
+#: Seconds until a connection is tried again: the first time, and at most.
+RETRY_SECONDS = 0.1
+RETRY_LIMIT = 5.0
+
+#: Seconds that a member may take to end before it is cancelled, and between two requests to.
+END_SECONDS = 30.0
+END_SPACING_SECONDS = 1.0
+
+#: Why a member is cancelled that was to end.
+UNNEEDED = "it is not needed any more"
+
+#: Errors by which a socket of this machine says that nobody is behind it.
+_NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
+
+
+class MemberJob:
+    """A member.
+
+    Args:
+        tag: which.
+        parent: the broker of the enclosing instance.
+        version: of its Flux.
+        told: is told what happens.
+        drain: seconds before its walltime from which it is sent no more.
+        reconnect: seconds after which one that cannot be connected to is given up.
+        names: gives the names of job events that are followed besides the usual ones.
+        report: gets unexpected exceptions.
+        log_error: writes a line to the service's log.
+
+    Attributes:
+        job: its id in the enclosing instance; None before that is known, and where it is none.
+        uri: where it is, None before that is known.
+        phase: how far it is.
+        draining: why it is sent no more, or None.
+        instance: the connection, None while there is none.
+        attempts: what was sent to it.
+    """
+
+    def __init__(
+        self,
+        tag: MemberTag,
+        parent: Broker,
+        version: str,
+        told: Told,
+        *,
+        drain: float,
+        reconnect: float,
+        names: Callable[[], frozenset[str]],
+        report: Callable[[BaseException], None],
+        log_error: Callable[[str], None],
+    ) -> None:
+        self.tag = tag
+        self.job: int | None = None
+        self.uri: str | None = None
+        self.phase = Phase.ASKED
+        self.draining: str | None = None
+        self.instance: Instance | None = None
+        self.attempts = Attempts()
+        self._parent = parent
+        self._version = version
+        self._told = told
+        self._drain = max(drain, STOP_SECONDS)
+        self._reconnect = reconnect
+        self._names = names
+        self._report = report
+        self._log_error = log_error
+        self._proxy: Proxy | None = None
+        self._timers: dict[str, Handle] = {}
+        self._t_lost: float | None = None
+        self._pause = RETRY_SECONDS
+        self._was_up = False
+        self._asked = False
+        self._why = "its job has ended"
+        self._closed = False
+
+    # -- what the enclosing instance says ------------------------------------------------
+
+    def submitted(self, job: int) -> None:
+        """Its job is in the queue."""
+        if self.phase is Phase.ASKED:
+            self.job = job
+            self._enter(Phase.QUEUED)
+            if self._asked:
+                self._give_up(UNNEEDED)
+
+    def refused(self, reason: str) -> None:
+        """Its job was refused: there will be none."""
+        if self.phase is Phase.ASKED:
+            self._told.refused(self.tag, reason)
+            self._give_up(reason)
+
+    def parent_event(self, entry: Mapping[str, Any]) -> None:
+        """Take in an event of its job."""
+        name, context = entry["name"], entry.get("context") or {}
+        if name == "memo" and "uri" in context and self.phase is Phase.QUEUED:
+            self.connect(str(context["uri"]))
+        elif (
+            name == "exception"
+            and context.get("severity") == 0
+            and self.phase not in (Phase.ENDING, Phase.FENCING)
+        ):
+            self._why = f"{context.get('type')}: {bounded(str(context.get('note') or ''))}"
+        elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
+            self._clean()
+
+    def connect(self, uri: str) -> None:
+        """Connect to it."""
+        self.uri = uri
+        self._enter(Phase.CONNECTING)
+        self._t_lost = time.monotonic()
+        self._find_way()
+
+    # -- the connection ----------------------------------------------------------------------
+
+    def _find_way(self) -> None:
+        if self.phase is not Phase.CONNECTING or self._closed:
+            return
+        assert self.uri is not None
+        local = here(self.uri)
+        if local is not None and self.job is not None:
+            connect(local, self._parent.loop, self._opened)
+            return
+        self._close_proxy()
+        self._proxy = Proxy(self.uri, self._parent.loop, self._way)
+
+    def _way(self, result: str | OSError) -> None:
+        if isinstance(result, OSError):
+            self._failed(result)
+        elif self.phase is Phase.CONNECTING and not self._closed:
+            connect(result, self._parent.loop, self._opened)
+
+    def _opened(self, result: Flux | OSError) -> None:
+        if self.phase is not Phase.CONNECTING or self._closed:
+            return
+        if isinstance(result, OSError):
+            self._failed(result)
+            return
+        instance: Instance
+        heard = Heard(
+            event=partial(self._told.event, self.tag),
+            past=partial(self._told.past, self.tag),
+            moved=partial(self._told.moved, self.tag),
+            ending=lambda: self._ending(instance),
+            lost=lambda: self._lost(instance),
+        )
+        instance = self.instance = Instance(
+            result, self._parent.handle, heard, self.attempts, self._report, self._log_error
+        )
+        instance.attach(
+            self._version, lambda error: self._attached(instance, error), names=self._names()
+        )
+
+    def _attached(self, instance: Instance, error: Exception | None) -> None:
+        if instance is not self.instance or self.phase is not Phase.CONNECTING:
+            return
+        if isinstance(error, RefusedError):
+            self._told.refused(self.tag, str(error))
+            self._give_up(str(error))
+        elif error is not None:
+            self._disconnect()
+            self._failed(error)
+        else:
+            assert instance.facts is not None
+            self._t_lost = None
+            self._pause = RETRY_SECONDS
+            self._was_up = True
+            self._enter(Phase.UP)
+            if self.draining is None:
+                self._watch_walltime(instance)
+            else:
+                # It was to be drained while there was no connection.
+                instance.stop_queue(self.draining, self._stopped)
+            self._told.up(self.tag, instance, instance.facts)
+
+    def _failed(self, error: Exception) -> None:
+        """It could not be connected to: try again for a while."""
+        if self.phase is not Phase.CONNECTING or self._closed:
+            return
+        assert self._t_lost is not None
+        nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._proxy is None
+        if nobody or time.monotonic() - self._t_lost >= self._reconnect:
+            self._give_up(sentence(error))
+            return
+        self._later("connect", self._pause, self._find_way)
+        self._pause = min(2 * self._pause, RETRY_LIMIT)
+
+    def _lost(self, instance: Instance) -> None:
+        if instance is not self.instance:
+            return
+        ending = instance.ends.t_shutdown is not None
+        self._disconnect()
+        if self.phase is Phase.UP and not ending:
+            self._enter(Phase.CONNECTING)
+            self._t_lost = time.monotonic()
+            self._find_way()
+        elif self.phase in (Phase.UP, Phase.CONNECTING):
+            self._give_up("its instance ends")
+
+    def _disconnect(self) -> None:
+        instance, self.instance = self.instance, None
+        if instance is not None:
+            instance.close()
+        self._stop_timer("walltime")
+
+    def _close_proxy(self) -> None:
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    def drain(self, reason: str) -> None:
+        """Send it no more: what waits there does not start any more, and can be moved."""
+        if self.draining is not None or self.phase in (Phase.FENCING, Phase.GONE):
+            return
+        self.draining = reason
+        if self.instance is not None and self.phase is Phase.UP:
+            self.instance.stop_queue(reason, self._stopped)
+        self._told.draining(self.tag, reason)
+
+    def _stopped(self, error: Exception | None) -> None:
+        if error is not None and self.phase is Phase.UP:
+            self._log_error(f"cannot stop the queue of a member: {sentence(error)}")
+
+    def end(self) -> None:
+        """End it; what runs there is interrupted."""
+        self._asked = True
+        if self.phase is Phase.UP and self.job is not None:
+            self._enter(Phase.ENDING)
+            self._later("end", END_SECONDS, lambda: self._give_up("it does not end"))
+            self._ask_to_end()
+        elif self.phase not in (Phase.ASKED, Phase.ENDING):
+            # One that was sent a moment ago is cancelled when it has shown.
+            self._give_up(UNNEEDED)
+
+    def _ask_to_end(self) -> None:
+        # Who waits for it may not wait yet.
+        if self.phase is Phase.ENDING and self.instance is not None:
+            self.instance.publish(END_TOPIC, lambda error: None)
+            self._later("ask", END_SPACING_SECONDS, self._ask_to_end)
+
+    def _ending(self, instance: Instance) -> None:
+        if instance is self.instance and self.phase is not Phase.ENDING:
+            self.drain("its instance ends")
+
+    def _watch_walltime(self, instance: Instance) -> None:
+        t_expires = instance.ends.t_expires
+        left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
+        if left <= 0.0:
+            self.drain("its walltime is about to end")
+            return
+
+        def look() -> None:
+            run(instance.look(), looked)
+
+        def looked(error: Exception | None) -> None:
+            if instance is self.instance:
+                self._watch_walltime(instance)
+
+        self._later("walltime", min(left, LOOK_SECONDS), look)
+
+    def _give_up(self, reason: str) -> None:
+        """Fence it: cancel its job, and wait until that is clean."""
+        if self.phase in (Phase.FENCING, Phase.GONE):
+            return
+        self._why = reason
+        self._enter(Phase.FENCING)
+        if self.job is None:
+            # No job of ours, or one that never came to be.
+            self._conclude(fenced=self.uri is None)
+            return
+        self._log_error(f"member {self.tag.member}.{self.tag.ordinal} is cancelled: {reason}")
+        self._fence(self.job)
+
+    def _fence(self, job: int) -> None:
+        if self.phase is Phase.FENCING and not self._closed:
+            Tries(
+                lambda report: self._parent.cancel(job, self._why, report),
+                self._parent.loop.timer,
+                PATIENCE,
+                partial(self._canceled, job),
+            )
+
+    def _canceled(self, job: int, error: Exception | None) -> None:
+        if error is not None and self.phase is Phase.FENCING:
+            self._log_error(f"cannot cancel a member: {sentence(error)}; trying again")
+            self._later("fence", RETRY_LIMIT, lambda: self._fence(job))
+
+    def _clean(self) -> None:
+        """Its job is over: what it has told until then counts."""
+        instance = self.instance
+        if instance is None:
+            self._conclude(fenced=True)
+            return
+        instance.pump.finish()
+        instance.broker.inbox.put(lambda: self._conclude(fenced=True))
+
+    def _conclude(self, *, fenced: bool) -> None:
+        if self.phase is Phase.GONE:
+            return
+        self._disconnect()
+        self._enter(Phase.GONE)
+        self.close()
+        self._told.gone(self.tag, Gone(self._why, self._asked, fenced, self.attempts.lost()))
+
+    def close(self) -> None:
+        """Do nothing more; it goes on."""
+        self._closed = True
+        self._disconnect()
+        self._close_proxy()
+        for name in list(self._timers):
+            self._stop_timer(name)
+
+    def _enter(self, phase: Phase) -> None:
+        assert phase in NEXT[self.phase], (self.phase, phase)
+        self.phase = phase
+
+    def _later(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
+        self._stop_timer(name)
+        self._timers[name] = self._parent.loop.timer(seconds, callback)
+
+    def _stop_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()

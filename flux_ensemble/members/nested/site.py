@@ -1,0 +1,220 @@
+"""The members of a service that are jobs of the enclosing instance, or are reached by a URI.
+
+    start, connect, drain, end ──► Site ──► a MemberJob each ──► Told
+    journal of the enclosing instance ──┘
+
+A service that begins anew gives `past` what it reads in the journal: the members of the service
+before it are in the queue, known by their tags, and are attached once more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.members.flux.delivery import Answer
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.nested.jobspec import (
+    MemberTag,
+    Size,
+    member_drain,
+    member_jobspec,
+    member_tag,
+)
+from flux_ensemble.members.nested.life import Phase
+from flux_ensemble.members.nested.member_job import MemberJob
+from flux_ensemble.members.nested.told import Told
+
+#: The events of the enclosing instance's journal that `event` needs.
+PARENT_EVENTS = frozenset(("submit", "memo", "exception", "clean", "invalidate"))
+
+#: Seconds after which a member that cannot be connected to is given up, where nothing else is said.
+RECONNECT_SECONDS = 60.0
+
+#: Who a member is, whichever service started it.
+Key = tuple[str, int, int]
+
+
+class Site:
+    """The members of a service.
+
+    Args:
+        queue: of the enclosing instance.
+        owner: userid of the instance owner: a tag on anybody else's job is a forgery.
+        version: of the enclosing instance's Flux.
+        told: is told what happens.
+        report: gets unexpected exceptions.
+        log_error: writes a line to the service's log.
+        names: gives the names of job events of members that are followed besides the usual ones.
+        reconnect: seconds after which a member that cannot be connected to is given up.
+    """
+
+    def __init__(
+        self,
+        queue: FluxQueue,
+        *,
+        owner: int,
+        version: str,
+        told: Told,
+        report: Callable[[BaseException], None],
+        log_error: Callable[[str], None],
+        names: Callable[[], frozenset[str]] = frozenset,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> None:
+        # A broker that has died is not to be waited for (flux-core `libflux/connector_local.c`).
+        os.environ.setdefault("FLUX_LOCAL_CONNECTOR_RETRY_COUNT", "0")
+        self._queue = queue
+        self._owner = owner
+        self._version = version
+        self._told = told
+        self._report = report
+        self._log_error = log_error
+        self._names = names
+        self._reconnect = reconnect
+        self._members: dict[Key, MemberJob] = {}
+        self._jobs: dict[int, MemberJob] = {}
+
+    def __getitem__(self, tag: MemberTag) -> MemberJob:
+        return self._members[_key(tag)]
+
+    def __contains__(self, tag: MemberTag) -> bool:
+        return _key(tag) in self._members
+
+    # -- what is asked of it ----------------------------------------------------------
+
+    def start(
+        self,
+        tag: MemberTag,
+        size: Size,
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+        drain: float = 0.0,
+        labels: tuple[str, ...] = (),
+        queue: str | None = None,
+        prefix: str = "",
+    ) -> None:
+        """Start a member; one that is there already is left as it is.
+
+        Args:
+            tag: which.
+            size, environment, cwd, labels, queue, prefix: see `member_jobspec`.
+            drain: seconds before its walltime from which it is sent no more.
+
+        Raises:
+            ValueError: there is no such job.
+        """
+        if tag in self:
+            return
+        text = member_jobspec(
+            tag,
+            size,
+            environment=environment,
+            cwd=cwd,
+            labels=labels,
+            drain=drain,
+            queue=queue,
+            prefix=prefix,
+        )
+        member = self._new(tag, drain)
+
+        def send(answer: Answer) -> None:
+            self._queue.send(text, 16, answer, validate=True)
+
+        def answered(answer: int | Exception) -> None:
+            if isinstance(answer, int):
+                self._submitted(member, answer)
+            else:
+                member.refused(sentence(answer))
+
+        self._queue.outcomes.begin(send, lambda: member.job, answered)
+
+    def connect(self, tag: MemberTag, uri: str) -> None:
+        """Make a member of an instance that is there already.
+
+        Args:
+            tag: which.
+            uri: of the instance.
+        """
+        if tag not in self:
+            self._new(tag, 0.0).connect(uri)
+
+    def drain(self, tag: MemberTag, reason: str) -> None:
+        """Send a member no more: see `MemberJob.drain`."""
+        if tag in self:
+            self[tag].drain(reason)
+
+    def end(self, tag: MemberTag) -> None:
+        """End a member; one that is reached by a URI is let go of."""
+        if tag in self:
+            self[tag].end()
+
+    def close(self) -> None:
+        """Let go of all of them: they go on, and so do their jobs."""
+        for member in self._members.values():
+            member.close()
+
+    # -- the journal of the enclosing instance ------------------------------------------
+
+    def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        """Take in an event of the enclosing instance's journal; those of PARENT_EVENTS matter."""
+        if entry["name"] == "submit":
+            tag = self._owned(entry, jobspec)
+            if tag is not None and tag in self:
+                self._submitted(self[tag], job)
+        member = self._jobs.get(job)
+        if member is not None:
+            member.parent_event(entry)
+            if member.phase is Phase.GONE:
+                del self._jobs[job]
+
+    def past(
+        self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Take in a job that was there when the journal was opened, with its entries in order.
+
+        A member that this service has not started is found again.
+        """
+        tag = self._owned(entries[0], jobspec) if entries else None
+        if tag is None:
+            return
+        if tag not in self:
+            if entries[-1]["name"] in ("clean", "invalidate"):
+                return
+            self._new(tag, member_drain(jobspec))
+        member = self[tag]
+        self._submitted(member, job)
+        for entry in entries[1:]:
+            self.event(job, entry, None)
+
+    def _owned(
+        self, submit: Mapping[str, Any], jobspec: Mapping[str, Any] | None
+    ) -> MemberTag | None:
+        if (submit.get("context") or {}).get("userid") != self._owner:
+            return None
+        return member_tag(jobspec)
+
+    def _submitted(self, member: MemberJob, job: int) -> None:
+        if member.job is None:
+            self._jobs[job] = member
+        member.submitted(job)
+
+    def _new(self, tag: MemberTag, drain: float) -> MemberJob:
+        member = self._members[_key(tag)] = MemberJob(
+            tag,
+            self._queue.broker,
+            self._version,
+            self._told,
+            drain=drain,
+            reconnect=self._reconnect,
+            names=self._names,
+            report=self._report,
+            log_error=self._log_error,
+        )
+        return member
+
+
+def _key(tag: MemberTag) -> Key:
+    return tag.name, tag.run, tag.ordinal

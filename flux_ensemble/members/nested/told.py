@@ -1,0 +1,53 @@
+"""What whoever has members is told of them, as callbacks and what these get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.members.nested.attempts import Lost
+from flux_ensemble.members.nested.instance import Facts, Instance
+from flux_ensemble.members.nested.jobspec import MemberTag
+from flux_ensemble.members.nested.moving import Move
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The end of a member.
+
+    Args:
+        reason: why, for people.
+        asked: it was to end.
+        fenced: nothing of it can run any more, as far as the enclosing instance knows.
+        lost: the attempts whose outcome will never be known.
+    """
+
+    reason: str
+    asked: bool
+    fenced: bool
+    lost: list[Lost]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what of members.
+
+    Args:
+        up: gets a member that can be sent jobs, also once more after its connection was lost.
+        draining: gets one that is to be sent no more, with the reason.
+        event: gets a job event of one: its id there, the entry, the jobspec with `submit`, and
+            whether the member's end is all that this and what follows of the job says.
+        past: gets a job that was there when a member was attached, with its entries.
+        moved: gets a job that was to leave a member, and what became of it.
+        refused: gets one that cannot be a member, with the reason; `gone` follows.
+        gone: gets one that is no more, and what is left of it.
+    """
+
+    up: Callable[[MemberTag, Instance, Facts], None]
+    draining: Callable[[MemberTag, str], None]
+    event: Callable[[MemberTag, int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
+    past: Callable[[MemberTag, int, Mapping[str, Any], list[Mapping[str, Any]]], None]
+    moved: Callable[[MemberTag, int, Move], None]
+    refused: Callable[[MemberTag, str], None]
+    gone: Callable[[MemberTag, Gone], None]

@@ -1,0 +1,624 @@
+"""Run by nested/test_nested_flux.py inside a Flux instance: what it finds, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.bindings import require_flux
+
+require_flux()
+
+import flux  # noqa: E402
+import flux.constants  # noqa: E402
+import flux.job  # noqa: E402
+import flux.kvs  # noqa: E402
+import flux.uri  # noqa: E402
+
+from flux_ensemble.document.loading import load_mapping  # noqa: E402
+from flux_ensemble.engine.commands import SubmitJobs  # noqa: E402
+from flux_ensemble.engine.events import CommandFailed, Tag  # noqa: E402
+from flux_ensemble.members.flux.broker import Broker  # noqa: E402
+from flux_ensemble.members.flux.journal import Journal  # noqa: E402
+from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
+from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
+from flux_ensemble.members.flux.stream import Stream  # noqa: E402
+from flux_ensemble.members.nested import member_job  # noqa: E402
+from flux_ensemble.members.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
+from flux_ensemble.members.nested.connection import connect  # noqa: E402
+from flux_ensemble.members.nested.instance import Facts, Instance  # noqa: E402
+from flux_ensemble.members.nested.jobspec import (  # noqa: E402
+    MemberTag,
+    Size,
+    member_jobspec,
+    member_tag,
+)
+from flux_ensemble.members.nested.life import Phase  # noqa: E402
+from flux_ensemble.members.nested.member import NestedMember  # noqa: E402
+from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
+from flux_ensemble.members.nested.moving import Move  # noqa: E402
+from flux_ensemble.members.nested.pump import Pump  # noqa: E402
+from flux_ensemble.members.nested.site import PARENT_EVENTS, Site  # noqa: E402
+from flux_ensemble.members.nested.told import Gone, Told  # noqa: E402
+
+#: A job that runs no process.
+MOCK = {
+    "version": 1,
+    "resources": [
+        {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}
+    ],
+    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {
+        "system": {"duration": 0, "cwd": "/", "exec": {"test": {"run_duration": "0.001s"}}}
+    },
+}
+
+
+class Bench:
+    """The enclosing instance, and a reactor that runs until a condition holds."""
+
+    def __init__(self) -> None:
+        self.handle = flux.Flux()
+        self.errors: list[str] = []
+        self.loop = FluxLoop(self.handle, guard(self.unexpected))
+
+    def unexpected(self, error: BaseException) -> None:
+        self.errors.append("".join(traceback.format_exception(error)))
+        self.handle.reactor_stop()
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Run the reactor until something is so; the test's own limit ends it otherwise."""
+
+        def look() -> None:
+            if done():
+                self.handle.reactor_stop()
+
+        watcher = self.loop.timer(0.0, look, every=0.001)
+        self.handle.reactor_run()
+        watcher.cancel()
+        if self.errors:
+            raise RuntimeError(self.errors[0])
+
+
+def tag(ordinal: int = 1) -> MemberTag:
+    return MemberTag("test", 1, "pool", ordinal, 1)
+
+
+class Child:
+    """A nested instance, started by hand, that a pump connects to."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        jobspec = member_jobspec(
+            tag(), Size(None, 1), environment=dict(os.environ), cwd="/", labels=("a",)
+        )
+        self.job = flux.job.submit(bench.handle, jobspec)
+        uri = flux.job.event_wait(bench.handle, self.job, "memo").context["uri"]
+        self.lost = 0
+        self.cleaned: list[int] = []
+        opened: list[Any] = []
+        connect(flux.uri.JobURI(uri).local, bench.loop, opened.append)
+        bench.until(lambda: bool(opened))
+        if isinstance(opened[0], OSError):
+            raise opened[0]
+        self.handle = opened[0]
+        self.pump = Pump(self.handle, bench.loop, self._gone, bench.unexpected)
+        self.broker = Broker(self.handle, bench.unexpected, main=bench.handle, more=self.pump.more)
+        self.queue = FluxQueue(self.broker)
+        self.journal = Journal(
+            partial(Stream, self.handle, self.broker.inbox),
+            event=self._event,
+            backlog=lambda job, jobspec: None,
+            lost=bench.errors.append,
+        )
+        self.pid = int(self.ask("attr.get", {"name": "broker.pid"})["value"])
+        self.ask("state-machine.wait", {})
+        ready: list[bool] = []
+        self.journal.require(frozenset(("clean",)), False, lambda: ready.append(True))
+        bench.until(lambda: bool(ready))
+
+    def ask(self, topic: str, payload: Mapping[str, Any]) -> Any:
+        found: list[Any] = []
+        future = self.handle.rpc(topic, payload)
+        self.broker.call(future, lambda future: found.append(future.get()), found.append, 60.0)
+        self.bench.until(lambda: len(found) > 1)
+        return found[0]
+
+    def _event(self, job: int, entry: Mapping[str, Any], _: Any) -> None:
+        if entry["name"] == "clean":
+            self.cleaned.append(job)
+
+    def _gone(self) -> None:
+        self.lost += 1
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def pump() -> dict[str, Any]:
+    """One job after the other, then many at once; a SIGKILL, and what was not read before it."""
+    bench = Bench()
+    child = Child(bench)
+    text = json.dumps(MOCK)
+    accepted: list[Any] = []
+    for number in range(1, 61):
+        child.queue.send(text, 16, accepted.append, validate=False)
+        bench.until(lambda number=number: len(accepted) == len(child.cleaned) == number)  # type: ignore[misc]
+    for _ in range(200):
+        child.queue.send(text, 16, accepted.append, validate=False)
+    bench.until(lambda: len(accepted) == len(child.cleaned) == 260)
+    # Ten more, of which nothing is read while the broker lives.
+    other = flux.Flux(child_uri(child))
+    for _ in range(10):
+        last = flux.job.submit(other, text)
+        flux.job.event_wait(other, last, "clean")
+    other.rpc("broker.ping", {"seq": 0}).get()
+    before = len(child.cleaned)
+    child.kill()
+    bench.until(lambda: child.lost > 0)
+    after = len(child.cleaned)
+    # The enclosing instance answers, and its reactor turns.
+    bench.until(lambda: True)
+    flux.job.cancel(bench.handle, child.job)
+    refused: list[Any] = []
+    connect(child_uri(child), bench.loop, refused.append)
+    bench.until(lambda: bool(refused))
+    child.pump.close()
+    child.broker.inbox.close()
+    return {
+        "errors": bench.errors,
+        "accepted": sum(isinstance(answer, int) for answer in accepted),
+        "before": before,
+        "after": after,
+        "twice": len(child.cleaned) - len(set(child.cleaned)),
+        "lost": child.lost,
+        "refused": str(refused[0]),
+        "found": member_tag(dict(flux.job.kvslookup.job_kvs_lookup(
+            bench.handle, child.job, ["jobspec"])["jobspec"])) == tag(),
+    }  # fmt: skip
+
+
+def child_uri(child: Child) -> str:
+    """The URI of a child on this machine."""
+    uri = flux.job.event_wait(child.bench.handle, child.job, "memo").context["uri"]
+    return str(flux.uri.JobURI(uri).local)
+
+
+def keep(table: dict[int, Any]) -> Callable[[MemberTag, Any], None]:
+    """Takes what is told of a member, the first time."""
+
+    def take(tag: MemberTag, value: Any) -> None:
+        table.setdefault(tag.ordinal, value)
+
+    return take
+
+
+class Sites(Bench):
+    """A service with members, and nothing else: it follows the journal and notes what it is told.
+
+    Attributes:
+        up, gone, draining, refused: members by ordinal, with what was told of them.
+        outcomes: (ordinal, number of the attempt, wait status) by the index of the job.
+    """
+
+    def __init__(self, epoch: int = 1) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.up: dict[int, tuple[Instance, Facts]] = {}
+        self.ups = 0
+        self.gone: dict[int, Gone] = {}
+        self.draining: dict[int, str] = {}
+        self.refused: dict[int, str] = {}
+        self.moved: dict[int, Move] = {}
+        self.started: dict[int, set[int]] = {}
+        self.outcomes: dict[int, list[tuple[int, int]]] = {}
+        self.interrupted: list[tuple[int, int]] = []
+        self.said: list[str] = []
+        self.members: dict[int, NestedMember] = {}
+        self.numbers: dict[Tag, int] = {}
+        self.jobs: dict[tuple[int, int], Attempt] = {}
+        self.commits = 0
+        self.commands = 0
+        self.failed: list[str] = []
+        self.broker = Broker(self.handle, self.unexpected)
+        self.queue = FluxQueue(self.broker)
+        told = Told(
+            up=self._up,
+            draining=keep(self.draining),
+            event=self._event,
+            past=self._past,
+            moved=self._moved,
+            refused=keep(self.refused),
+            gone=keep(self.gone),
+        )
+        self.site = Site(
+            self.queue,
+            owner=os.getuid(),
+            version=self.handle.attr_get("version"),
+            told=told,
+            report=self.unexpected,
+            log_error=self.said.append,
+        )
+        self.journal = Journal(
+            partial(Stream, self.handle, self.broker.inbox),
+            event=self.site.event,
+            backlog=lambda job, jobspec: None,
+            lost=self.errors.append,
+        )
+        ready: list[bool] = []
+        self.journal.catch_up(PARENT_EVENTS, False, self.site.past, lambda: ready.append(True))
+        self.until(lambda: bool(ready))
+
+    def tag(self, ordinal: int) -> MemberTag:
+        return MemberTag("test", 1, "pool", ordinal, self.epoch)
+
+    def start(self, *ordinals: int, duration: float = 0.0, **keys: Any) -> None:
+        """Start members, and wait until they are up."""
+        for ordinal in ordinals:
+            self.site.start(
+                self.tag(ordinal),
+                Size(1, 1, duration=duration),
+                environment=dict(os.environ),
+                cwd="/",
+                **keys,
+            )
+        self.until(lambda: self.up.keys() >= set(ordinals))
+
+    def job_of(self, ordinal: int) -> MemberJob:
+        return self.site[self.tag(ordinal)]
+
+    # -- jobs ---------------------------------------------------------------------------
+
+    def load(self, ordinal: int, **job: Any) -> None:
+        """Make one ensemble's view of a member."""
+        entry = {"name": "a", "command": "true", "count": 10_000, **job}
+        self.members[ordinal] = NestedMember(
+            self.up[ordinal][0],
+            self.job_of(ordinal).attempts,
+            load_mapping({"name": "test", "jobs": [entry]}),
+            run=1,
+            environment=dict(os.environ),
+            cwd="/",
+            durable=self._durable,
+            number=lambda tag: self.numbers.get(tag, 0),
+        )
+
+    def _durable(self, then: Callable[[], None]) -> None:
+        """As `WriteAheadLog.barrier` does it: a commit, and its response."""
+        self.commits += 1
+        transaction = flux.kvs.KVSTxn()
+        transaction.put(f"test.placed.{self.commits}", list(self.numbers.values()))
+        future = flux.kvs.commit_async(self.handle, 0, "primary", transaction)
+        self.broker.call(future, lambda future: future.get(), lambda error: then())
+        self.kept = transaction
+
+    def submit(self, ordinal: int, first: int, count: int = 1) -> None:
+        self.commands += 1
+
+        def done(outcome: Any) -> None:
+            if isinstance(outcome, CommandFailed):
+                self.failed.append(outcome.reason)
+
+        self.members[ordinal].submit(SubmitJobs(self.commands, "a", "r", 0, first, count), done)
+
+    def again(self, lost: list[Lost], ordinal: int) -> None:
+        """Send lost attempts to another member."""
+        for one in lost:
+            tag, number = one.attempt
+            self.numbers[tag] = number + 1
+            self.submit(ordinal, tag.index)
+
+    # -- what is told -----------------------------------------------------------------------
+
+    def _up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+        self.ups += 1
+        self.up[tag.ordinal] = instance, facts
+
+    def _moved(self, tag: MemberTag, job: int, move: Move) -> None:
+        self.moved[job] = move
+
+    def _past(
+        self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Any]
+    ) -> None:
+        for entry in entries:
+            self._event(tag, job, entry, jobspec if entry["name"] == "submit" else None, False)
+
+    def _event(
+        self,
+        member: MemberTag,
+        job: int,
+        entry: Mapping[str, Any],
+        jobspec: Mapping[str, Any] | None,
+        interrupted: bool,
+    ) -> None:
+        ordinal, name = member.ordinal, entry["name"]
+        if jobspec is not None:
+            attempt = attempt_of(jobspec)
+            if attempt is not None:
+                self.jobs[ordinal, job] = attempt
+                if ordinal in self.members:
+                    self.members[ordinal].seen(attempt.tag, job)
+        attempt = self.jobs.get((ordinal, job))
+        if attempt is None:
+            return
+        if interrupted:
+            self.interrupted.append((ordinal, job))
+        if name == "start":
+            self.started.setdefault(ordinal, set()).add(job)
+        elif name == "finish" and (ordinal, job) not in self.interrupted:
+            found = self.outcomes.setdefault(attempt.tag.index, [])
+            if (ordinal, attempt.number) not in found:
+                found.append((ordinal, attempt.number))
+
+
+def outcomes_in_journal(uri: str) -> list[tuple[int, int]]:
+    """(index, attempt) of each job of a member that has finished, by another handle of it."""
+    bench = Bench.__new__(Bench)
+    bench.handle, bench.errors = flux.Flux(uri), []
+    bench.loop = FluxLoop(bench.handle, guard(bench.unexpected))
+    broker = Broker(bench.handle, bench.unexpected)
+    found: list[tuple[int, int]] = []
+    ready: list[bool] = []
+
+    def past(job: int, jobspec: Any, entries: list[Any]) -> None:
+        attempt = attempt_of(jobspec)
+        if attempt is not None and any(entry["name"] == "finish" for entry in entries):
+            found.append((attempt.tag.index, attempt.number))
+
+    journal = Journal(
+        partial(Stream, bench.handle, broker.inbox),
+        event=lambda *_: None,
+        backlog=lambda *_: None,
+        lost=bench.errors.append,
+    )
+    names = frozenset(("submit", "finish", "clean"))
+    journal.catch_up(names, False, past, lambda: ready.append(True))
+    bench.until(lambda: bool(ready))
+    return found
+
+
+def module() -> dict[str, Any]:
+    """A broker module of the enclosing instance, whose member is killed."""
+    bench = Sites()
+    bench.start(1)
+    uri = str(flux.uri.JobURI(bench.job_of(1).uri).local)
+    file = Path(__file__).with_name("nested_module.py")
+    paths = [str(file.parents[3]), sysconfig.get_paths()["purelib"]]
+    subprocess.run(["flux", "module", "load", file, uri, *paths], check=True, stdout=sys.stderr)
+
+    def state(key: str) -> bool:
+        answer = flux.Flux().rpc("nested_module.state").get()
+        bench.errors += answer["errors"]
+        return bool(answer[key])
+
+    while not state("ready"):
+        bench.until(lambda: True)
+    os.kill(int(flux.Flux(uri).attr_get("broker.pid")), signal.SIGKILL)
+    bench.until(lambda: 1 in bench.gone)
+    while not state("lost"):
+        bench.until(lambda: True)
+    # It answers, and can be removed in order: its reactor turns.
+    subprocess.run(["flux", "module", "remove", "nested_module"], check=True, stdout=sys.stderr)
+    return {"errors": bench.errors, "state": bench.handle.rpc("state-machine.get").get()["state"]}
+
+
+#: Jobs of a sweep, half of which begin in each member.
+JOBS = int(os.environ.get("JOBS", "60"))
+
+
+def mock(seconds: str) -> dict[str, Any]:
+    """The keys of a job that runs no process."""
+    return {"attributes": {"system": {"exec": {"test": {"run_duration": seconds}}}}}
+
+
+def sweep(how: str) -> dict[str, Any]:
+    """A sweep over two members, one of which is lost in the middle.
+
+    Args:
+        how: "kill" its broker; "fence": it is given up although it lives; "no-fence": and what it
+            has is sent elsewhere without a fence, which is what must not be.
+    """
+    bench = Sites()
+    bench.start(1, 2)
+    # The one that is lost is slow, so that it has something left then.
+    bench.load(1, **mock("0.2s"))
+    bench.load(2, **mock("0.01s"))
+    half = JOBS // 2
+    bench.submit(1, 0, half)
+    bench.submit(2, half, half)
+    bench.until(lambda: sum(index < half for index in bench.outcomes) >= 5)
+    lost_one = bench.job_of(1)
+    uri = flux.uri.JobURI(lost_one.uri).local
+    if how == "kill":
+        pid = flux.Flux(uri).attr_get("broker.pid")
+        os.kill(int(pid), signal.SIGKILL)
+    elif how == "fence":
+        lost_one._give_up("the test says so")
+    else:
+        lost_one._enter(Phase.FENCING)
+        lost_one._conclude(fenced=False)
+    bench.until(lambda: 1 in bench.gone)
+    clean = (
+        bench.handle.rpc("job-list.list-id", {"id": lost_one.job, "attrs": ["state"]}).get()["job"][
+            "state"
+        ]
+        == flux.constants.FLUX_JOB_STATE_INACTIVE
+    )
+    before = dict(bench.outcomes)
+    lost = bench.gone[1].lost
+    bench.again(lost, 2)
+    bench.until(lambda: len(bench.outcomes) == JOBS and not bench.job_of(2).attempts)
+    counted = [(index, number) for index, all in bench.outcomes.items() for _, number in all]
+    if how == "no-fence":
+        # What it had goes on, and ends.
+        while len(theirs := outcomes_in_journal(uri)) < half:
+            bench.until(lambda: True)
+        counted = sorted({*counted, *theirs})
+    theirs = outcomes_in_journal(flux.uri.JobURI(bench.job_of(2).uri).local)
+    per_intent = [index for index, _ in counted]
+    bench.site.end(bench.tag(2))
+    bench.until(lambda: 2 in bench.gone)
+    if how == "no-fence":
+        flux.job.cancel(bench.handle, lost_one.job)
+    bench.journal.stop()
+    return {
+        "errors": bench.errors,
+        "failed": bench.failed,
+        "intents": len(set(per_intent)),
+        "outcomes": len(per_intent),
+        "lost": len(lost),
+        "known": sum(member == 1 for all in before.values() for member, _ in all),
+        "fenced": bench.gone[1].fenced,
+        "clean": clean,
+        "in the journal of the other": len(theirs),
+        "ended": (bench.gone[2].asked, bench.gone[2].fenced, len(bench.gone[2].lost)),
+        "commits": bench.commits,
+    }
+
+
+def ways() -> dict[str, Any]:
+    """A service after another; a broker that is stopped for a while; a way that breaks."""
+    first = Sites()
+    first.start(1)
+    first.load(1, **mock("0.02s"))
+    first.submit(1, 0, 60)
+    first.until(lambda: len(first.outcomes) >= 5)
+    first.site.close()
+    first.journal.stop()
+    seen = len(first.outcomes)
+
+    # The next one finds the member, and all that happened there meanwhile.
+    bench = Sites(epoch=2)
+    bench.until(lambda: 1 in bench.up)
+    bench.until(lambda: len(bench.outcomes) == 60)
+    found = bench.job_of(1)
+
+    # It is stopped while more is sent than a socket takes.
+    uri = str(flux.uri.JobURI(found.uri).local)
+    other = flux.Flux(uri)
+    pid = int(other.attr_get("broker.pid"))
+    del other
+    environment = {"PADDING": "x" * 8000}
+    bench.load(1, environment=environment, **mock("0.01s"))
+    queue = bench.up[1][0].queue
+    # The first of a kind is sent alone.
+    bench.submit(1, 100)
+    bench.until(lambda: 100 in bench.outcomes)
+    os.kill(pid, signal.SIGSTOP)
+    refused: list[Any] = []
+    try:
+        bench.submit(1, 101, 60)
+        bench.until(lambda: queue.waiting > 0)
+        # Nobody answers a new connection; nobody waits for that either.
+        connect(uri, bench.loop, refused.append, seconds=0.1)
+        bench.until(lambda: bool(refused))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    bench.until(lambda: len(bench.outcomes) == 121)
+
+    # The same instance once more, reached by a proxy that is killed in the middle.
+    bench.site.connect(bench.tag(2), uri)
+    bench.until(lambda: 2 in bench.up)
+    bench.load(2, **mock("0.02s"))
+    bench.submit(2, 1000, 40)
+    bench.until(lambda: len(bench.job_of(2).attempts) <= 37)
+    ups = bench.ups
+    proxy = bench.job_of(2)._proxy
+    assert proxy is not None
+    os.kill(proxy.pid, signal.SIGKILL)
+    bench.until(lambda: bench.ups > ups)
+    bench.until(lambda: not bench.job_of(2).attempts)
+    finished = outcomes_in_journal(uri)
+    bench.site.end(bench.tag(2))
+    bench.until(lambda: 2 in bench.gone)
+    # Of another Flux, and one that ends before it has begun.
+    bench.site._version = "0.1.0"
+    bench.site.connect(bench.tag(4), uri)
+    bench.site.start(bench.tag(5), Size(1, 1), environment=dict(os.environ), cwd="/")
+    bench.site.end(bench.tag(5))
+    bench.until(lambda: {4, 5} <= bench.gone.keys())
+    # It was somebody else's, and goes on.
+    lives = bench.job_of(1).phase is Phase.UP
+    bench.site.end(bench.tag(1))
+    bench.until(lambda: 1 in bench.gone)
+    unknown = bench.tag(3)
+    bench.site.connect(unknown, "local:///nowhere/local-0")
+    said = bench.job_of(3)
+    said._reconnect = 0.0
+    bench.until(lambda: 3 in bench.gone)
+    return {
+        "errors": first.errors + bench.errors,
+        "failed": first.failed + bench.failed,
+        "seen": seen,
+        "found": found.tag.epoch,
+        "finished": (len(finished), len(set(finished))),
+        "silent": str(refused[0]),
+        "lives": lives,
+        "let go": (bench.gone[2].fenced, len(bench.gone[2].lost)),
+        "refused": bench.refused[4],
+        "ended early": (bench.gone[5].asked, bench.gone[5].fenced, 5 in bench.up),
+        "nowhere": bench.gone[3].reason,
+    }
+
+
+def walltime() -> dict[str, Any]:
+    """An allocation that is about to end, with jobs that run and jobs that wait."""
+    member_job.LOOK_SECONDS = 0.2
+    bench = Sites()
+    bench.start(1, duration=3600.0, drain=15.0)
+    cores = bench.up[1][1].cores
+    bench.load(1, **mock("3600s"))
+    bench.submit(1, 0, cores + 3)
+    instance = bench.up[1][0]
+    attempts = bench.job_of(1).attempts
+    bench.until(
+        lambda: (
+            len(bench.started.get(1, ())) == cores
+            and sum(job is not None for _, job, _ in attempts.lost()) == cores + 3
+        )
+    )
+    # It is given twenty seconds more.
+    job = bench.job_of(1).job
+    began = bench.handle.rpc("job-list.list-id", {"id": job, "attrs": ["t_run"]}).get()["job"]
+    updates = {"attributes.system.duration": time.time() - began["t_run"] + 20.0}
+    bench.handle.rpc("job-manager.update", {"id": job, "updates": updates}).get()
+    bench.until(lambda: 1 in bench.draining)
+    waiting = [one.job for one in attempts.lost() if not one.started]
+    assert waiting[0] is not None
+    instance.move(waiting[0])
+    bench.until(lambda: waiting[0] in bench.moved)
+    bench.until(lambda: 1 in bench.gone)
+    gone = bench.gone[1]
+    return {
+        "errors": bench.errors,
+        "draining": bench.draining[1],
+        "cores": cores,
+        "waiting": len(waiting),
+        "moved": [move.name for move in bench.moved.values()],
+        "started": len(bench.started[1]),
+        "outcomes": len(bench.outcomes),
+        "interrupted": len({job for _, job in bench.interrupted}),
+        "lost": sorted(one.started for one in gone.lost),
+        "fenced": gone.fenced,
+    }
+
+
+if __name__ == "__main__":
+    scenarios: dict[str, Callable[[], dict[str, Any]]] = {
+        "pump": pump,
+        "module": module,
+        "ways": ways,
+        "walltime": walltime,
+        "sweep": lambda: {how: sweep(how) for how in ("kill", "fence", "no-fence")},
+    }
+    print(json.dumps(scenarios[sys.argv[1]]()))
