@@ -97,6 +97,7 @@ class JobKeys(TypedDict, total=False):
     retries: int | Mapping[str, Any]
     max_active: int
     start: str
+    member: str
 
 
 Limits = TypedDict("Limits", {"active-jobs": int, "jobs": int, "records": int}, total=False)
@@ -110,6 +111,7 @@ class EnsembleKeys(TypedDict, total=False):
     plugins: Sequence[str]
     search: Sequence[Mapping[str, Any]]
     use: Sequence[Mapping[str, Any]]
+    members: Sequence[Mapping[str, Any]]
     metrics: Sequence[str | Mapping[str, Any]]
     rate_window: Duration
     limits: Limits

@@ -70,6 +70,7 @@ class JobSet:
     start: str = STARTS[0]
     jobspec: Mapping[str, Any] | None = None
     max_active: int | None = None
+    member: str | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
 
