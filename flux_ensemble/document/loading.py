@@ -29,7 +29,7 @@ from flux_ensemble.document.checks import (
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.lint import Warnings, lint
-from flux_ensemble.document.members import check_placement, pool_names, read_pools
+from flux_ensemble.document.members_reader import check_placement, pool_names, read_pools
 from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain

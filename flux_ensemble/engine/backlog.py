@@ -21,6 +21,7 @@ class Backlog:
 
     Args:
         groups: the job groups, by name.
+        apart: the firings of each group are in queues of their own, bounds or not.
 
     Attributes:
         queues: urgency, and name of the group if that can be passed over -> its firings with their
@@ -28,7 +29,7 @@ class Backlog:
         bounds: how many jobs of a group may be active at once, for the groups with a bound.
     """
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
+    def __init__(self, groups: Mapping[str, Group], apart: bool = False) -> None:
         self._urgency = {
             # Where the urgency differs from job to job, it is not known before a job is sent.
             name: max((job_set.urgency for job_set in group.sets), default=16)
@@ -39,7 +40,7 @@ class Backlog:
             for name, group in groups.items()
             if (bounds := [one.max_active for one in group.sets if one.max_active is not None])
         }
-        self._timed = frozenset(name for name, group in groups.items() if group.longest)
+        self._timed = frozenset(name for name, group in groups.items() if group.longest or apart)
         self.queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
         self._number = 0
 
@@ -62,18 +63,18 @@ class Backlog:
         self._number += 1
         self.queues.setdefault(self._key(firing), deque()).append((self._number, firing))
 
-    def next(self, room: Callable[[str], int]) -> Firing | None:
+    def next(self, room: Callable[[Firing], int]) -> Firing | None:
         """The firing whose jobs are next; None if there is none.
 
         Args:
-            room: how many more jobs of a group that can be passed over may be active.
+            room: how many more jobs may be active of one whose group can be passed over.
         """
         first: tuple[int, int, Firing] | None = None
         for (urgency, group), queue in self.queues.items():
             number, firing = queue[0]
             if first is not None and (-urgency, number) > first[:2]:
                 continue
-            if group == _ANY or room(group) > 0:
+            if group == _ANY or room(firing) > 0:
                 first = -urgency, number, firing
         return None if first is None else first[2]
 
