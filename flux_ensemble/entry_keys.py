@@ -99,6 +99,7 @@ class JobKeys(TypedDict, total=False):
     predict: Sequence[str]
     order: str
     start: str
+    member: str
 
 
 Limits = TypedDict("Limits", {"active-jobs": int, "jobs": int, "records": int}, total=False)
@@ -112,6 +113,7 @@ class EnsembleKeys(TypedDict, total=False):
     plugins: Sequence[str]
     search: Sequence[Mapping[str, Any]]
     use: Sequence[Mapping[str, Any]]
+    members: Sequence[Mapping[str, Any]]
     metrics: Sequence[str | Mapping[str, Any]]
     rate_window: Duration
     limits: Limits

@@ -22,14 +22,15 @@ from flux_ensemble.metrics.conditions import Bested, Names, Searches
 from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.texts import listed
 
-#: Actions whose label is a job group or a search, and actions that need a label.
+#: Actions whose label is a job group or a search, a pool of members, and those that need a label.
+_ON_POOLS = ("grow", "shrink")
 _ON_GROUPS = ("submit", "cancel", "update")
 _ON_SEARCHES = ("search", "close", "refresh")
 _NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *_ON_SEARCHES)
 
 #: Keys of an action that only some actions have.
 _ACTION_KEYS = {
-    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset", *_ON_SEARCHES),
+    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset", *_ON_SEARCHES, *_ON_POOLS),
     "value": ("grow", "shrink"),
     "count": ("submit",),
     "params": ("submit",),
@@ -69,6 +70,7 @@ class Context:
         bests: the best jobs that are kept, by name, with the parameters that they can have.
         by: the metrics that are kept by value.
         searched: the searches, by name.
+        pools: the names of the pools of members.
     """
 
     groups: Mapping[str, Group]
@@ -81,6 +83,7 @@ class Context:
     bests: Bested = field(default_factory=dict)
     by: Collection[ByValue] = ()
     searched: Searches = field(default_factory=dict)
+    pools: Collection[str] = ()
 
 
 def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
@@ -130,6 +133,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         bests=spec.bested,
         by=spec.by,
         searched=spec.searched,
+        pools=[pool.name for pool in spec.members],
     )
 
 
@@ -166,7 +170,7 @@ class ActionReader:
                     (*at, key),
                     f"{key!r} means nothing to the action {name!r} (only to: {listed(actions)})",
                 )
-        if name in SCALE_ACTIONS and not self._context.elastic:
+        if name in SCALE_ACTIONS and not self._context.elastic and "label" not in entry:
             self._problems.add(
                 at,
                 f"{name!r} needs a member that can change its size, and this one has a fixed size",
@@ -274,6 +278,8 @@ class ActionReader:
                 self._problems.add((*at, "label"), str(error))
         elif name in _ON_SEARCHES:
             self._search(label, (*at, "label"))
+        elif name in _ON_POOLS:
+            self._pool(label, (*at, "label"))
         elif name in ("enable", "disable"):
             self._rule_id(label, (*at, "label"))
         elif name == "reset":
@@ -291,6 +297,16 @@ class ActionReader:
                 else ("the document has no 'search'")
             )
             self._problems.add(at, f"no search named {id!r} ({known})")
+
+    def _pool(self, name: str, at: Path) -> None:
+        pools = sorted(self._context.pools)
+        if name not in pools:
+            known = (
+                f"{hint(name, pools)}members: {listed(dict.fromkeys(pools))}"
+                if pools
+                else ("the document has no 'members'")
+            )
+            self._problems.add(at, f"no member named {name!r} ({known})")
 
     def _rule_id(self, id: str | None, at: Path) -> None:
         # A rule that is to be added can name itself.

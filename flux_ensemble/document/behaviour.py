@@ -82,6 +82,15 @@ def override_duration(simulated: Simulated, value: Any, group: Group) -> Simulat
     return replace(simulated, duration=read.duration)
 
 
+def read_seconds(value: Any, problems: Problems, at: Path) -> Drawable | None:
+    """The distribution of a duration that is none of a job's; None where there is a problem.
+
+    >>> read_seconds({"exponential": {"mean": "5m"}}, Problems(), ())
+    Exponential(mean=300.0)
+    """
+    return _Reader(Group("", ()), problems, at).seconds(value)
+
+
 class _Reader:
     """Reads what the section says of one group."""
 
@@ -108,6 +117,10 @@ class _Reader:
             startup=startup,
             memo={key: value for key, value in memo.items() if value is not None},
         )
+
+    def seconds(self, value: Any) -> Drawable | None:
+        """The distribution of a duration."""
+        return self._drawable(value, (), _seconds)
 
     def _distribution(self, value: Any) -> Drawable | FromLog | None:
         if isinstance(value, dict) and "from-log" in value:

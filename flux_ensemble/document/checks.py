@@ -75,7 +75,7 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
     except ValueError as error:
         problems.add(("logging", "heartbeat"), str(error))
     scales = any(
-        action is not None and action.get("name") in SCALE_ACTIONS
+        action is not None and action.get("name") in SCALE_ACTIONS and "label" not in action
         for rule in rules
         if rule is not None
         for action in (rule.get("action"), *rule.get("actions", ()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from flux_ensemble.algorithms.shipped import SHIPPED
 from flux_ensemble.document.detector_keys import DETECTOR_KEYS
 from flux_ensemble.document.key import Key
+from flux_ensemble.document.member_keys import MEMBER_KEYS
 from flux_ensemble.document.search_keys import SEARCH_KEYS
 
 #: Keys of a submit action, and of `with` in `retries`, that take the place of the group's.
@@ -47,6 +48,7 @@ _DISTRIBUTION = {
 
 KEYS: dict[str, Key] = {
     **{f"search{path}": key for path, key in SEARCH_KEYS.items()},
+    **{f"members{path}": key for path, key in MEMBER_KEYS.items()},
     "name": Key(
         "The ensemble's name: letters, digits, _ and -. A name on the command line goes before it. "
         "The default is the name of the file without its extension.",
@@ -211,6 +213,7 @@ KEYS: dict[str, Key] = {
         ("always",),
         "in-time",
     ),
+    "jobs.member": Key("Name or label of the members that its jobs run on.", ("gpu",)),
     # -- rules
     "rules.id": Key(
         "The rule's name. The default is rule-N with its position, from 0.", ("enough",)
@@ -309,6 +312,12 @@ KEYS: dict[str, Key] = {
         f"simulate.{owner}.{name}": key
         for owner in ("duration", "startup", "memo")
         for name, key in _DISTRIBUTION.items()
+    },
+    **{
+        f"members.simulate.{owner}.{name}": key
+        for owner in ("startup", "loss")
+        for name, key in _DISTRIBUTION.items()
+        if name not in ("param", "from-log")
     },
     **{f"rules.action.{name}": key for name, key in OVERRIDES.items()},
     **{f"jobs.retries.with.{name}": key for name, key in OVERRIDES.items()},

@@ -32,7 +32,17 @@ from flux_ensemble.texts import shown
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
 
 #: Keys of an entry that are copied to the job set unchanged.
-_AS_GIVEN = ("workdir", "output", "error", "queue", "bank", "urgency", "attributes", "start")
+_AS_GIVEN = (
+    "workdir",
+    "output",
+    "error",
+    "queue",
+    "bank",
+    "urgency",
+    "attributes",
+    "start",
+    "member",
+)
 
 
 _FILES = "files with jobspecs"

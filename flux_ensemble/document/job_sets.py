@@ -75,6 +75,7 @@ class JobSet:
     max_active: int | None = None
     predict: tuple[str, ...] | None = None
     order: str | None = None
+    member: str | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
 

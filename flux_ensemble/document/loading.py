@@ -29,6 +29,7 @@ from flux_ensemble.document.checks import (
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.lint import Warnings, lint
+from flux_ensemble.document.members_reader import check_placement, pool_names, read_pools
 from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.plain import check_plain
@@ -267,6 +268,9 @@ class _Loader:
         )
         searches = read_searches(value.get("search", []), names, limits.jobs, problems)
         groups = reader.read(with_variables(entries, searches))
+        pools = read_pools(value.get("members", []), problems)
+        pooled = pool_names(document.value.get("members"))
+        check_placement(groups, pools, pooled, entries, problems)
         check_groups(searches, groups, problems)
         if searches and SEARCH in kept:
             problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")
@@ -290,6 +294,7 @@ class _Loader:
             },
             by=by,
             searched=declared(document.value.get("search")),
+            pools=pooled,
         )
         own_name = _name(value, problems, name, file)
         return Spec(
@@ -313,6 +318,7 @@ class _Loader:
             bests=bests,
             by=tuple(by),
             searches=tuple(searches),
+            members=pools,
             simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
             **self._expansion(),
         )

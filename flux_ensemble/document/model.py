@@ -14,6 +14,7 @@ from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.members import Pool
 from flux_ensemble.document.search import Search
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
@@ -73,6 +74,9 @@ TRIGGER_ALIASES = {
 #: Triggers on the outcome of a scaling request.
 SCALE_TRIGGERS = ("scale-done", "scale-denied")
 
+#: Triggers on what becomes of members.
+MEMBER_TRIGGERS = ("member-up", "member-draining", "member-lost")
+
 #: The trigger on the end of a search.
 SEARCH_TRIGGER = "search-done"
 
@@ -92,6 +96,7 @@ TRIGGERS = (
     "idle",
     *SCALE_TRIGGERS,
     "time-left",
+    *MEMBER_TRIGGERS,
     SEARCH_TRIGGER,
     *DETECTORS,
     *(f"job-{name}" for name in JOB_EVENTS),
@@ -158,8 +163,9 @@ class Rule:
     `trigger` is never an alias. For a metric rule `name` is the metric's path (None
     where `when` is an expression that names its own metrics); for `scale-*` triggers it is
     the id of the rule that asked, or None for every request; for `search-done` that of the search,
-    or None for every one; for `drift` and `anomaly` it is the stream that `detector` watches; for
-    `job-*` and `idle` triggers `group` is the group selected, or None for every job. `when` is the
+    or None for every one; for `member-*` the pool, or None for all; for `drift` and `anomaly` it
+    is the stream that `detector` watches; for `job-*` and `idle` triggers `group` is the group
+    selected, or None for every job. `when` is the
     document's own number or text; the engine compiles it. `by` are the parameters of an `idle`
     rule that fires for each combination of their values. `more_*` are the other items where the
     document has lists of triggers, groups or actions.
@@ -247,6 +253,8 @@ class Spec:
     in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
     `expansion` is the document with what its `use` makes in its place, as plain data; None where
     it has no `use`. `packaged` is that part of `custom` which algorithms of flux-ensemble made.
+    `members` are the pools of instances that the jobs run on; without any, they run on the
+    enclosing one.
     """
 
     name: str
@@ -272,6 +280,7 @@ class Spec:
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
     expansion: Mapping[str, Any] | None = field(default=None, repr=False)
     packaged: str | None = None
+    members: tuple[Pool, ...] = ()
 
     @property
     def bested(self) -> dict[str, tuple[Best, Collection[str]]]:

@@ -10,6 +10,7 @@ from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.detectors import DetectorReader
 from flux_ensemble.document.model import (
+    MEMBER_TRIGGERS,
     RESERVED_RULES,
     RUNNING_EVERY,
     RUNNING_TRIGGER,
@@ -33,7 +34,7 @@ from flux_ensemble.texts import listed, shown
 
 #: Keys of a rule that only some triggers have; "job-" is a prefix.
 _RULE_KEYS = {
-    "name": ("metric", "job-", "idle", "scale-", "search-", *DETECTORS),
+    "name": ("metric", "job-", "idle", "scale-", "search-", "member-", *DETECTORS),
     "group": ("job-", "idle"),
     "scope": ("job-",),
     "after": ("timer",),
@@ -194,6 +195,11 @@ class _RuleReader(ActionReader):
         elif trigger == SEARCH_TRIGGER:
             if name is not None:
                 self._search(name, (*at, "name"))
+        elif trigger in MEMBER_TRIGGERS:
+            if name is not None:
+                self._pool(name, (*at, "name"))
+            elif not context.pools:
+                self._problems.add((*at, "trigger"), "the document has no 'members'")
         elif trigger != "metric" and trigger not in DETECTORS:
             name = None
         if "by" in entry and trigger == "idle":
@@ -270,7 +276,7 @@ class _RuleReader(ActionReader):
 
     def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> list[str]:
         """The groups that `group` or its alias `name` selects; none for all jobs."""
-        if trigger in ("metric", *SCALE_TRIGGERS, SEARCH_TRIGGER, *DETECTORS):
+        if trigger in ("metric", *SCALE_TRIGGERS, SEARCH_TRIGGER, *MEMBER_TRIGGERS, *DETECTORS):
             return []
         if "name" in entry and "group" in entry:
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")

@@ -13,6 +13,7 @@ from flux_ensemble.document.detectors import DETECTOR
 from flux_ensemble.document.job_sets import ORDERS, STARTS
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
+from flux_ensemble.document.schema_members import member
 from flux_ensemble.document.schema_search import COMPUTED, SEARCH
 from flux_ensemble.document.schema_terms import (
     BOOLEAN,
@@ -164,6 +165,7 @@ JOB = mapping(
         "predict": list_of("a list of parameters", text("the name of a parameter")),
         "order": choice("an order", ORDERS),
         "start": choice("when its jobs are started", STARTS),
+        "member": text("the name or a label of members"),
     },
     "name",
 )
@@ -244,6 +246,8 @@ SIMULATED = mapping(
     },
 )
 
+MEMBER = member(_distribution("a duration", DURATION))
+
 #: An entry of `metrics`: a statistic, a best job, or a metric that is kept by value.
 _METRIC = {
     "if": {"type": "object", "required": ["by"]},
@@ -295,6 +299,7 @@ DOCUMENT = {
             "jobs": list_of("a list of job groups", JOB),
             "rules": list_of("a list of rules", RULE),
             "search": list_of("a list of searches", SEARCH),
+            "members": {**list_of("a list of members", MEMBER), "minItems": 1},
             "use": list_of("a list such as [{algorithm: retry-with-more, group: GROUP}]", USE),
             "custom": {"type": "string", "description": "Python source text"},
             "plugins": list_of(

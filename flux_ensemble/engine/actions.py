@@ -14,6 +14,7 @@ from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import Action
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
+    MEMBER_COMMANDS,
     Ask,
     CallCustom,
     CancelJobs,
@@ -26,6 +27,7 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
@@ -44,9 +46,15 @@ class Actions:
     """Performs actions for one engine."""
 
     def __init__(
-        self, core: Core, scaling: Scaling, sending: Sending, searching: Searching
+        self,
+        core: Core,
+        scaling: Scaling,
+        sending: Sending,
+        searching: Searching,
+        members: Members | None = None,
     ) -> None:
         self._core = core
+        self._members = members
         self._searching = searching
         self._sending = sending
         self._scaling = scaling
@@ -153,6 +161,8 @@ class Actions:
             case "refresh":
                 dropped = self._searching.refresh(groups[0], origin.chain)
                 self._outcome(origin, dropped=dropped)
+            case "grow" | "shrink" if action.label is not None and self._members is not None:
+                self._members.resize(action, origin)
             case "grow" | "shrink":
                 self._scaling.ask(action, origin)
         return ()
@@ -272,6 +282,10 @@ class Actions:
         origin, firing = pending.origin, pending.firing
         if firing is not None:
             assert isinstance(pending.command, SubmitJobs)
+            if self._members is not None and not self._members.takes_jobs(pending.command.ordinal):
+                # Which of them it has is decided when it has ended.
+                core.workload.confirm(firing)
+                return ()
             count = pending.command.count
             core.workload.confirm(firing, count - len(event.ids))
             core.record(
@@ -323,7 +337,9 @@ class Actions:
 
 
 def _follows(command: Any) -> bool:
-    """Whether no firing asked for a command: it follows from one that has its own outcome."""
+    """Whether no firing asked for a command, or its outcome is not all that was asked for."""
+    if isinstance(command, MEMBER_COMMANDS):
+        return True
     return type(command) is CancelJobs and command.reason in (WITHDRAWN, NOT_NEEDED)
 
 

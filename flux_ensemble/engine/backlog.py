@@ -25,6 +25,7 @@ class Backlog:
     Args:
         groups: the job groups, by name.
         predictions: of how long their jobs take.
+        apart: the firings of each group are in queues of their own, bounds or not.
 
     Attributes:
         queues: urgency, and name of the group if that can be passed over -> its firings with their
@@ -33,7 +34,9 @@ class Backlog:
         ordered: the groups with an `order`.
     """
 
-    def __init__(self, groups: Mapping[str, Group], predictions: Predictions) -> None:
+    def __init__(
+        self, groups: Mapping[str, Group], predictions: Predictions, apart: bool = False
+    ) -> None:
         self._predictions = predictions
         self.ordered = frozenset(
             name
@@ -52,7 +55,7 @@ class Backlog:
             for name, group in groups.items()
             if (bounds := [one.max_active for one in group.sets if one.max_active is not None])
         }
-        self._timed = frozenset(name for name, group in groups.items() if group.longest)
+        self._timed = frozenset(name for name, group in groups.items() if group.longest or apart)
         self.queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
         self._number = 0
 
@@ -78,18 +81,18 @@ class Backlog:
         if firing.group in self.ordered:
             self._order(key).append(self._number, firing)
 
-    def next(self, room: Callable[[str], int]) -> Firing | None:
+    def next(self, room: Callable[[Firing], int]) -> Firing | None:
         """The firing whose jobs are next; None if there is none.
 
         Args:
-            room: how many more jobs of a group that can be passed over may be active.
+            room: how many more jobs may be active of one whose group can be passed over.
         """
         first: tuple[int, int, Firing] | None = None
         for (urgency, group), queue in self.queues.items():
             number, firing = queue[0]
             if first is not None and (-urgency, number) > first[:2]:
                 continue
-            if group == _ANY or room(group) > 0:
+            if group == _ANY or room(firing) > 0:
                 first = -urgency, number, firing
         return None if first is None else first[2]
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from flux_ensemble.engine import commands, events
-from flux_ensemble.engine.commands import Command
+from flux_ensemble.engine.commands import Command, SubmitJobs
 from flux_ensemble.engine.events import Event, Tag
 
 _EVENTS = {cls.__name__: cls for cls in events.Event.__args__}
@@ -25,7 +25,11 @@ _FIELDS = {
 def to_json(item: Event | Command) -> dict[str, Any]:
     """The event or command as a JSON object."""
     cls = type(item)
-    return {"type": cls.__name__, **{name: getattr(item, name) for name in _FIELDS[cls]}}
+    value = {"type": cls.__name__, **{name: getattr(item, name) for name in _FIELDS[cls]}}
+    if cls is SubmitJobs and not value["ordinal"]:
+        # Of the first versions, and of documents without members.
+        del value["ordinal"]
+    return value
 
 
 def event_from_json(value: Mapping[str, Any]) -> Event:

@@ -19,7 +19,8 @@ class SubmitJobs:
     """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
 
     `each`, `params` and `overrides` are what to give to `Group.submission`. Each job carries the
-    tag (group, rule, firing, index). Performed in the order of the commands.
+    tag (group, rule, firing, index). Performed in the order of the commands. `ordinal` is the
+    number of the member that they go to, 0 for the enclosing instance; see `job_keys`.
     """
 
     id: int
@@ -31,6 +32,7 @@ class SubmitJobs:
     each: int | None = None
     params: Mapping[str, Any] | None = None
     overrides: Mapping[str, Any] | None = None
+    ordinal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,42 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class StartMember:
+    """Ask for a member; the event `MemberUp` says when there is one.
+
+    Safe to repeat, because of `ordinal`: after a crash it comes again with the same id.
+
+    Args:
+        member: its name, such as "pool.3".
+        pool: the name of its pool in the document, which says what it is.
+        ordinal: its number, from 1; no other member of the ensemble has it, before or after.
+    """
+
+    id: int
+    member: str
+    pool: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainMember:
+    """The queue of a member is to start no more jobs; those that run go on."""
+
+    id: int
+    member: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndMember:
+    """End a member, or take back that it was asked for; `MemberEnded` says when it has ended."""
+
+    id: int
+    member: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartTimer:
     """Send `TimerFired(key)` after `after` seconds, then each `every` seconds if not 0."""
 
@@ -134,6 +172,19 @@ class Finish:
 
 
 #: The commands that have an outcome.
-Effect = SubmitJobs | CancelJobs | UpdateJobs | CallCustom | Scale | Ask
+Effect = (
+    SubmitJobs
+    | CancelJobs
+    | UpdateJobs
+    | CallCustom
+    | Scale
+    | Ask
+    | StartMember
+    | DrainMember
+    | EndMember
+)
+
+#: Those on members.
+MEMBER_COMMANDS = (StartMember, DrainMember, EndMember)
 
 Command = Effect | StartTimer | StopTimer | Record | Reply | Finish

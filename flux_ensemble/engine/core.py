@@ -24,6 +24,7 @@ from flux_ensemble.engine.commands import (
     StopTimer,
 )
 from flux_ensemble.engine.copies import Copies
+from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -95,7 +96,7 @@ class Core:
         self.t_walltime: float | None = None
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
-        self.workload = Workload(spec.groups, spec.limits.active_jobs)
+        self.workload = Workload(spec.groups, spec.limits.active_jobs, bool(spec.members))
         self.copies = Copies()
         self.records = Records(spec.limits.records if spec.records else 0)
         self.foreign: dict[int, Job] = {}
@@ -283,9 +284,12 @@ class Core:
 
     def job_of(self, job: Job) -> tuple[JobSet, dict[str, Any]]:
         """The job set and the parameters of a job of the ensemble."""
-        firing = job.firing
-        assert firing is not None
-        of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[job.index]
+        assert job.firing is not None
+        return self.job_at(job.firing, job.index)
+
+    def job_at(self, firing: Firing, index: int) -> tuple[JobSet, dict[str, Any]]:
+        """The job set and the parameters of a job of a firing."""
+        of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[index]
         return of_job
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 
 from flux_ensemble.document.model import OUTCOME_TRIGGERS, RUNNING_TRIGGER, Spec
 from flux_ensemble.engine.actions import Actions
-from flux_ensemble.engine.commands import Command, Effect, StartTimer
+from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.evaluation import Evaluation
 from flux_ensemble.engine.events import (
@@ -35,6 +35,10 @@ from flux_ensemble.engine.events import (
     Interrupted,
     JobEvent,
     MemberChanged,
+    MemberDraining,
+    MemberEnded,
+    MemberLost,
+    MemberUp,
     Request,
     Started,
     Tag,
@@ -42,6 +46,8 @@ from flux_ensemble.engine.events import (
 )
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.engine.member_events import MemberEvents
+from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
@@ -60,6 +66,7 @@ class Engine(Core):
 
     Attributes:
         scaling: what is known of the member, and requests to change its size.
+        members: the members of a document that names some; else None.
         observer: handles job events.
         searching: the searches.
     """
@@ -67,11 +74,14 @@ class Engine(Core):
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
         self.scaling = Scaling(self)
-        self._sending = Sending(self)
+        self.members = Members(self) if spec.members else None
+        self._sending = Sending(self, self.members)
         self.searching = Searching(self, self._sending)
-        self._actions = Actions(self, self.scaling, self._sending, self.searching)
-        self.observer = Observer(self, self._sending, self.searching)
-        self._evaluation = Evaluation(self, RuleActions(self, self._actions), self.scaling)
+        self._actions = Actions(self, self.scaling, self._sending, self.searching, self.members)
+        self.observer = Observer(self, self._sending, self.searching, self.members)
+        self._evaluation = Evaluation(
+            self, RuleActions(self, self._actions), self.scaling, self.members
+        )
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
             Started: self._on_started,
@@ -85,6 +95,14 @@ class Engine(Core):
             CommandFailed: self._actions.on_failed,
             Request: requests.on_request,
         }
+        self._member_events: MemberEvents | None = None
+        if self.members is not None:
+            events = self._member_events = MemberEvents(self, self.members, self.observer)
+            self._handlers[MemberUp] = events.on_up
+            self._handlers[MemberDraining] = events.on_draining
+            self._handlers[MemberLost] = events.on_lost
+            self._handlers[MemberEnded] = events.on_ended
+            self._handlers[CommandFailed] = self._on_failed
 
     # -- what drivers use ---------------------------------------------------------
 
@@ -173,6 +191,8 @@ class Engine(Core):
         limits = self.spec.limits
         assert self.workload.total <= limits.jobs
         self.scaling.check(self.pending)
+        if self.members is not None:
+            self.members.check()
         self.searching.check()
         jobs = self.workload.jobs.values()
         self.workload.predictions.check([job for job in jobs if job.phase is Phase.RUNNING])
@@ -218,6 +238,8 @@ class Engine(Core):
             self.emit(StartTimer(HEARTBEAT, self.spec.heartbeat, self.spec.heartbeat))
         for state in self.rules.states.values():
             self.start_timer(state)
+        if self.members is not None:
+            self.members.begin()
         for state in self.rules.plain("start"):
             yield Triggered(state, Cause({"trigger": "start"}))
         yield from self.scaling.begin()
@@ -227,6 +249,10 @@ class Engine(Core):
         triggered = self._actions.call_again(key)
         if triggered is not None:
             return triggered
+        if self._member_events is not None:
+            triggered = self._member_events.on_timer(key)
+            if triggered is not None:
+                return triggered
         if self._sending.delay_over(key) or self.scaling.on_timer(key):
             return ()
         if self.searching.on_timer(key) or self.state != "running":
@@ -263,6 +289,17 @@ class Engine(Core):
             active, busy = len(self.workload.jobs), self.workload.busy
             self.record("walltime", t_expires=event.t_expires, active=active, waiting=busy - active)
         return ()
+
+    def _on_failed(self, event: CommandFailed) -> Iterable[Triggered]:
+        """A command failed; a member that cannot be asked for has ended."""
+        assert self._member_events is not None
+        pending = self.pending_table.commands.get(event.command)
+        if pending is None or not isinstance(pending.command, StartMember):
+            return self._actions.on_failed(event)
+        command = pending.command
+        ended = MemberEnded(event.t, command.member, command.ordinal, event.reason)
+        self.pending_table.take(event.command)
+        return self._member_events.on_ended(ended)
 
     # -- the end of an event ------------------------------------------------------
 

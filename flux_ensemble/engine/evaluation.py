@@ -17,6 +17,7 @@ from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.job_view import CombinationView, JobView
 from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.scaling import Scaling
@@ -28,7 +29,10 @@ from flux_ensemble.metrics.numbers import finite
 class Evaluation:
     """Evaluates the rules of one engine."""
 
-    def __init__(self, core: Core, actions: RuleActions, scaling: Scaling) -> None:
+    def __init__(
+        self, core: Core, actions: RuleActions, scaling: Scaling, members: Members | None = None
+    ) -> None:
+        self._members = members
         self._core = core
         self._actions = actions
         self._scaling = scaling
@@ -201,7 +205,11 @@ class Evaluation:
 
     def _could_do(self, action: Action) -> bool:
         """Whether an action would have an effect: scaling has none at the member's bounds."""
-        return action.name not in SCALE_ACTIONS or self._scaling.objection(action) is None
+        if action.name not in SCALE_ACTIONS:
+            return True
+        if action.label is not None and self._members is not None:
+            return self._members.objection(action) is None
+        return self._scaling.objection(action) is None
 
 
 def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) -> Triggered:

@@ -35,7 +35,7 @@ class JobEvent:
     """A job posted an event (RFC 21).
 
     Args:
-        job: job id, an integer.
+        job: the key of the job: its id, an integer, where there are no members (`job_keys`).
         name: the event's name, such as "start".
         context: the event's context, {} where it has none.
         tag: for a job of this ensemble, on its "submit" event at least; None otherwise.
@@ -181,6 +181,59 @@ class AllocationEnding:
     t_expires: float
 
 
+@dataclass(frozen=True, slots=True)
+class MemberUp:
+    """A member is up; jobs can be submitted to it.
+
+    Args:
+        member, ordinal: as in `StartMember`.
+        nodes, cores, gpus: what it has in all.
+        t_expires: when its time is up; None where it has no limit.
+    """
+
+    t: float
+    member: str
+    ordinal: int
+    nodes: int
+    cores: int
+    gpus: int = 0
+    t_expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDraining:
+    """A member is about to end, for a reason that the ensemble does not know."""
+
+    t: float
+    member: str
+    ordinal: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLost:
+    """A member does not answer any more, and will not. Its jobs may still run."""
+
+    t: float
+    member: str
+    ordinal: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEnded:
+    """Nothing of a member runs any more, and all that is known of its jobs has been told.
+
+    What this comes after is the *kill-fence*: the enclosing instance says that the member's nodes
+    are clean. It is decided now what becomes of the jobs whose end was not told.
+    """
+
+    t: float
+    member: str
+    ordinal: int
+    reason: str
+
+
 Event = (
     Started
     | JobEvent
@@ -192,4 +245,8 @@ Event = (
     | MemberChanged
     | AllocationChanged
     | AllocationEnding
+    | MemberUp
+    | MemberDraining
+    | MemberLost
+    | MemberEnded
 )

@@ -39,6 +39,14 @@ TRANSITIONS: Mapping[str, Mapping[Phase, Phase]] = {
     "clean": dict.fromkeys((Phase.NEW, Phase.PENDING, Phase.RUNNING, Phase.FINISHED), Phase.GONE),
 }
 
+#: Phase of a foreign job before the first event that is seen of it. After `finish`, its outcome
+#: stays unknown.
+FIRST_SEEN = {
+    **dict.fromkeys(("submit", "validate", "invalidate"), Phase.NEW),
+    **dict.fromkeys(("release", "free", "epilog-start", "epilog-finish", "clean"), Phase.NEW),
+    "finish": Phase.RUNNING,
+}
+
 #: Types of exceptions that are outcomes of their own.
 _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
 
@@ -48,6 +56,8 @@ _UNUSUAL: Mapping[str, Any] = {
     "outcome": None,
     "canceling": False,
     "interrupted": False,
+    "again": False,
+    "held": False,
     "t_alloc": None,
     "ranks": None,
     "t_end": None,
@@ -124,6 +134,10 @@ class Job:
         self.interrupted = False
         #: The rules on `job-running` that have fired for it.
         self.told: tuple[str, ...] = ()
+        #: Its member ends, and it runs again elsewhere if that ends it.
+        self.again = False
+        #: It is submitted with urgency 0 then.
+        self.held = False
         self._exceptions: set[str] | None = None
         #: Time of the latest event of each name that may come at any time.
         self._last: dict[str, float] | None = None

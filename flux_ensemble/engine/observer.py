@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import JobView
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.pool_counts import PoolCounts
 from flux_ensemble.engine.retrying import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
@@ -15,7 +17,13 @@ from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, OUTCOMES, RATE, STREAMS
+from flux_ensemble.metrics.names import (
+    DURATION_OF_FINISHED,
+    GAUGES,
+    OUTCOMES,
+    RATE,
+    STREAMS,
+)
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, SEARCH
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VALUES, MAX_VARIABLES
@@ -45,14 +53,6 @@ EXPIRY_SECONDS = 1.0
 #: Memo keys with these names are ignored: they are variables that every group has.
 _RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
 
-#: Phase of a foreign job before the first event that is seen of it. After `finish`, its outcome
-#: stays unknown.
-_FIRST_SEEN = {
-    **dict.fromkeys(("submit", "validate", "invalidate"), Phase.NEW),
-    **dict.fromkeys(("release", "free", "epilog-start", "epilog-finish", "clean"), Phase.NEW),
-    "finish": Phase.RUNNING,
-}
-
 
 class Observer:
     """Takes in job events for one engine.
@@ -62,8 +62,12 @@ class Observer:
             it was that values of parameters were.
     """
 
-    def __init__(self, core: Core, sending: Sending, searching: Searching) -> None:
+    def __init__(
+        self, core: Core, sending: Sending, searching: Searching, members: Members | None = None
+    ) -> None:
         self._core = core
+        self._members = members
+        self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
         self._searching = searching
         self._sending = sending
         self._retrying = Retrying(core, sending)
@@ -110,8 +114,8 @@ class Observer:
             group = job.group or ""
         else:
             known = job.outcome
-            if name == "exception" and core.t_walltime is not None:
-                self._expire(job, event, core.t_walltime)
+            if name == "exception":
+                self._expire(job, event)
             if not job.accept(event):
                 return ()
             group = job.group or ""
@@ -122,7 +126,9 @@ class Observer:
                 news = take(job, group, event, known)
                 if detected:
                     news = news[0], (*news[1], *((DETECTED, rule) for rule in detected))
-        if job.interrupted and core.t_walltime is not None:
+        if job.interrupted and (
+            core.t_walltime is not None or (job.again and job.outcome == "canceled")
+        ):
             # It runs again, as if it had not run.
             return ()
         states = core.rules.own(group, name, news)
@@ -132,10 +138,16 @@ class Observer:
         """The job of the ensemble that appears in the queue with this event, or None."""
         if event.name != "submit" or event.tag is None:
             return None
+        members = self._members
+        if members is not None and not members.expects(event.job, event.tag):
+            return None
         job = self._core.workload.admit(event.job, event.tag, event.t)
         if job is not None:
+            member = None if members is None else members.admitted(job)
             if job.firing is not None and job.firing.cancel_unseen:
                 self._sending.cancel_unseen(job, job.firing)
+            elif members is not None and member is not None and member.state == "draining":
+                members.move(member, [job])
             self.await_nodes(job)
             if self._core.copies.works:
                 self._core.copies.appeared(job)
@@ -148,12 +160,19 @@ class Observer:
             # A job that the ensemble cancels itself ends as intended.
             if job is not None and not job.canceling:
                 job.interrupted = True
+                if self._members is not None:
+                    self._members.interrupt(job)
         return ()
 
-    def _expire(self, job: Job, event: JobEvent, t_walltime: float) -> None:
-        """An exception while the allocation ends: tell a job's own time limit from that end."""
-        if event.context.get("type") == "timeout" and not job.canceling:
-            job.interrupted |= event.t >= t_walltime - EXPIRY_SECONDS
+    def _expire(self, job: Job, event: JobEvent) -> None:
+        """An exception while an allocation ends: tell a job's own time limit from that end."""
+        t_walltime = self._core.t_walltime
+        if self._members is not None and t_walltime is None:
+            t_walltime = self._members.t_expires(job.id)
+        if t_walltime is None or event.t < t_walltime - EXPIRY_SECONDS:
+            return
+        if event.context.get("type") == "timeout":
+            self.on_interrupted(Interrupted(event.t, (job.id,)))
 
     def job(self, id: int) -> Job | None:
         """An active job, as far as it has been seen: of the ensemble, or of others."""
@@ -167,7 +186,7 @@ class Observer:
         if job is None:
             job = core.foreign[event.job] = Job(event.job, event.job_name, None, 0, event.t)
             # A job from before: its earlier events are not known.
-            job.phase = _FIRST_SEEN.get(event.name, Phase.PENDING)
+            job.phase = FIRST_SEEN.get(event.name, Phase.PENDING)
         elif event.name == "submit":
             return ()
         known = job.outcome
@@ -185,7 +204,9 @@ class Observer:
 
     def _on_validate(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         self._core.stats.counts[group]["submitted"] += 1
-        return _VALIDATED
+        if self._pool_counts is None:
+            return _VALIDATED
+        return None, _VALIDATED[1] + self._pool_counts.validated(job, group)
 
     def _on_start(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         stats = self._core.stats
@@ -302,6 +323,8 @@ class Observer:
                 self._predictions.ended(job)
             self._predictions.learn(job)
         self._core.workload.leave(job)
+        if self._members is not None:
+            self._members.left(job)
         # One without an outcome was never accepted.
         if job.outcome is not None and not self._core.records.add(job):
             self._core.record("records-full", limit=self._core.spec.limits.records)
@@ -313,6 +336,15 @@ class Observer:
         return _UNWANTED
 
     def _conclude(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
+        """Count the outcome of a job, for its pool too, and have it run again if it is to."""
+        pool_counts = self._pool_counts
+        if pool_counts is None:
+            return self._count(job, group, event, changed)
+        before = pool_counts.before(group)
+        outcome, changed = self._count(job, group, event, changed)
+        return outcome, changed + pool_counts.concluded(job, group, before)
+
+    def _count(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
         """Count the outcome of a job, and have it run again if its group says so."""
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None

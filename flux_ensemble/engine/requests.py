@@ -142,7 +142,8 @@ class Requests:
             action = parse_action(request.args.get("action", {}), core.spec, core.rules.states)
         except ValueError as error:
             raise RequestError(errno.EINVAL, str(error)) from None
-        if action.name in SCALE_ACTIONS and not self._scaling.elastic():
+        of_member = action.name in SCALE_ACTIONS and action.label is None
+        if of_member and not self._scaling.elastic():
             reason = f"action: {action.name!r} needs a member that can change its size"
             raise RequestError(errno.EINVAL, reason)
         if action.name == "submit":

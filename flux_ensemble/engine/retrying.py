@@ -45,9 +45,13 @@ class Retrying:
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
-        if interrupted and core.t_walltime is not None and core.acting:
-            self._sending.run_again(firing, job.index)
-            return Further.AGAIN
+        if interrupted and core.acting:
+            if core.t_walltime is not None:
+                self._sending.run_again(firing, job.index)
+                return Further.AGAIN
+            if job.again and not job.canceling and not firing.cancel_unseen:
+                self._sending.run_again(firing, job.index, held=job.held)
+                return Further.AGAIN
         job_set, _ = core.job_of(job)
         if not job_set.retries.times or firing.cancel_unseen or not core.acting:
             return Further.OVER

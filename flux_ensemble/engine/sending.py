@@ -12,6 +12,7 @@ from flux_ensemble.engine.copies import Work
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Origin, Pending
 
 #: What the rule ids of searches begin with; no id in a document has a colon.
@@ -25,10 +26,16 @@ NOT_NEEDED = "another job that does the same has succeeded"
 
 
 class Sending:
-    """Submits the jobs of one engine."""
+    """Submits the jobs of one engine.
 
-    def __init__(self, core: Core) -> None:
+    Args:
+        core: of the engine.
+        members: that the jobs are placed on; None where there is the enclosing instance alone.
+    """
+
+    def __init__(self, core: Core, members: Members | None = None) -> None:
         self._core = core
+        self._members = members
         self._table = core.pending_table
 
     def submit(
@@ -180,10 +187,16 @@ class Sending:
                 other.canceling = True
                 core.cancel((id,), NOT_NEEDED, origin)
 
-    def run_again(self, firing: Firing, index: int) -> None:
-        """Ask for a job again that the end of the allocation hit, as if it had not run."""
+    def run_again(self, firing: Firing, index: int, *, held: bool = False) -> None:
+        """Ask for a job again that the end of its allocation hit, as if it had not run.
+
+        Args:
+            firing, index: the job.
+            held: submit it with urgency 0.
+        """
         self._core.workload.total -= 1
-        self.retry(firing, index, firing.overrides, 0.0, firing.attempt)
+        overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
+        self.retry(firing, index, overrides, 0.0, firing.attempt)
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
         core = self._core
@@ -202,8 +215,11 @@ class Sending:
             if group not in core.not_started and core.workload.backlog.holds(group):
                 core.not_started.append(group)
                 core.record("not-started", group=group, reason=core.why_not(group))
-        while (batch := core.workload.next_batch(too_long)) is not None:
+        members = self._members
+        fits = None if members is None else members.fits
+        while (batch := core.workload.next_batch(too_long, fits)) is not None:
             firing, first, count = batch
+            ordinal = 0 if members is None else members.place(firing, first, count)
             origin = Origin(firing.rule, firing.number, (), firing.request)
             command = SubmitJobs(
                 self._table.next_id(),
@@ -215,6 +231,7 @@ class Sending:
                 firing.each,
                 firing.params,
                 firing.overrides,
+                ordinal,
             )
             core.send(Pending(origin, command, firing=firing))
 

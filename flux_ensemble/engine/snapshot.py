@@ -80,6 +80,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["predictions"] = predictions
     if engine.copies.works:
         state["copies"] = engine.copies.dump()
+    if engine.members is not None:
+        state["members"] = engine.members.dump()
     if engine.deferred:
         state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
@@ -175,6 +177,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
+    if engine.members is not None:
+        engine.members.load(state["members"])
     return engine
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.member import Member
+from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.paths import REMAINING
 
@@ -35,6 +37,35 @@ def status(engine: Engine) -> dict[str, Any]:
         "retries": engine.pending_table.jobs_again,
         **({"searches": searches} if searches else {}),
         **({} if remaining is None else {"t_predicted": engine.t + remaining}),
+        **({"pools": _pools(engine, engine.members)} if engine.members is not None else {}),
+    }
+
+
+def _pools(engine: Engine, members: Members) -> dict[str, Any]:
+    """The pools, with their members that have not ended."""
+    return {
+        pool.name: {
+            "min": pool.low,
+            "max": pool.high,
+            "ended": members.gone[pool.name],
+            "lost": members.lost[pool.name],
+            "members": [_member(member) for member in members.of(pool.name)],
+        }
+        for pool in engine.spec.members
+    }
+
+
+def _member(member: Member) -> dict[str, Any]:
+    up = member.up
+    return {
+        "name": member.name,
+        "state": member.state,
+        "reason": member.reason,
+        "nodes": None if up is None else up.nodes,
+        "cores": None if up is None else up.cores,
+        "t_up": None if up is None else up.t,
+        "t_expires": None if up is None else up.t_expires,
+        "jobs": member.busy,
     }
 
 

@@ -10,7 +10,7 @@ combinations of parameter values that are watched.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
@@ -28,16 +28,17 @@ class Workload:
     Args:
         groups: the job groups, by name.
         limit: how many jobs may be in flight or active at once.
+        placed: each firing may have its own reason to wait: see `next_batch`.
 
     Attributes:
         predictions: of how long jobs take.
     """
 
-    def __init__(self, groups: Mapping[str, Group], limit: int) -> None:
+    def __init__(self, groups: Mapping[str, Group], limit: int, placed: bool = False) -> None:
         self._groups = groups
         self._limit = limit
         self.predictions = Predictions(groups)
-        self.backlog = Backlog(groups, self.predictions)
+        self.backlog = Backlog(groups, self.predictions, placed)
         #: How many more jobs may be sent; negative if more appeared than were expected.
         self.room = limit
         self.firings = Firings()
@@ -77,6 +78,9 @@ class Workload:
         if bound is None:
             return self.room
         return min(self.room, bound - self._in_flight[group] - len(self._active[group]))
+
+    def _room_of_firing(self, firing: Firing) -> int:
+        return self.room_of(firing.group)
 
     def waiting(self, group: str) -> int:
         """Jobs of the group that have not appeared in the queue yet."""
@@ -140,11 +144,14 @@ class Workload:
         if firing is not None and firing.waiting:
             self.backlog.append(firing)
 
-    def next_batch(self, closed: Collection[str] = ()) -> tuple[Firing, int, int] | None:
+    def next_batch(
+        self, closed: Collection[str] = (), fits: Callable[[Firing], int] | None = None
+    ) -> tuple[Firing, int, int] | None:
         """The next jobs to send, as many as the limits allow; None if there are none.
 
         Args:
             closed: groups with a time limit of which none are sent now.
+            fits: how many jobs of a firing may be sent, besides the limits.
 
         Returns:
             Their firing, the index of the first, and how many there are.
@@ -152,14 +159,21 @@ class Workload:
         backlog, room = self.backlog, self.room
         if room <= 0 or not backlog:
             return None
-        room_of = self.room_of
-        firing = backlog.next(
-            (lambda group: 0 if group in closed else room_of(group)) if closed else room_of
-        )
+        room_of = self._room_of_firing
+
+        def allowed(firing: Firing) -> int:
+            if firing.group in closed:
+                return 0
+            room = room_of(firing)
+            return room if fits is None or room <= 0 else min(room, fits(firing))
+
+        firing = backlog.next(allowed if closed or fits is not None else room_of)
         if firing is None:
             return None
-        if firing.group in backlog.bounds:
-            room = room_of(firing.group)
+        if fits is not None:
+            room = allowed(firing)
+        elif firing.group in backlog.bounds:
+            room = room_of(firing)
         if backlog.ordered and firing.group in backlog.ordered:
             firing, first, count = backlog.longest(firing, room)
         else:

@@ -166,7 +166,9 @@ def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
         raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
     if group not in groups:
         raise ValueError(f"no job group named {group!r} (groups: {_listed(groups)})")
-    if counter not in COUNTERS:
+    # Of the jobs on the members of one pool; whether there is such a pool is not known here.
+    of_all, _, _ = counter.partition("@")
+    if of_all not in COUNTERS:
         raise ValueError(f"no counter named {counter!r} (counters: {', '.join(COUNTERS)})")
     return MetricPath(COUNT, group, counter)
 

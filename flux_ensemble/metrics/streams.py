@@ -245,7 +245,7 @@ class Metrics:
         """The value of a metric: a number, a parameter's value of any type, or None if empty."""
         statistic, group, variable = path
         if statistic == COUNT:
-            return self.counts[group][variable]
+            return self.counts[group].get(variable)
         if statistic in MEMBER_METRICS:
             return self._of_member(path)
         if statistic == RATE:

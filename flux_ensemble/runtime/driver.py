@@ -21,10 +21,13 @@ from flux_ensemble.engine.commands import (
     CallCustom,
     CancelJobs,
     Command,
+    DrainMember,
+    EndMember,
     Finish,
     Record,
     Reply,
     Scale,
+    StartMember,
     StartTimer,
     StopTimer,
     SubmitJobs,
@@ -38,6 +41,7 @@ from flux_ensemble.runtime.ports import (
     Adviser,
     Caller,
     CallResult,
+    Fleet,
     Handle,
     Host,
     Loop,
@@ -65,6 +69,7 @@ class Driver:
         marker: notes each event while it is handled, if given.
         worker: what runs custom functions, if that has been started.
         adviser: starts what gives the points of searches; called when the first are asked for.
+        fleet: starts and ends members, for documents that name some.
 
     Attributes:
         commands: how many commands have been performed.
@@ -82,6 +87,7 @@ class Driver:
         marker: Marker | None = None,
         worker: Caller | None = None,
         adviser: Callable[[], Adviser] | None = None,
+        fleet: Fleet | None = None,
     ) -> None:
         self._engine = engine
         self._member = member
@@ -115,6 +121,10 @@ class Driver:
             Reply: host.reply,
             Finish: self._finish,
         }
+        if fleet is not None:
+            self._perform[StartMember] = lambda command: fleet.start(command, self.post)
+            self._perform[DrainMember] = lambda command: fleet.drain(command, self.post)
+            self._perform[EndMember] = lambda command: fleet.end(command, self.post)
 
     def post(self, *events: Event) -> None:
         """Take in events, one after the other, and perform what they bring about.

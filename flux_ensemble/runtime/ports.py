@@ -15,10 +15,13 @@ from flux_ensemble.engine.commands import (
     Ask,
     CancelJobs,
     Command,
+    DrainMember,
+    EndMember,
     Finish,
     Record,
     Reply,
     Scale,
+    StartMember,
     SubmitJobs,
     UpdateJobs,
 )
@@ -142,6 +145,30 @@ class Member(Protocol):
 
     def revoke(self) -> None:
         """Send no more jobs of the submissions under way; these fail with ECANCELED."""
+        ...
+
+
+class Fleet(Protocol):
+    """Starts and ends the members of an ensemble.
+
+    Each method starts performing a command and returns at once; `done` gets the outcome. What
+    becomes of a member is told by events: `MemberUp`, `MemberDraining`, `MemberLost`, and at last
+    `MemberEnded`, when nothing of it runs any more and every event that is known of its jobs was
+    posted. When the ensemble has ended, members that were started end when they have no job.
+    Commands for a member that is lost need no outcome, and those for jobs that a member does not
+    have are no error.
+    """
+
+    def start(self, command: StartMember, done: Done) -> None:
+        """Ask for a member. `CommandFailed` means that there is none, and will be none."""
+        ...
+
+    def drain(self, command: DrainMember, done: Done) -> None:
+        """Have the queue of a member start no more jobs."""
+        ...
+
+    def end(self, command: EndMember, done: Done) -> None:
+        """End a member, whatever it is doing."""
         ...
 
 

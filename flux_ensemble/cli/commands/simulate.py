@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
 from flux_ensemble.cli.display.views import make_view, summarize
 from flux_ensemble.cli.session import completion
+from flux_ensemble.document.members import MAX_MEMBERS
 
 if TYPE_CHECKING:
     from flux_ensemble.document.distributions import Simulated
@@ -48,6 +49,23 @@ if TYPE_CHECKING:
 HEAD, TAIL = 30, 10
 
 _BARS = " ▁▂▃▄▅▆▇█"
+
+
+class PoolSize(click.ParamType):
+    """`N` or `POOL=N`: the pool or None, and how many members."""
+
+    name = "members"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str | None, int]:
+        """Read it."""
+        if isinstance(value, tuple):
+            return value
+        pool, equals, number = str(value).rpartition("=")
+        if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= MAX_MEMBERS:
+            self.fail(f"expected a number from 1 to {MAX_MEMBERS}, or POOL=N, not {value!r}")
+        return (pool if equals else None), int(number)
 
 
 @click.command
@@ -68,6 +86,13 @@ _BARS = " ▁▂▃▄▅▆▇█"
 )
 @click.option(
     "--gpus", type=click.IntRange(0, MOST), default=0, show_default=True, help="GPUs of a node."
+)
+@click.option(
+    "--members",
+    type=PoolSize(),
+    multiple=True,
+    metavar="[POOL=]N",
+    help="How many members there are, of the document's only pool or of POOL.",
 )
 @click.option("--seed", type=int, help="What is drawn with, instead of the document's seed.")
 @click.option(
@@ -106,6 +131,7 @@ def simulate(
     nodes: int,
     cores: int | None,
     gpus: int,
+    members: tuple[tuple[str | None, int], ...],
     seed: int | None,
     until: float,
     durations: tuple[tuple[str, Any], ...],
@@ -125,7 +151,7 @@ def simulate(
     from flux_ensemble.runtime.recording import Recorder, RecordingError
 
     text, label = read_document(file)
-    spec = _check(text, label, name)
+    spec = _with_members(_check(text, label, name), members)
     text = understood(spec, text)
     assumed = None
     if cores is None:
@@ -165,6 +191,28 @@ def simulate(
     if keeper is not None and report is not None:
         _report(keeper.source(prediction.makespan, "simulation", (nodes, cores)), report)
     return recorded(_exit_code(prediction), recorder)
+
+
+def _with_members(spec: Spec, sizes: tuple[tuple[str | None, int], ...]) -> Spec:
+    """The document with other numbers of members.
+
+    Raises:
+        Failure: it has no such pool.
+    """
+    pools = {pool.name: pool for pool in spec.members}
+    for name, size in sizes:
+        known = ", ".join(pools)
+        if not pools:
+            raise Failure("--members: the document has no 'members'", USAGE)
+        if name is None and len(pools) > 1:
+            raise Failure(f"--members: say which, such as {known[:40]}=4 (pools: {known})", USAGE)
+        name = next(iter(pools)) if name is None else name
+        if name not in pools:
+            raise Failure(f"--members: no member named {name!r} (members: {known})", USAGE)
+        if pools[name].uri is not None:
+            raise Failure(f"--members: {name!r} is one instance, which its 'uri' names", USAGE)
+        pools[name] = replace(pools[name], low=size, high=max(size, pools[name].high))
+    return replace(spec, members=tuple(pools.values())) if sizes else spec
 
 
 def _tell(taps: Sequence[Tap], event: Event, commands: list[Command]) -> None:
@@ -227,6 +275,8 @@ def _show(prediction: Prediction) -> None:
     summarize(view, prediction.status, prediction.metrics)  # type: ignore[arg-type]
     for line in _usage(prediction):
         view.line(line)
+    for text in _members(prediction.status.get("pools", {})):
+        view.line((Span(text),))
     for warning in prediction.warnings:
         view.line((Span("warning: ", "warn"), Span(warning)))
 
@@ -255,6 +305,16 @@ def _usage(prediction: Prediction) -> Iterator[Line]:
         Span(f"cores     {prediction.cores:.1%} in use on average"),
         Span(f"  |{course}|", "detail"),
     )
+
+
+def _members(pools: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each pool: how many of its members there were, and what became of them."""
+    for name, pool in pools.items():
+        ended, lost, left = pool["ended"], pool["lost"], len(pool["members"])
+        parts = [f"{left} at the end"]
+        if ended or lost:
+            parts.append(f"{ended} ended before, {lost} of the {ended + left} were lost")
+        yield f"members   {name}: {'; '.join(parts)}"
 
 
 def _span(seconds: float) -> str:

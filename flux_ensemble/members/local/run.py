@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from flux_ensemble.document.members import SIMULATED_ONLY
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
@@ -43,7 +44,7 @@ from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
 from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.asking.advisers import processes
 from flux_ensemble.runtime.durability.timers import Timers
@@ -72,7 +73,8 @@ class LocalRun:
         recorder: takes down a recording, if given.
 
     Raises:
-        UnsatisfiableError: a job group asks for resources that the cluster does not have.
+        UnsatisfiableError: a job group asks for resources that the cluster does not have, or the
+            document has members.
         StateError: its files are not ours.
         OSError: the files cannot be opened, or no process can be started.
     """
@@ -90,6 +92,8 @@ class LocalRun:
         cwd: str,
         recorder: Recorder | None = None,
     ) -> None:
+        if spec.members:
+            raise UnsatisfiableError(SIMULATED_ONLY)
         self.events = listener.events
         self._stack = stack
         self._spec = spec

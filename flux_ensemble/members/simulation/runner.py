@@ -163,7 +163,7 @@ class SimulatedRunner:
     Args:
         loop: the virtual time.
         behaviour: how the jobs of each group behave, with no `FromLog` left in it.
-        seed: what all draws come from.
+        uniforms: what all draws come from.
 
     Attributes:
         queue: whose jobs it runs; to be set before the first.
@@ -171,10 +171,12 @@ class SimulatedRunner:
 
     queue: VirtualQueue
 
-    def __init__(self, loop: VirtualLoop, behaviour: Mapping[str, Simulated], seed: int) -> None:
+    def __init__(
+        self, loop: VirtualLoop, behaviour: Mapping[str, Simulated], uniforms: Uniforms
+    ) -> None:
         self._loop = loop
         self._behaviour = behaviour
-        self._uniforms = Uniforms(seed)
+        self._uniforms = uniforms
         self._runs: dict[int, _Run] = {}
 
     def start(self, job: VirtualJob) -> None:
@@ -213,6 +215,15 @@ class SimulatedRunner:
         if run.step is not None:
             run.step.cancel()
         self._end(run, _TERMINATED)
+
+    def abandon(self) -> None:
+        """Nothing is heard of its jobs any more."""
+        for run in self._runs.values():
+            for happening in (run.next, run.step):
+                if happening is not None:
+                    happening.cancel()
+            run.next = run.step = None
+        self._runs.clear()
 
     def limit_changed(self, job: VirtualJob) -> None:
         """The time limit of the running job is another one now."""

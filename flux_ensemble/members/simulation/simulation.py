@@ -21,25 +21,25 @@ from flux_ensemble.document.distributions import Empirical, FromLog, Simulated
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import JobEvent, Started
+from flux_ensemble.engine.events import Event, Started
 from flux_ensemble.engine.status import status
 from flux_ensemble.members.simulation.advisers import SimulatedAdvisers
 from flux_ensemble.members.simulation.durations import durations
+from flux_ensemble.members.simulation.fleet import SimulatedFleet
 from flux_ensemble.members.simulation.functions import Caller
 from flux_ensemble.members.simulation.runner import (
     DEFAULT_DURATION,
     UNKNOWN,
-    SimulatedRunner,
     SimulationError,
     VirtualLoop,
 )
+from flux_ensemble.members.simulation.single import Single
+from flux_ensemble.members.simulation.uniforms import Uniforms
 from flux_ensemble.members.simulation.utilization import Usage
 from flux_ensemble.members.virtual.cluster import Cluster
-from flux_ensemble.members.virtual.queue import VirtualMember, VirtualQueue
-from flux_ensemble.members.virtual.scheduler import Scheduler
 from flux_ensemble.members.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.ports import Tap
+from flux_ensemble.runtime.ports import Member, Tap
 
 #: How many entries are kept of the beginning, and of the end.
 KEPT = 1000
@@ -54,6 +54,11 @@ _SHOWN = frozenset(
         "rule-added",
         "best",
         "search-done",
+        "member-up",
+        "member-draining",
+        "member-lost",
+        "member-ended",
+        "not-placed",
         "finish",
     }
 )
@@ -127,7 +132,7 @@ class Simulation:
 
     Args:
         spec: the ensemble's document.
-        cluster: what its jobs run on.
+        cluster: what its jobs run on; of a document with members, what their nodes are like.
         behaviour: how the jobs of each group behave; see `resolve`.
         seed: what all draws come from.
         tap: is shown each event with the commands it brought about, if given.
@@ -147,26 +152,25 @@ class Simulation:
     ) -> None:
         self._spec = spec
         self._behaviour = behaviour
-        self._usage = Usage(cluster)
-        self._events: list[JobEvent] = []
-        self._loop = VirtualLoop(self._usage.advance, self._deliver)
-        runner = SimulatedRunner(self._loop, behaviour, seed)
+        self._events: list[Event] = []
+        self._loop = VirtualLoop(self._advance, self._deliver)
         self._engine = Engine(spec)
-        self._queue = runner.queue = VirtualQueue(
-            Scheduler(cluster),
-            now=self._loop.now,
-            post=self._events.append,
-            runner=runner,
-            wake=self._wake,
-            # No rule joins later: that takes a custom function.
-            wants=self._engine.wants_events,
-        )
-        member = VirtualMember(
-            spec,
-            self._queue,
-            shape=Shapes(spec),
-            now=self._loop.now,
-        )
+        # No rule joins later: that takes a custom function.
+        wants, post, shapes = self._engine.wants_events, self._events.append, Shapes(spec)
+        fleet: SimulatedFleet | None = None
+        member: Member
+        if spec.members:
+            fleet = member = SimulatedFleet(
+                spec, cluster, self._loop, behaviour, seed, shapes, post, wants
+            )
+            self._queues: Single | SimulatedFleet = fleet
+            self._usage = Usage(fleet.capacity)
+        else:
+            uniforms = Uniforms(seed)
+            single = Single(spec, cluster, self._loop, behaviour, uniforms, shapes, post, wants)
+            self._queues = single
+            member = single.member
+            self._usage = Usage(cluster)
         self._calls: Counter[str] = Counter()
         self._driver = Driver(
             self._engine,
@@ -176,8 +180,8 @@ class Simulation:
             self,
             tap,
             adviser=lambda: SimulatedAdvisers(spec, seed),
+            fleet=fleet,
         )
-        self._waking = False
         self._ended = False
         self._error: BaseException | None = None
         self._capped = False
@@ -210,15 +214,8 @@ class Simulation:
 
     # -- the queue ----------------------------------------------------------------
 
-    def _wake(self) -> None:
-        # Once for all that happens at one time.
-        if not self._waking:
-            self._waking = True
-            self._loop.soon(self._schedule)
-
-    def _schedule(self) -> None:
-        self._waking = False
-        self._queue.schedule()
+    def _advance(self, before: float, after: float) -> None:
+        self._usage.advance(before, after)
 
     def _deliver(self) -> None:
         """Post what the queue said. Not while it says it: what the engine wants done
@@ -227,7 +224,7 @@ class Simulation:
             events = tuple(self._events)
             self._events.clear()
             self._driver.post(*events)
-        if self._ended and not self._queue.jobs:
+        if self._ended and not self._queues.active:
             self._loop.stop()
 
     # -- the host -----------------------------------------------------------------
@@ -263,7 +260,9 @@ class Simulation:
     def _predict(self, *, timed_out: bool, until: float) -> Prediction:
         engine = self._engine
         report = status(engine)
-        end = until if timed_out else max(self._queue.t_gone, engine.t_end or 0.0)
+        if isinstance(self._queues, SimulatedFleet):
+            self._queues.settle()
+        end = until if timed_out else max(self._queues.t_gone, engine.t_end or 0.0)
         nodes, cores = self._usage.averages(end)
         return Prediction(
             status=report,
@@ -298,7 +297,7 @@ class Simulation:
                 f"custom function {function!r} was due {times}; a simulation calls none, "
                 f"as if it returned nothing"
             )
-        for group, note in self._queue.refused.items():
+        for group, note in self._queues.notes.items():
             yield f"jobs of group {group!r} never run: {note}"
         never = [rule["id"] for rule in rules if not rule["fired"]]
         if never:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.members.virtual.cluster import Capacity
 
 #: The course over time has at most twice so many points, and at least so many but at first.
 POINTS = 40
@@ -26,7 +26,7 @@ class Usage:
         node_seconds, core_seconds: in all.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Capacity) -> None:
         self._cluster = cluster
         self.length = FIRST_LENGTH
         self._covered = 2 * POINTS * self.length

@@ -77,28 +77,48 @@ def _only(resources: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return resources[0]
 
 
-class Cluster:
+class Capacity:
+    """Nodes, and how much of them is in use.
+
+    Args:
+        nodes: how many nodes.
+        cores: cores of each.
+
+    Attributes:
+        busy_cores, busy_nodes: cores in use, and nodes with cores in use.
+    """
+
+    def __init__(self, nodes: int, cores: int) -> None:
+        self.nodes = nodes
+        self.cores = cores
+        self.busy_cores = self.busy_nodes = 0
+
+
+class Cluster(Capacity):
     """Nodes 0 to `nodes - 1`, all alike.
 
     Args:
         nodes: how many nodes.
         cores: cores of each.
         gpus: gpus of each.
+        part_of: what counts the use of several clusters.
     """
 
-    def __init__(self, nodes: int, cores: int, gpus: int = 0) -> None:
+    def __init__(
+        self, nodes: int, cores: int, gpus: int = 0, part_of: Capacity | None = None
+    ) -> None:
+        super().__init__(nodes, cores)
         for name, value, least in (("nodes", nodes, 1), ("cores", cores, 1), ("gpus", gpus, 0)):
             if value < least:
                 raise ValueError(f"a cluster has at least {least} {name}, not {value}")
-        self.nodes, self.cores, self.gpus = nodes, cores, gpus
+        self.gpus = gpus
+        self._part_of = part_of
         self.free_cores = [cores] * nodes
         self.free_gpus = [gpus] * nodes
         # Dictionaries as ordered sets: a node that was freed last is taken last.
         self._buckets: list[dict[int, None]] = [{} for _ in range(cores + 1)]
         self._buckets[cores] = dict.fromkeys(range(nodes))
         self._mask = 1 << cores
-        #: Cores in use, and nodes with cores in use, for utilisation.
-        self.busy_cores = self.busy_nodes = 0
 
     def check(self, shape: Shape) -> None:
         """The cluster could hold the shape if it were empty.
@@ -190,7 +210,7 @@ class Cluster:
         """Take so many cores of a node, or give them back if it is less than 0."""
         buckets, before = self._buckets, self.free_cores[node]
         self.free_cores[node] = after = before - cores
-        self.busy_cores += cores
+        self._count(cores, (before == self.cores) - (after == self.cores))
         bucket = buckets[before]
         del bucket[node]
         if not bucket:
@@ -199,7 +219,15 @@ class Cluster:
         if not bucket:
             self._mask ^= 1 << after
         bucket[node] = None
-        if before == self.cores:
-            self.busy_nodes += 1
-        elif after == self.cores:
-            self.busy_nodes -= 1
+
+    def _count(self, cores: int, nodes: int) -> None:
+        """So many more cores and nodes are in use."""
+        self.busy_cores += cores
+        self.busy_nodes += nodes
+        if self._part_of is not None:
+            self._part_of.busy_cores += cores
+            self._part_of.busy_nodes += nodes
+
+    def abandon(self) -> None:
+        """The nodes are gone, with all that runs on them."""
+        self._count(-self.busy_cores, -self.busy_nodes)

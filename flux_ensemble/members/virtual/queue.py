@@ -93,6 +93,7 @@ class VirtualQueue:
         runner: runs the jobs.
         wake: called when `schedule` is to be called soon.
         wants: names of the events that are posted.
+        after: what the ids of its jobs come after.
 
     Attributes:
         last_id: the last job id that was used.
@@ -109,6 +110,7 @@ class VirtualQueue:
         runner: Runner,
         wake: Callable[[], None],
         wants: Container[str] = frozenset(JOB_EVENTS),
+        after: int = 0,
     ) -> None:
         self.scheduler = scheduler
         self._now = now
@@ -117,7 +119,7 @@ class VirtualQueue:
         self._wake = wake
         self._wants = wants
         self.jobs: dict[int, VirtualJob] = {}
-        self.last_id = 0
+        self.last_id = after
         self.t_gone = 0.0
         self.refused: dict[str, str] = {}
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.members import SIMULATED_ONLY
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
@@ -73,10 +74,14 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
     how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False}
     try:
         if "text" in payload:
-            return load_text(payload["text"], **where, **how)
-        return load_mapping(payload["spec"], **where, **how)
+            spec = load_text(payload["text"], **where, **how)
+        else:
+            spec = load_mapping(payload["spec"], **where, **how)
     except DocumentError as error:
         raise RequestError(errno.EINVAL, str(error)) from None
+    if spec.members:
+        raise _invalid(SIMULATED_ONLY)
+    return spec
 
 
 def open_recorder(

@@ -79,8 +79,8 @@ limit: {}
         "expression such as 'count.GROUP.success >= 3', not '=> 3'",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
-        "rules, search, use, custom, plugins, metrics, rate-window, limits, scaling, finish, "
-        "job-names, durability, records, seed, simulate)",
+        "rules, search, members, use, custom, plugins, metrics, rate-window, limits, scaling, "
+        "finish, job-names, durability, records, seed, simulate)",
     ]
 
 
@@ -225,7 +225,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, cuont: 5}", "jobs[0].cuont: unknown key 'cuont' (did you mean "
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
          "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
-         "params, sweep, samples, retries, max-active, predict, order, start)"),
+         "params, sweep, samples, retries, max-active, predict, order, start, member)"),
         ("{name: a, command: x, order: longest-first}",
          "jobs[0].order: 'order: longest-first' needs 'predict' in the same entry: the parameters "
          "that the duration of a job follows from, such as 'predict: [n]'"),
@@ -355,7 +355,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".action.label: no function named 'f' (functions: none)"),
         ("{trigger: start, action: {name: terminate, label: echo}}", ".action.label: 'label' "
          "means nothing to the action 'terminate' (only to: submit, cancel, update, custom, "
-         "enable, disable, reset, search, close, refresh)"),
+         "enable, disable, reset, search, close, refresh, grow, shrink)"),
         ("{trigger: start, action: {name: terminate, value: 2}}",
          ".action.value: 'value' means nothing to the action 'terminate' (only to: grow, shrink)"),
         ("{trigger: start, action: {name: cancel, params: {}}}",
@@ -438,7 +438,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".group: 'group' means nothing to the trigger 'metric' (only to: job-*, idle)"),
         ("{trigger: start, name: echo, action: {name: terminate}}",
          ".name: 'name' means nothing to the trigger 'start' (only to: metric, job-*, idle, "
-         "scale-*, search-*, drift, anomaly)"),
+         "scale-*, search-*, member-*, drift, anomaly)"),
         ("{trigger: time-left, action: {name: terminate}}",
          ": the trigger 'time-left' needs 'below', such as 'below: 20m'"),
         ("{trigger: idle, below: 5m, action: {name: terminate}}",

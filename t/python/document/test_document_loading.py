@@ -41,7 +41,8 @@ def spec(*rules: dict[str, Any], **given: Any) -> Spec:
 def rule(**given: Any) -> Rule:
     """A rule of such a document, which terminates unless it says else."""
     given.setdefault("action", {"name": "terminate"})
-    return spec(given, logging={"heartbeat": 5}).rules[0]
+    more = {"members": [{"name": "pool"}]} if given["trigger"].startswith("member-") else {}
+    return spec(given, logging={"heartbeat": 5}, **more).rules[0]
 
 
 def action(**given: Any) -> Action:

@@ -130,13 +130,13 @@ def test_every_example_of_a_key_is_one() -> None:
     for path, key in KEYS.items():
         for value in (*key.examples, *(() if key.default is None else (key.default,))):
             if path == "metrics.of" or path.startswith(
-                ("simulate.", "metrics.", "search.variables.", "use.")
+                ("simulate.", "members.simulate.", "metrics.", "search.variables.", "use.")
             ):
                 continue  # in mappings whose keys depend on each other
             document: Any = value
             for name in reversed(path.split(".")):
                 document = {name: document}
-            for name in ("jobs", "rules", "metrics", "search"):
+            for name in ("jobs", "rules", "metrics", "search", "members"):
                 if name in document and not isinstance(document[name], list):
                     document[name] = [document[name]]
             wrong = [

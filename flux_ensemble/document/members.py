@@ -1,0 +1,66 @@
+"""Members in their checked form: pools of Flux instances that jobs are shared out over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flux_ensemble.document.distributions import Drawable
+
+#: What becomes of a job that had not ended when its member was lost, the default first.
+ON_LOST = ("resubmit", "fail", "hold")
+
+#: Seconds before its allocation expires from which a member gets no more jobs, if nothing is said.
+DRAIN_SECONDS = 30.0
+
+#: Seconds until a simulated member is up, if nothing is said; as measured with Flux 0.88.
+STARTUP_SECONDS = 2.0
+
+#: Most members of one pool, and of all pools together.
+MAX_MEMBERS = 100_000
+
+#: A job is placed where this many times its time limit is left.
+TIME_MARGIN = 1.1
+
+#: Why a queue does not take a document.
+SIMULATED_ONLY = (
+    "members: only the simulator runs documents with 'members' so far ('flux-ensemble simulate'); "
+    "without that key the jobs run on the enclosing instance"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One entry of `members:`: members that are alike.
+
+    Args:
+        name: its name; its members are NAME.0, NAME.1 and so on.
+        low, high: how many are started at first, and how many there are at most.
+        nodes: of each.
+        duration: seconds that each lasts; 0 is no limit of its own.
+        drain: seconds before it expires from which nothing is placed on it.
+        on_lost: one of `ON_LOST`.
+        labels: what jobs can ask for with `member`, besides the name.
+        uri: of an instance that is there already; None for those that are started.
+        startup: how long a member takes to be up in a simulation; None where nothing is said.
+        loss: how long it is up there until it is lost; None for never.
+
+    >>> pool = Pool("big", labels=("gpu",))
+    >>> pool.has("gpu"), pool.has("big"), pool.has("small")
+    (True, True, False)
+    """
+
+    name: str
+    low: int = 1
+    high: int = 1
+    nodes: int = 1
+    duration: float = 0.0
+    drain: float = DRAIN_SECONDS
+    on_lost: str = ON_LOST[0]
+    labels: tuple[str, ...] = ()
+    uri: str | None = None
+    startup: Drawable | None = None
+    loss: Drawable | None = None
+
+    def has(self, wanted: str) -> bool:
+        """Whether `member: WANTED` means it."""
+        return wanted == self.name or wanted in self.labels

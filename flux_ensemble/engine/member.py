@@ -1,0 +1,62 @@
+"""One member: what it is, how far it is, and which jobs it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flux_ensemble.document.members import Pool
+from flux_ensemble.engine.events import MemberUp
+from flux_ensemble.engine.placement import Place
+
+#: What a member goes through: state -> the states that can follow. One that has ended is forgotten.
+TRANSITIONS: Mapping[str, frozenset[str]] = {
+    "starting": frozenset({"up", "draining", "lost", "ended"}),
+    "up": frozenset({"draining", "lost", "ended"}),
+    "draining": frozenset({"lost", "ended"}),
+    "lost": frozenset({"ended"}),
+    "ended": frozenset(),
+}
+
+#: States of members that jobs may be placed on, now or soon.
+LIVE = ("starting", "up")
+
+
+class Member:
+    """One member.
+
+    Attributes:
+        name, ordinal, pool: as in `StartMember`.
+        state: one of `TRANSITIONS`; `enter` changes it.
+        reason: why it is draining or lost.
+        place: what placement knows of it; None before it is up.
+        up: what it said when it was up.
+        flying: jobs that were sent to it and have not shown, with their cores.
+        jobs: the cores of its active jobs, by key.
+        ending: it was told to end.
+    """
+
+    def __init__(self, name: str, ordinal: int, pool: Pool) -> None:
+        self.name = name
+        self.ordinal = ordinal
+        self.pool = pool
+        self.state = "starting"
+        self.reason = ""
+        self.place: Place | None = None
+        self.up: MemberUp | None = None
+        self.flying: dict[tuple[str, int, int], int] = {}
+        self.jobs: dict[int, int] = {}
+        self.ending = False
+
+    def enter(self, state: str) -> None:
+        """Change the state.
+
+        Raises:
+            AssertionError: `TRANSITIONS` does not have the transition.
+        """
+        assert state in TRANSITIONS[self.state], f"{self.name}: from {self.state!r} to {state!r}"
+        self.state = state
+
+    @property
+    def busy(self) -> int:
+        """How many jobs it has, or gets."""
+        return len(self.jobs) + len(self.flying)

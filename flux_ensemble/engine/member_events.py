@@ -1,0 +1,159 @@
+"""What members say of themselves, and what becomes of their jobs.
+
+Nothing is decided about the jobs of a member that is lost before it has ended (`MemberEnded`).
+Then the jobs whose end was told have left already. Each other one is taken to its end here, by the
+events that its member would have posted, so that it is counted, recorded and tried again as any
+job is: it is cancelled and runs again as if it had not run, or it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flux_ensemble.document.model import MEMBER_TRIGGERS
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.events import (
+    JobEvent,
+    MemberDraining,
+    MemberEnded,
+    MemberLost,
+    MemberUp,
+    Tag,
+)
+from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.members import DRAIN_TIMER, LIVE, Member, Members
+from flux_ensemble.engine.observer import Observer
+from flux_ensemble.engine.triggered import Cause, Triggered
+
+#: The type of the exception of a job that fails with its member.
+LOST = "member-lost"
+
+#: The id of a job that was sent to a member and never shown by it; no queue gives it.
+_NO_ID = 0
+
+_UP, _DRAINING, _LOST = MEMBER_TRIGGERS
+
+
+class MemberEvents:
+    """Takes in the events of members for one engine."""
+
+    def __init__(self, core: Core, members: Members, observer: Observer) -> None:
+        self._core = core
+        self._members = members
+        self._observer = observer
+
+    def on_up(self, event: MemberUp) -> Iterable[Triggered]:
+        """A member is up."""
+        member = self._members.known.get(event.ordinal)
+        if member is None or member.state != "starting":
+            return ()
+        self._members.opened(member, event)
+        self._core.record(
+            "member-up",
+            member=member.name,
+            nodes=event.nodes,
+            cores=event.cores,
+            t_expires=event.t_expires,
+        )
+        return self._triggered(_UP, member)
+
+    def on_timer(self, key: str) -> Iterable[Triggered] | None:
+        """Drain a member whose time is nearly up, if a timer is for that; else None."""
+        if not key.startswith(DRAIN_TIMER):
+            return None
+        member = self._members.known.get(int(key.removeprefix(DRAIN_TIMER)))
+        return () if member is None else self._drain(member, "its time is nearly up")
+
+    def on_draining(self, event: MemberDraining) -> Iterable[Triggered]:
+        """A member is about to end."""
+        member = self._members.known.get(event.ordinal)
+        return () if member is None else self._drain(member, event.reason)
+
+    def _drain(self, member: Member, reason: str) -> Iterable[Triggered]:
+        if member.state != "up":
+            return ()
+        self._members.drain(member, reason)
+        return self._triggered(_DRAINING, member)
+
+    def on_lost(self, event: MemberLost) -> Iterable[Triggered]:
+        """A member does not answer any more."""
+        member = self._members.known.get(event.ordinal)
+        if member is None or member.state == "lost":
+            return ()
+        self._members.lose(member, event.reason)
+        core = self._core
+        core.record("member-lost", member=member.name, reason=event.reason, active=member.busy)
+        return self._triggered(_LOST, member)
+
+    def on_ended(self, event: MemberEnded) -> Iterator[Triggered]:
+        """A member has ended: decide what becomes of its jobs that had not."""
+        member = self._members.known.get(event.ordinal)
+        if member is None:
+            return
+        core, state = self._core, member.state
+        self._members.end(member)
+        jobs = [core.workload.jobs[key] for key in sorted(member.jobs)]
+        flying = list(member.flying)
+        core.record(
+            "member-ended",
+            member=member.name,
+            reason=event.reason,
+            unended=len(jobs),
+            unseen=len(flying),
+        )
+        for job in jobs:
+            # What a rule does about the job before can end this one.
+            if core.workload.jobs.get(job.id) is job:
+                yield from self._conclude(member, job, event, state == "lost")
+        for rule, number, index in flying:
+            firing = core.workload.firings.expecting(rule, number, index)
+            if firing is not None:
+                key = make(member.ordinal, _NO_ID)
+                tag = Tag(firing.group, rule, number, index)
+                yield from self._post(JobEvent(event.t, key, "submit", {}, tag))
+                job = core.workload.jobs[key]
+                yield from self._conclude(member, job, event, state == "lost")
+        self._members.forget(member)
+        if state in LIVE:
+            # Nobody asked for its end.
+            member.reason = event.reason
+            yield from self._triggered(_LOST, member)
+
+    def _conclude(
+        self, member: Member, job: Job, event: MemberEnded, lost: bool
+    ) -> Iterator[Triggered]:
+        """Take a job to its end whose member has ended."""
+        end: list[tuple[str, dict[str, Any]]] = [("clean", {})]
+        if job.phase < Phase.FINISHED:
+            may_have_run = lost or job.phase is Phase.RUNNING
+            fails = may_have_run and member.pool.on_lost == "fail" and not job.canceling
+            job.again = job.interrupted = not fails and not job.canceling
+            job.held = job.again and may_have_run and member.pool.on_lost == "hold"
+            note = f"member {member.name} {'was lost' if lost else 'has ended'}: {event.reason}"
+            kind = LOST if fails else "cancel"
+            end.insert(0, ("exception", {"type": kind, "severity": 0, "note": note}))
+        if job.phase is Phase.NEW:
+            end.insert(0, ("validate", {}))
+        for name, context in end:
+            yield from self._post(JobEvent(event.t, job.id, name, context))
+
+    def _post(self, event: JobEvent) -> Iterable[Triggered]:
+        return self._observer.on_job_event(event)
+
+    def _triggered(self, trigger: str, member: Member) -> list[Triggered]:
+        """The rules on what became of a member."""
+        core = self._core
+        seen = {
+            "trigger": trigger,
+            "member": member.name,
+            "pool": member.pool.name,
+            "reason": member.reason,
+            "timestamp": core.t,
+        }
+        return [
+            Triggered(state, Cause(seen))
+            for state in core.rules.plain(trigger)
+            if state.rule.name in (None, member.pool.name)
+        ]

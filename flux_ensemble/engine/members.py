@@ -1,0 +1,400 @@
+"""Members: the instances that jobs are placed on, and which of them has which job.
+
+    StartMember ──► starting ──MemberUp──► up ──► draining ──MemberEnded──► (gone)
+                                            └──MemberLost──► lost ──┘
+
+The engine numbers its members, and decides where a job goes when it sends it: what `placement`
+chooses is in the command, so a replay decides nothing again. It starts and drains members by the
+document and by `grow` and `shrink`; what becomes of their jobs is in `member_events`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.document.members import Pool
+from flux_ensemble.document.model import Action
+from flux_ensemble.engine.codec import event_from_json, to_json
+from flux_ensemble.engine.commands import (
+    DrainMember,
+    EndMember,
+    Reply,
+    StartMember,
+    StartTimer,
+    StopTimer,
+)
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.events import MemberUp, Tag
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_keys import ordinal_of
+from flux_ensemble.engine.job_needs import JobNeeds
+from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.member import LIVE, Member
+from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
+from flux_ensemble.engine.placement import Place, Placement
+
+#: What the rule ids of what the engine does by itself begin with; no id in a document has a colon.
+MEMBER_RULE = "member:"
+
+#: Begins the key of the timer for the end of a member.
+DRAIN_TIMER = "drain:"
+
+#: Why a job is cancelled that is to run elsewhere.
+MOVED = "its member is draining"
+
+
+class Members:
+    """The members of one engine.
+
+    Attributes:
+        known: those that are not gone, by their numbers, in the order of these.
+        gone: how many have ended, of each pool.
+        lost: how many of them were lost.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._table = core.pending_table
+        self._pools = {pool.name: pool for pool in core.spec.members}
+        self.known: dict[int, Member] = {}
+        self.gone = dict.fromkeys(self._pools, 0)
+        self.lost = dict.fromkeys(self._pools, 0)
+        self._placement = Placement()
+        self._last_ordinal = 0
+        self._numbers = dict.fromkeys(self._pools, 0)
+        #: How many members of each pool are in a state of LIVE.
+        self._live = dict.fromkeys(self._pools, 0)
+        self._firings = 0
+        #: Groups of which it was said that there is no member for their jobs.
+        self._not_placed: list[str] = []
+        self._needs = JobNeeds(core)
+        self._allowed: dict[str, tuple[str, ...]] = {}
+        for name, group in core.spec.groups.items():
+            wanted = group.sets[0].member if group.sets else None
+            self._allowed[name] = tuple(
+                pool.name for pool in core.spec.members if wanted is None or pool.has(wanted)
+            )
+
+    def _origin(self, member: str) -> Origin:
+        """The origin of what the engine does by itself about a member."""
+        self._firings += 1
+        return Origin(f"{MEMBER_RULE}{member}", self._firings)
+
+    def pool_of(self, key: int) -> str:
+        """The name of the pool that an active job is on."""
+        return self.known[ordinal_of(key)].pool.name
+
+    # -- starting and ending members ------------------------------------------------
+
+    def begin(self) -> None:
+        """The ensemble begins: start the members that there are to be at first."""
+        for pool in self._pools.values():
+            for _ in range(pool.low):
+                self._start(pool)
+
+    def of(self, pool: str) -> list[Member]:
+        """The members of a pool that have not ended."""
+        return [member for member in self.known.values() if member.pool.name == pool]
+
+    def live(self, pool: str) -> list[Member]:
+        """The members of a pool that jobs may be placed on, now or soon."""
+        return [member for member in self.of(pool) if member.state in LIVE]
+
+    def objection(self, action: Action) -> str | None:
+        """Why a `grow` or `shrink` of a pool would change nothing; None if it would."""
+        pool = self._pools[action.label or ""]
+        number = len(self.live(pool.name))
+        if action.name == "grow" and number >= pool.high:
+            return f"pool {pool.name!r} has {number} members, and at most {pool.high}"
+        if action.name == "grow" or number > pool.low:
+            return None
+        return f"pool {pool.name!r} has {number} members, and at least {pool.low}"
+
+    def resize(self, action: Action, origin: Origin) -> None:
+        """Perform a `grow` or `shrink` of a pool: start or drain members, or deny it."""
+        pool = self._pools[action.label or ""]
+        reason = self.objection(action)
+        if reason is not None:
+            return self._tell("scale-denied", origin, pool, ok=False, reason=reason)
+        live = self.live(pool.name)
+        if action.name == "grow":
+            number = min(action.value, pool.high - len(live))
+            names = [self._start(pool).name for _ in range(number)]
+        else:
+            number = min(action.value, len(live) - pool.low)
+            # Those with the fewest jobs, and of equal ones the last.
+            idlest = sorted(live, key=lambda member: (member.busy, -member.ordinal))[:number]
+            names = [member.name for member in idlest]
+            for member in idlest:
+                self.drain(member, "the pool shrinks")
+        return self._tell("scale-done", origin, pool, ok=True, members=names)
+
+    def _tell(self, trigger: str, origin: Origin, pool: Pool, **context: Any) -> None:
+        core = self._core
+        where = {"rule": origin.rule, "firing": origin.number, "pool": pool.name}
+        core.record("outcome", **where, **context)
+        if core.acting:
+            event = {"trigger": trigger, **where, "timestamp": core.t, **context}
+            core.scale_outcomes.append(ScaleOutcome(trigger, origin, event))
+
+    def _start(self, pool: Pool) -> Member:
+        self._last_ordinal += 1
+        number = self._numbers[pool.name]
+        self._numbers[pool.name] = number + 1
+        member = Member(f"{pool.name}.{number}", self._last_ordinal, pool)
+        self.known[member.ordinal] = member
+        self._live[pool.name] += 1
+        self._not_placed.clear()
+        self._core.record("member-start", member=member.name)
+        command = StartMember(self._table.next_id(), member.name, pool.name, member.ordinal)
+        self._core.send(Pending(self._origin(member.name), command))
+        return member
+
+    def _enter(self, member: Member, state: str) -> None:
+        if member.state in LIVE and state not in LIVE:
+            self._live[member.pool.name] -= 1
+        member.enter(state)
+
+    def opened(self, member: Member, event: MemberUp) -> None:
+        """A member is up: jobs may be placed on it."""
+        self._enter(member, "up")
+        self._open(member, event)
+        if event.t_expires is not None:
+            after = max(0.0, event.t_expires - member.pool.drain - self._core.t)
+            self._core.emit(StartTimer(f"{DRAIN_TIMER}{member.ordinal}", after))
+
+    def _open(self, member: Member, event: MemberUp) -> None:
+        member.up = event
+        t_expires = math.inf if event.t_expires is None else event.t_expires
+        member.place = Place(
+            member.ordinal,
+            member.pool.name,
+            max(1, event.nodes),
+            max(1, event.cores),
+            event.gpus,
+            t_expires,
+        )
+        self._placement.add(member.place)
+
+    def drain(self, member: Member, reason: str) -> None:
+        """No more jobs go to a member; those that have not started move to others."""
+        core, up = self._core, member.state == "up"
+        self._enter(member, "draining")
+        member.reason = reason
+        self._close(member)
+        core.record("member-draining", member=member.name, reason=reason, active=len(member.jobs))
+        if not up:
+            self._end(member)
+            return
+        command = DrainMember(self._table.next_id(), member.name, member.ordinal)
+        core.send(Pending(self._origin(member.name), command))
+        jobs = [core.workload.jobs[key] for key in member.jobs]
+        waiting = [job for job in jobs if job.phase < Phase.RUNNING and not job.canceling]
+        self.move(member, waiting)
+        self._end_if_over(member)
+
+    def _close(self, member: Member) -> None:
+        if member.place is not None and member.place.open:
+            self._placement.close(member.place)
+            if member.up is not None and member.up.t_expires is not None:
+                self._core.emit(StopTimer(f"{DRAIN_TIMER}{member.ordinal}"))
+
+    def move(self, member: Member, jobs: list[Job]) -> None:
+        """Cancel jobs that have not started, to run elsewhere."""
+        for job in jobs:
+            job.again = job.interrupted = True
+        if jobs:
+            origin = self._origin(member.name)
+            self._core.cancel(tuple(job.id for job in jobs), MOVED, origin)
+
+    def _end(self, member: Member) -> None:
+        member.ending = True
+        command = EndMember(self._table.next_id(), member.name, member.ordinal)
+        self._core.send(Pending(self._origin(member.name), command))
+
+    def _end_if_over(self, member: Member) -> None:
+        if member.state == "draining" and not member.ending and not member.busy:
+            self._end(member)
+
+    def lose(self, member: Member, reason: str) -> None:
+        """A member does not answer any more."""
+        self._enter(member, "lost")
+        member.reason = reason
+        self._close(member)
+        self.lost[member.pool.name] += 1
+
+    def end(self, member: Member) -> None:
+        """A member has ended; its jobs are still to be dealt with."""
+        self._enter(member, "ended")
+        self._close(member)
+
+    def forget(self, member: Member) -> None:
+        """A member has ended, and its jobs are dealt with."""
+        if member.place is not None:
+            self._placement.remove(member.place)
+        self.gone[member.pool.name] += 1
+        del self.known[member.ordinal]
+        # Nobody will say what became of these.
+        commands = self._table.commands
+        for id, pending in list(commands.items()):
+            if getattr(pending.command, "ordinal", 0) == member.ordinal:
+                del commands[id]
+                if pending.firing is not None:
+                    self._core.workload.confirm(pending.firing)
+                if pending.origin.request is not None:
+                    answer = {"ids": [], "firing": pending.origin.number}
+                    self._core.emit(Reply(pending.origin.request, answer))
+
+    # -- placing jobs ---------------------------------------------------------------
+
+    def fits(self, firing: Firing) -> int:
+        """How many of the jobs of a firing can be sent now, to one member."""
+        need = self._needs.of(firing, firing.next)
+        pools = self._allowed[firing.group]
+        place = self._placement.choose(pools, need, self._core.t)
+        if place is None:
+            self._say_if_none(firing.group)
+            return 0
+        if self._needs.differ(firing):
+            return 1
+        others = sum(self._placement.open.get(pool, 0) for pool in pools)
+        return place.slice(need, self._core.t, firing.waiting, others)
+
+    def place(self, firing: Firing, first: int, count: int) -> int:
+        """Place jobs of a firing on the member that `fits` has found; returns its number."""
+        need = self._needs.of(firing, first)
+        place = self._placement.choose(self._allowed[firing.group], need, self._core.t)
+        assert place is not None
+        member, cores = self.known[place.ordinal], place.weight(need)
+        for index in range(first, first + count):
+            member.flying[firing.rule, firing.number, index] = cores
+        self._placement.take(place, cores * count)
+        return place.ordinal
+
+    def _say_if_none(self, group: str) -> None:
+        """Log once that nothing is left that could run jobs of a group."""
+        if group not in self._not_placed and not any(
+            self._live[pool] for pool in self._allowed[group]
+        ):
+            self._not_placed.append(group)
+            pools = ", ".join(self._allowed[group])
+            reason = f"no member of {pools} is up or starting; 'grow' starts one"
+            self._core.record("not-placed", group=group, reason=reason)
+
+    # -- which member has which job ---------------------------------------------------
+
+    def takes_jobs(self, ordinal: int) -> bool:
+        """Whether a member is up; if not, what it refuses is no fault of the jobs."""
+        member = self.known.get(ordinal)
+        return member is not None and member.state == "up"
+
+    def expects(self, key: int, tag: Tag) -> bool:
+        """Whether a job was sent to the member on which it has shown."""
+        member = self.known.get(ordinal_of(key))
+        return member is not None and (tag.rule, tag.firing, tag.index) in member.flying
+
+    def admitted(self, job: Job) -> Member:
+        """A job has shown on its member."""
+        member = self.known[ordinal_of(job.id)]
+        assert job.firing is not None
+        cores = member.flying.pop((job.firing.rule, job.firing.number, job.index))
+        member.jobs[job.id] = cores
+        return member
+
+    def interrupt(self, job: Job) -> None:
+        """The end of its member hits a job: it runs again, if its pool does not say else."""
+        job.again = self.known[ordinal_of(job.id)].pool.on_lost != "fail"
+
+    def t_expires(self, key: int) -> float | None:
+        """When the time of an active job's member is up; None where that has no limit."""
+        up = self.known[ordinal_of(key)].up
+        return None if up is None else up.t_expires
+
+    def left(self, job: Job) -> None:
+        """A job has left its member."""
+        member = self.known[ordinal_of(job.id)]
+        cores = member.jobs.pop(job.id)
+        if member.place is not None:
+            self._placement.give(member.place, cores, self._core.t)
+        self._end_if_over(member)
+
+    # -- invariants ---------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check the invariants.
+
+        Raises:
+            AssertionError: one is broken.
+        """
+        workload = self._core.workload
+        assert all(number == len(self.live(pool)) for pool, number in self._live.items())
+        keys = [key for member in self.known.values() for key in member.jobs]
+        assert sorted(keys) == sorted(workload.jobs)
+        for member in self.known.values():
+            assert all(ordinal_of(key) == member.ordinal for key in member.jobs)
+            for rule, number, index in member.flying:
+                assert workload.firings.expecting(rule, number, index) is not None
+            taken = sum(member.jobs.values()) + sum(member.flying.values())
+            if member.place is None:
+                assert not taken
+            else:
+                assert (member.place.taken, member.place.open) == (taken, member.state == "up")
+        flying = sum(len(member.flying) for member in self.known.values())
+        assert flying == sum(firing.unseen + firing.lost for firing in workload.firings)
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """The members as JSON; those of the active jobs follow from their keys."""
+        return {
+            "last": self._last_ordinal,
+            "numbers": self._numbers,
+            "firings": self._firings,
+            "gone": self.gone,
+            "lost": self.lost,
+            "not_placed": self._not_placed,
+            "members": [
+                [
+                    member.name,
+                    member.ordinal,
+                    member.pool.name,
+                    member.state,
+                    member.reason,
+                    member.ending,
+                    None if member.up is None else to_json(member.up),
+                    None if member.place is None else list(member.place.rate),
+                    [[*tag, cores] for tag, cores in member.flying.items()],
+                    list(member.jobs.values()),
+                ]
+                for member in self.known.values()
+            ],
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned; the active jobs are loaded already."""
+        self._last_ordinal, self._firings = value["last"], value["firings"]
+        self._numbers = dict(value["numbers"])
+        self.gone, self.lost = dict(value["gone"]), dict(value["lost"])
+        self._not_placed = list(value["not_placed"])
+        keys: dict[int, list[int]] = {}
+        for key in self._core.workload.jobs:
+            keys.setdefault(ordinal_of(key), []).append(key)
+        for name, ordinal, pool, state, reason, ending, up, rate, flying, jobs in value["members"]:
+            member = self.known[ordinal] = Member(name, ordinal, self._pools[pool])
+            member.state, member.reason, member.ending = state, reason, ending
+            self._live[pool] += state in LIVE
+            for rule, number, index, cores in flying:
+                member.flying[rule, number, index] = cores
+            member.jobs = dict(zip(keys.get(ordinal, ()), jobs, strict=True))
+            if up is not None:
+                event = event_from_json(up)
+                assert isinstance(event, MemberUp)
+                self._open(member, event)
+                assert member.place is not None
+                member.place.rate = list(rate)
+                taken = sum(member.jobs.values()) + sum(member.flying.values())
+                self._placement.take(member.place, taken)
+                if state != "up":
+                    self._placement.close(member.place)

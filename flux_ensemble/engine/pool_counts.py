@@ -1,0 +1,42 @@
+"""The counters of a group by the pool of the members that its jobs are on: `success@pool`."""
+
+from __future__ import annotations
+
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.rules import Change
+from flux_ensemble.metrics.names import COUNTERS
+from flux_ensemble.metrics.paths import COUNT
+from flux_ensemble.metrics.streams import Metrics
+
+
+class PoolCounts:
+    """Counts for the pools of one engine."""
+
+    def __init__(self, stats: Metrics, members: Members) -> None:
+        self._counts = stats.counts
+        self._members = members
+        for counts in self._counts.values():
+            for pool in members.gone:
+                counts.update({f"{counter}@{pool}": 0 for counter in COUNTERS})
+
+    def validated(self, job: Job, group: str) -> tuple[Change, ...]:
+        """A job was counted as submitted."""
+        counter = f"submitted@{self._members.pool_of(job.id)}"
+        self._counts[group][counter] += 1
+        return ((COUNT, counter),)
+
+    def before(self, group: str) -> list[int]:
+        """The counters of a group, before a job is counted."""
+        counts = self._counts[group]
+        return [counts[counter] for counter in COUNTERS]
+
+    def concluded(self, job: Job, group: str, before: list[int]) -> tuple[Change, ...]:
+        """A job was counted: count it for its pool; what changed by that."""
+        counts, pool = self._counts[group], self._members.pool_of(job.id)
+        changed: tuple[Change, ...] = ()
+        for counter, number in zip(COUNTERS, before, strict=True):
+            if counts[counter] != number:
+                counts[f"{counter}@{pool}"] += counts[counter] - number
+                changed += ((COUNT, f"{counter}@{pool}"),)
+        return changed

@@ -1,0 +1,111 @@
+"""Members in a document: what is read, and what is refused, with the line and the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.members import Pool
+
+POOL: dict[str, Any] = {"name": "pool", "nodes": 4, "duration": "4h"}
+SIM: dict[str, Any] = {"name": "sim", "command": "sim", "duration": "2m"}
+
+
+def problems(
+    members: list[Any] | None, jobs: list[Any] | None = None, rules: list[Any] | None = None
+) -> str:
+    """The problems of a document; "" if it has none."""
+    document = {"name": "test", "jobs": jobs or [SIM], "rules": rules or []}
+    if members is not None:
+        document["members"] = members
+    try:
+        load_mapping(document)
+    except DocumentError as error:
+        return str(error)
+    return ""
+
+
+def test_a_pool_is_read_with_all_its_keys() -> None:
+    entry = {
+        **POOL,
+        "count": {"min": 2, "max": 8},
+        "drain": "5m",
+        "on-lost": "hold",
+        "labels": ["fast", "fast"],
+    }
+    spec = load_mapping({"name": "test", "jobs": [{**SIM, "member": "fast"}], "members": [entry]})
+    assert spec.members == (Pool("pool", 2, 8, 4, 14400.0, 300.0, "hold", ("fast",)),)
+    assert spec.groups["sim"].sets[0].member == "fast"
+
+
+def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None:
+    assert problems([{"name": "pool", "duration": 30}], [{"name": "a", "command": "a"}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("members", "jobs", "rules", "sentence"),
+    [
+        ([], None, None, "members: expected a list of members, not a list with 0"),
+        ([{"nodes": 4}], None, None, "members[0]: the key 'name' is missing"),
+        ([{"name": "default"}], None, None, "'default' is the enclosing instance"),
+        ([POOL, POOL], None, None, "members[1].name: the name 'pool' is that of members[0] too"),
+        ([{**POOL, "count": {"min": 3, "max": 2}}], None, None, "at most 'max', which is 2, not 3"),
+        ([{**POOL, "count": 0}], None, None, "members[0].count: expected an integer >= 1"),
+        ([{**POOL, "drain": "4h"}], None, None, "less than 'duration', which is 14400 seconds"),
+        ([{"name": "pool", "drain": "4h"}], None, None, "the end of 'duration'; give that too"),
+        ([{"name": "pool", "uri": "x", "nodes": 2}], None, None, "'uri' is there already"),
+        ([{**POOL, "on-lost": "fial"}], None, None, "did you mean 'fail'?"),
+        ([{**POOL, "near": "trigger"}], None, None, "unknown key 'near'"),
+        ([{**POOL, "simulate": {"loss": {"param": "x"}}}], None, None, "unknown key 'param'"),
+        ([POOL], [{**SIM, "member": "pol"}], None, "did you mean 'pool'? members and labels: pool"),
+        (None, [{**SIM, "member": "pool"}], None, "jobs[0].member: the document has no 'members'"),
+        ([POOL], [SIM, {**SIM, "member": "pool"}], None, "'sim' differ in 'member'"),
+        ([POOL], [{**SIM, "nodes": 5}], None, "jobs[0].nodes: expected at most 4, the nodes of"),
+        ([POOL], [{**SIM, "duration": "4h"}], None, "jobs[0].duration: expected at most 13091 sec"),
+        (
+            [POOL],
+            None,
+            [{"trigger": "member-lost", "action": {"name": "grow", "label": "poll"}}],
+            "no member named 'poll' (did you mean 'pool'? members: pool)",
+        ),
+        (
+            None,
+            None,
+            [{"trigger": "start", "action": {"name": "grow", "label": "pool"}}],
+            "no member named 'pool' (the document has no 'members')",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "member-up", "name": "sim", "action": {"name": "terminate"}}],
+            "rules[0].name: no member named 'sim' (members: pool)",
+        ),
+        (
+            None,
+            None,
+            [{"trigger": "member-up", "action": {"name": "terminate"}}],
+            "rules[0].trigger: the document has no 'members'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place_and_the_remedy(
+    members: list[Any] | None, jobs: list[Any] | None, rules: list[Any] | None, sentence: str
+) -> None:
+    assert sentence in problems(members, jobs, rules)
+
+
+def test_the_line_is_that_of_the_member() -> None:
+    text = "members:\n  - {name: pool}\n  - {name: pool}\njobs: [{name: a, command: a}]\n"
+    with pytest.raises(DocumentError, match=r"document:3: members\[1\]\.name"):
+        load_text(text, name="test")
+
+
+def test_a_pool_can_grow_though_the_enclosing_instance_has_a_fixed_size() -> None:
+    grow = {"trigger": "start", "action": {"name": "grow", "label": "pool"}}
+    document = {"name": "test", "jobs": [SIM], "members": [POOL], "rules": [grow]}
+    spec = load_mapping(document, elastic=False)
+    assert spec.rules[0].action.label == "pool"
+    # And it needs no heartbeat, for members say by themselves what becomes of them.
+    assert not spec.heartbeat

@@ -1,0 +1,138 @@
+"""Placement: what holds of every choice, however the loads came about."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flux_ensemble.engine.job_keys import make, ordinal_of, split
+from flux_ensemble.engine.placement import WINDOW, Need, Place, Placement
+
+NEEDS = (
+    Need(),
+    Need(cores=3),
+    Need(nodes=2, cores=4),
+    Need(gpus=1),
+    Need(seconds=60.0),
+    Need(exclusive=True),
+)
+
+places = st.lists(
+    st.builds(
+        Place,
+        ordinal=st.just(0),
+        pool=st.sampled_from(["a", "b"]),
+        nodes=st.integers(1, 3),
+        cores=st.integers(1, 8),
+        gpus=st.integers(0, 1),
+        t_expires=st.sampled_from([50.0, 100.0, 1000.0, math.inf]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+#: What happens: jobs are placed, one of them ends, time goes by, or a member closes.
+steps = st.lists(
+    st.tuples(st.sampled_from(["place", "end", "wait", "close"]), st.integers(0, 50)),
+    max_size=60,
+)
+
+
+def rebuilt(placement: Placement) -> Placement:
+    """One that knows the same members, and nothing of what has been."""
+    other = Placement()
+    for old in placement.places.values():
+        place = Place(old.ordinal, old.pool, old.nodes, old.cores, old.gpus, old.t_expires)
+        place.rate = list(old.rate)
+        other.add(place)
+        other.take(place, old.taken)
+        if not old.open:
+            other.close(place)
+    return other
+
+
+@given(places, steps)
+def test_each_choice_is_the_least_loaded_of_those_that_are_feasible_and_have_room(
+    members: list[Place], happenings: list[tuple[str, int]]
+) -> None:
+    placement = Placement()
+    for ordinal, place in enumerate(members, 1):
+        place.ordinal = ordinal
+        placement.add(place)
+    t = 0.0
+    active: list[tuple[Place, int]] = []
+    for kind, number in happenings:
+        need = NEEDS[number % len(NEEDS)]
+        pools = (["a"], ["b"], ["a", "b"])[number % 3]
+        if kind == "wait":
+            t += number / 10
+        elif kind == "close":
+            placement.close(members[number % len(members)])
+        elif kind == "end" and active:
+            place, cores = active.pop(number % len(active))
+            placement.give(place, cores, t)
+        elif kind == "place":
+            able = [
+                place
+                for place in members
+                if place.pool in pools and place.feasible(need, t) and place.room(need, t)
+            ]
+            best = min(able, key=lambda place: (place.load, place.ordinal), default=None)
+            assert placement.choose(pools, need, t) is best
+            # What is known of the loads alone leads to the same choice.
+            again = rebuilt(placement).choose(pools, need, t)
+            assert (again and again.ordinal) == (best and best.ordinal)
+            if best is not None:
+                assert best.open
+                assert best.nodes >= need.nodes
+                assert best.gpus >= need.gpus
+                assert best.t_expires - t >= 1.1 * need.seconds
+                number = best.slice(need, t, 1 + number, len(able))
+                assert 1 <= number <= best.room(need, t)
+                for _ in range(number):
+                    placement.take(best, best.weight(need))
+                    active.append((best, best.weight(need)))
+        for place in members:
+            assert place.taken == sum(cores for owner, cores in active if owner is place)
+
+
+@given(st.integers(1, 40), st.integers(1, 6))
+def test_jobs_are_shared_out_evenly_over_members_that_are_alike(jobs: int, members: int) -> None:
+    placement = Placement()
+    for ordinal in range(1, members + 1):
+        placement.add(Place(ordinal, "a", nodes=1, cores=8))
+    left = jobs
+    while left:
+        place = placement.choose(["a"], Need(), 0.0)
+        if place is None:
+            break
+        number = place.slice(Need(), 0.0, left, members)
+        placement.take(place, number)
+        left -= number
+    loads = [place.taken for place in placement.places.values()]
+    assert sum(loads) == min(jobs, members * 8 * WINDOW)
+    assert max(loads) - min(loads) <= -(-jobs // members)
+    # No job waits on a member while another has a core free.
+    assert max(loads) <= 8 or min(loads) >= 8
+
+
+def test_a_member_that_runs_many_short_jobs_gets_as_many_as_it_ran_in_a_second() -> None:
+    placement = Placement()
+    place = Place(1, "a", nodes=1, cores=2)
+    placement.add(place)
+    assert place.room(Need(), 0.0) == 4
+    for _ in range(100):
+        placement.take(place, 1)
+        placement.give(place, 1, 10.0)
+    assert place.room(Need(), 10.0) == place.room(Need(), 11.5) == 100
+    # That says nothing any more when nothing has run for a while.
+    assert place.room(Need(), 13.0) == 4
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**64 - 1))
+def test_a_key_is_the_member_and_the_id_and_no_two_are_equal(ordinal: int, id: int) -> None:
+    assert split(make(ordinal, id)) == (ordinal, id)
+    assert ordinal_of(make(ordinal, id)) == ordinal
+    assert make(0, id) == id

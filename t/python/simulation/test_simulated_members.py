@@ -1,0 +1,238 @@
+"""Members in virtual time: each job that was asked for has one outcome, whatever happens."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from simulations import outcomes, predict
+
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.codec import encode, event_from_json
+from flux_ensemble.engine.commands import Command, SubmitJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Event, JobEvent, MemberLost, MemberUp
+from flux_ensemble.engine.job_keys import split
+from flux_ensemble.engine.snapshot import dump, restore
+
+AGAIN = {"label": "pool", "repetitions": "unlimited"}
+
+
+def document(**more: Any) -> dict[str, Any]:
+    """A sweep over members that last for ten minutes, and are replaced."""
+    return {
+        "name": "test",
+        "members": [
+            {
+                "name": "pool",
+                "count": {"min": 2, "max": 6},
+                "nodes": 2,
+                "duration": "5m",
+                "drain": "1m",
+                **more,
+            }
+        ],
+        "jobs": [{"name": "sim", "command": "sim {s}", "params": {"s": {"range": [0, 120]}}}],
+        "rules": [
+            {"trigger": "start", "action": {"name": "submit", "label": "sim"}},
+            {"trigger": "member-draining", "action": {"name": "grow", **AGAIN}},
+            {"trigger": "member-lost", "action": {"name": "grow", **AGAIN}},
+        ],
+        "simulate": {"sim": {"duration": {"uniform": {"min": 10, "max": 50}}}},
+    }
+
+
+class Watcher:
+    """Sees each event, with its commands; checks the engine's invariants by a second one.
+
+    Every so many events the second engine is made anew from a snapshot of itself.
+    """
+
+    def __init__(self, given: dict[str, Any], every: int = 25) -> None:
+        self.spec = load_mapping(given)
+        self.engine = Engine(self.spec)
+        self._every = every
+        self.events: list[Event] = []
+        self.sent: list[SubmitJobs] = []
+        self._values: list[Any] = []
+        self.engine.stats.keep_values()
+
+    def __call__(self, event: Event, commands: list[Command]) -> None:
+        assert event_from_json(json.loads(encode(event))) == event
+        own = self.engine.handle(event)
+        assert list(map(encode, own)) == list(map(encode, commands))
+        self.engine.check()
+        self.events.append(event)
+        self.sent += [one for one in commands if isinstance(one, SubmitJobs)]
+        if len(self.events) % self._every == 0:
+            self._values.append(self.engine.stats.take_values())
+            snapshot = json.loads(json.dumps(dump(self.engine)))
+            self.engine = restore(self.spec, snapshot, self._values)
+            assert json.loads(json.dumps(dump(self.engine))) == snapshot
+            self.engine.stats.keep_values()
+
+    @property
+    def jobs(self) -> list[JobEvent]:
+        """What the members said first of each job."""
+        return [
+            event for event in self.events if isinstance(event, JobEvent) and event.name == "submit"
+        ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_end_and_are_lost_cost_no_job_and_none_counts_twice(seed: int) -> None:
+    given = document(simulate={"loss": {"exponential": {"mean": "3m"}}})
+    watcher = Watcher(given)
+    found = predict(given, nodes=1, seed=seed, tap=watcher)
+    counts = found.status["groups"]["sim"]
+    assert (counts["finished"], counts["success"]) == (120, 120)
+    lost = [event for event in watcher.events if isinstance(event, MemberLost)]
+    assert lost
+    # Each attempt is there once, has a tag of its own, and is counted.
+    tags = Counter(event.tag for event in watcher.jobs)
+    assert set(tags.values()) == {1}
+    assert counts["attempts"] == counts["submitted"]
+    assert counts["attempts"] - 120 == counts["canceled"] == found.status["retries"]
+    # All members number their jobs alike.
+    ids = Counter(split(event.job)[1] for event in watcher.jobs)
+    assert max(ids.values()) > 1
+    assert len({event.job for event in watcher.jobs}) == len(watcher.jobs)
+
+
+def test_what_is_on_each_pool_is_counted_and_what_is_pinned_stays_there() -> None:
+    given = document(count=1, duration=0)
+    given["members"][0].pop("drain")
+    given["members"].append({"name": "big", "nodes": 4, "labels": ["gpu"]})
+    given["jobs"].append({"name": "train", "command": "train", "count": 10, "member": "gpu"})
+    given["rules"] = [
+        {"trigger": "start", "action": {"name": "submit", "label": "train"}},
+        {"trigger": "start", "action": {"name": "submit", "label": "sim"}},
+        {
+            "trigger": "metric",
+            "name": "count.sim.success@big",
+            "when": ">= 5",
+            "action": {"name": "cancel", "label": "sim"},
+        },
+    ]
+    found = predict(given, nodes=1)
+    groups = found.status["groups"]
+    assert groups["train"]["success@big"] == groups["train"]["success"] == 10
+    assert groups["train"]["submitted@pool"] == 0
+    assert groups["sim"]["success@big"] == 5
+    for counter in ("success", "submitted", "attempts", "finished", "canceled"):
+        on_pools = groups["sim"][f"{counter}@big"] + groups["sim"][f"{counter}@pool"]
+        waiting = groups["sim"]["finished"] - groups["sim"]["attempts"]
+        assert groups["sim"][counter] == on_pools + (waiting if counter == "finished" else 0)
+
+
+def test_what_waits_on_a_draining_member_moves_and_what_runs_goes_on() -> None:
+    given = document()
+    watcher = Watcher(given, 7)
+    found = predict(given, nodes=1, tap=watcher)
+    # No job takes as long as a member drains: none is cut off, and those that moved had not begun.
+    begun = {
+        event.job
+        for event in watcher.events
+        if isinstance(event, JobEvent) and event.name == "start"
+    }
+    ended = {
+        event.job
+        for event in watcher.events
+        if isinstance(event, JobEvent) and event.name == "exception"
+    }
+    assert ended
+    assert not begun & ended
+    assert outcomes(found, "sim")[0] == 120
+
+
+def test_a_job_goes_only_where_there_is_time_for_it() -> None:
+    given = document(drain=1)
+    given["jobs"][0]["duration"] = "2m"
+    watcher = Watcher(given)
+    predict(given, nodes=1, tap=watcher)
+    expires = {
+        event.ordinal: event.t_expires
+        for event in watcher.events
+        if isinstance(event, MemberUp) and event.t_expires is not None
+    }
+    for job in watcher.jobs:
+        assert expires[split(job.job)[0]] - job.t >= 1.1 * 120
+
+
+@pytest.mark.parametrize("on_lost", ["resubmit", "fail", "hold"])
+def test_what_becomes_of_the_jobs_of_a_lost_member_is_what_the_document_says(on_lost: str) -> None:
+    # It is lost when two jobs have ended and two run; the other one is up a while later.
+    lost = {"name": "lost", "nodes": 2, "on-lost": on_lost}
+    lost["simulate"] = {"startup": 0, "loss": 25}
+    given = document()
+    given["members"] = [lost, {"name": "later", "nodes": 2, "simulate": {"startup": 60}}]
+    given["jobs"] = [
+        {"name": "sim", "command": "sim", "count": 4},
+        {"name": "late", "command": "late"},
+    ]
+    given["rules"][1:] = [{"trigger": "job-fail", "action": {"name": "submit", "label": "late"}}]
+    given["simulate"] = {"sim": {"duration": 20}, "late": {"duration": 1}}
+    watcher = Watcher(given, 1)
+    found = predict(given, nodes=1, cores=1, tap=watcher, until=1000)
+    sim, late = found.status["groups"]["sim"], found.status["groups"]["late"]
+    seen = sim["success"], sim["failed"], sim["canceled"], sim["finished"], late["success"]
+    if on_lost == "fail":
+        assert seen == (2, 2, 0, 4, 1)
+    elif on_lost == "resubmit":
+        assert seen == (4, 0, 2, 4, 0)
+    else:
+        assert seen == (2, 0, 2, 2, 0)
+        assert sim["pending"] == 2
+        assert any("wait for ever" in warning for warning in found.warnings)
+
+
+def test_where_no_member_is_left_the_log_says_so_and_a_rule_can_start_one() -> None:
+    given = document(count={"min": 1, "max": 1}, simulate={"loss": 30})
+    given["rules"] = given["rules"][:1]
+    found = predict(given, nodes=1)
+    said = [entry for entry in found.first if entry["name"] == "not-placed"]
+    assert len(said) == 1
+    assert said[0]["context"]["reason"] == "no member of pool is up or starting; 'grow' starts one"
+    assert found.status["state"] == "running"
+    assert any("wait" in warning for warning in found.warnings)
+
+
+def test_a_pool_grows_and_shrinks_between_its_bounds() -> None:
+    given = document(duration=0)
+    given["members"][0].pop("drain")
+    given["rules"] = [
+        {"trigger": "start", "action": {"name": "submit", "label": "sim"}},
+        {"trigger": "timer", "after": 20, "action": {"name": "grow", "label": "pool", "value": 9}},
+        {
+            "trigger": "timer",
+            "after": 60,
+            "action": {"name": "shrink", "label": "pool", "value": 9},
+        },
+        {"trigger": "timer", "after": 61, "action": {"name": "shrink", "label": "pool"}},
+        {
+            "trigger": "scale-denied",
+            "action": {"name": "submit", "label": "sim", "params": {"s": [0]}},
+        },
+    ]
+    watcher = Watcher(given)
+    found = predict(given, nodes=1, tap=watcher)
+    pool = found.status["pools"]["pool"]
+    assert pool["ended"] == 4
+    assert [member["name"] for member in pool["members"]] == ["pool.0", "pool.1"]
+    assert outcomes(found, "sim") == (121, 0, found.status["groups"]["sim"]["canceled"], 0)
+
+
+def test_jobs_that_take_whole_nodes_are_shared_out_by_what_they_take() -> None:
+    given = document(duration=0, count=4)
+    given["members"][0].pop("drain")
+    given["jobs"][0]["nodes"] = 2
+    given["jobs"][0]["exclusive"] = True
+    watcher = Watcher(given)
+    predict(given, nodes=1, cores=8, tap=watcher)
+    first = list(itertools.islice(watcher.sent, 8))
+    # Each gets one that it can run, and then one that waits.
+    assert [one.count for one in first] == [1] * 8
+    assert sorted(one.ordinal for one in first) == [1, 1, 2, 2, 3, 3, 4, 4]
