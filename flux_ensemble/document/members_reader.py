@@ -83,7 +83,8 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
                 )
     low, high = _count(entry.get("count", 1), (*at, "count"), problems)
     duration = _seconds(entry, "duration", 0.0, at, problems)
-    drain = _seconds(entry, "drain", min(DRAIN_SECONDS, duration / 2), at, problems)
+    least = min(DRAIN_SECONDS, duration / 2) if duration else DRAIN_SECONDS
+    drain = _seconds(entry, "drain", least, at, problems)
     if "drain" in entry and not duration:
         problems.add((*at, "drain"), "'drain' is before the end of 'duration'; give that too")
     elif duration and drain >= duration:

@@ -349,14 +349,7 @@ class Observer:
         interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
             core.interrupted += 1
-            core.record(
-                "interrupted",
-                id=job.id,
-                group=group,
-                rule=firing.rule,
-                firing=firing.number,
-                index=job.index,
-            )
+            core.record_job("interrupted", job)
         further = self._retrying.ended(job, event.t, event.name, interrupted=interrupted)
         if firing.trial is not None:
             again = further is Further.AGAIN
@@ -383,6 +376,7 @@ class Observer:
         seen = {
             "trigger": f"job-{event.name}",
             "job": event.job,
+            **self._core.where(event.job),
             "group": job.group,
             "timestamp": event.t,
             "context": event.context,
