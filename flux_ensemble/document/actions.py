@@ -246,6 +246,10 @@ class ActionReader:
 
     def _label(self, name: str, entry: Mapping[str, Any], at: Path) -> None:
         label = entry.get("label")
+        if name == "copy" and self._context.pools:
+            self._problems.add(
+                at, "'copy' is not known of documents with 'members' yet; leave one of them out"
+            )
         if "jobs" in entry or name == "copy":
             if label is not None and name != "copy":
                 self._problems.add((*at, "label"), "give one of 'label' and 'jobs'")

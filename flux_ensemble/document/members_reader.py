@@ -83,7 +83,8 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
                 )
     low, high = _count(entry.get("count", 1), (*at, "count"), problems)
     duration = _seconds(entry, "duration", 0.0, at, problems)
-    drain = _seconds(entry, "drain", min(DRAIN_SECONDS, duration / 2), at, problems)
+    least = min(DRAIN_SECONDS, duration / 2) if duration else DRAIN_SECONDS
+    drain = _seconds(entry, "drain", least, at, problems)
     if "drain" in entry and not duration:
         problems.add((*at, "drain"), "'drain' is before the end of 'duration'; give that too")
     elif duration and drain >= duration:
@@ -166,6 +167,11 @@ def check_placement(
             places.setdefault(entry["name"], ("jobs", index))
     for name, group in groups.items():
         at = places[name]
+        if declared and any(job_set.order is not None for job_set in group.sets):
+            problems.add(
+                (*at, "order"),
+                "'order' is not known of documents with 'members' yet; leave one of them out",
+            )
         wanted = {job_set.member for job_set in group.sets}
         if len(wanted) > 1:
             problems.add(

@@ -25,6 +25,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.copies import Copies
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -79,6 +80,7 @@ class Core:
         not_started: groups of which jobs wait because their time limit is longer than the
             allocation lasts, and of which that has been said.
         search_due: the searches that are to be looked at when the event has been handled.
+        member_names: the names of the members that have not ended, by their numbers.
         withdrawn: jobs that were not sent have been dropped, maybe of trials.
         deferred: rules on `idle` whose jobs are over, and that wait for commands, with what is
             idle: the name of a group or of a combination, or None.
@@ -107,6 +109,7 @@ class Core:
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
         self.search_due: dict[str, None] = {}
         self.withdrawn = False
+        self.member_names: dict[int, str] = {}
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
         #: The commands of the current event.
@@ -138,6 +141,25 @@ class Core:
     def record(self, name: str, **context: Any) -> None:
         """Add an entry to the eventlog."""
         self._out.append(Record(self.t, name, context))
+
+    def record_job(self, name: str, job: Job) -> None:
+        """Add an entry that is about a job of the ensemble to the eventlog."""
+        firing = job.firing
+        assert firing is not None
+        self.record(
+            name,
+            id=job.id,
+            **self.where(job.id),
+            group=firing.group,
+            rule=firing.rule,
+            firing=firing.number,
+            index=job.index,
+        )
+
+    def where(self, key: int) -> dict[str, str]:
+        """What an entry has of the member of a job; nothing on the enclosing instance."""
+        name = self.member_names.get(ordinal_of(key)) if self.member_names else None
+        return {} if name is None else {"member": name}
 
     def send(self, pending: Pending) -> None:
         """Emit a command and wait for its outcome."""

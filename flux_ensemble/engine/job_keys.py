@@ -9,9 +9,12 @@ used twice in an ensemble, is in the bits above the 64 of an id.
 
 from __future__ import annotations
 
-#: Bits of an id (RFC 19).
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: Bits of an id (RFC 19), and the largest.
 _BITS = 64
-_IDS = (1 << _BITS) - 1
+MAX_ID = (1 << _BITS) - 1
 
 #: The number of the enclosing instance.
 ENCLOSING = 0
@@ -36,7 +39,7 @@ def split(key: int) -> tuple[int, int]:
     >>> split(make(4, 17))
     (4, 17)
     """
-    return key >> _BITS, key & _IDS
+    return key >> _BITS, key & MAX_ID
 
 
 def ordinal_of(key: int) -> int:
@@ -48,10 +51,30 @@ def ordinal_of(key: int) -> int:
     return key >> _BITS
 
 
-def shown(member: str, id: str) -> str:
-    """A job as people see it.
+def shown(key: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    """A job as people see it: its id, after its member if it has one.
 
-    >>> shown("pool.3", "ƒ7")
-    'pool.3:ƒ7'
+    Args:
+        key: of the job.
+        context: of the entry that is about it, which has the name of the member.
+        jobid: gives the text of an id.
+
+    >>> shown(make(4, 17), {"member": "pool.3"}, str), shown(17, {}, str)
+    ('pool.3:17', '17')
     """
-    return f"{member}:{id}"
+    ordinal, id = split(key)
+    return f"{context['member']}:{jobid(id)}" if ordinal and "member" in context else jobid(key)
+
+
+def named(members: Mapping[int, str], key: int) -> str:
+    """A job as expressions see it: its member, and its id there.
+
+    Args:
+        members: the names of members, by their numbers.
+        key: of a job that is not on the enclosing instance.
+
+    >>> named({4: "pool.3"}, make(4, 17))
+    'pool.3:17'
+    """
+    ordinal, id = split(key)
+    return f"{members.get(ordinal, ordinal)}:{id}"

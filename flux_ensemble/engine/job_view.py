@@ -9,6 +9,7 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.document.texts import filler
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.job_keys import MAX_ID, named
 from flux_ensemble.engine.jobs import Job, runtime
 from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
 
@@ -41,6 +42,9 @@ class JobView:
             return self._predicted()
         if field.name == "copied":
             return self._core.copies.of(self._job) is not None
+        if field.name == "id" and self._job.id > MAX_ID:
+            # Text, because no number in an expression is that large.
+            return named(self._core.member_names, self._job.id)
         of_job = _OF_JOB.get(field.name)
         if of_job is not None:
             return of_job(self._job, self._t)

@@ -20,6 +20,15 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 #: States of members that jobs may be placed on, now or soon.
 LIVE = ("starting", "up")
 
+#: What the rule ids of what the engine does by itself begin with; no id in a document has a colon.
+MEMBER_RULE = "member:"
+
+#: Begins the key of the timer for the end of a member.
+DRAIN_TIMER = "drain:"
+
+#: Why a job is cancelled that is to run elsewhere.
+MOVED = "its member is draining"
+
 
 class Member:
     """One member.

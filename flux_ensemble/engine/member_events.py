@@ -23,7 +23,8 @@ from flux_ensemble.engine.events import (
 )
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.members import DRAIN_TIMER, LIVE, Member, Members
+from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, Member
+from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.triggered import Cause, Triggered
 

@@ -31,18 +31,9 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.job_needs import JobNeeds
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.member import LIVE, Member
+from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, MEMBER_RULE, MOVED, Member
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
 from flux_ensemble.engine.placement import Place, Placement
-
-#: What the rule ids of what the engine does by itself begin with; no id in a document has a colon.
-MEMBER_RULE = "member:"
-
-#: Begins the key of the timer for the end of a member.
-DRAIN_TIMER = "drain:"
-
-#: Why a job is cancelled that is to run elsewhere.
-MOVED = "its member is draining"
 
 
 class Members:
@@ -145,6 +136,7 @@ class Members:
         self._numbers[pool.name] = number + 1
         member = Member(f"{pool.name}.{number}", self._last_ordinal, pool)
         self.known[member.ordinal] = member
+        self._core.member_names[member.ordinal] = member.name
         self._live[pool.name] += 1
         self._not_placed.clear()
         self._core.record("member-start", member=member.name)
@@ -235,7 +227,7 @@ class Members:
         if member.place is not None:
             self._placement.remove(member.place)
         self.gone[member.pool.name] += 1
-        del self.known[member.ordinal]
+        del self.known[member.ordinal], self._core.member_names[member.ordinal]
         # Nobody will say what became of these.
         commands = self._table.commands
         for id, pending in list(commands.items()):
@@ -385,6 +377,7 @@ class Members:
             member = self.known[ordinal] = Member(name, ordinal, self._pools[pool])
             member.state, member.reason, member.ending = state, reason, ending
             self._live[pool] += state in LIVE
+            self._core.member_names[ordinal] = name
             for rule, number, index, cores in flying:
                 member.flying[rule, number, index] = cores
             member.jobs = dict(zip(keys.get(ordinal, ()), jobs, strict=True))

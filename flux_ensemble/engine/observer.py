@@ -16,18 +16,13 @@ from flux_ensemble.engine.rules import DETECTED, GAVE_UP, TRIGGER_OF, Change, Ne
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Cause, Triggered
-from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.engine.values import Values
 from flux_ensemble.metrics.names import (
     DURATION_OF_FINISHED,
-    GAUGES,
     OUTCOMES,
     RATE,
-    STREAMS,
 )
-from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.metrics.paths import BEST, COUNT, PENDING_NODES, SEARCH
-from flux_ensemble.metrics.streams import MAX_NAME, MAX_VALUES, MAX_VARIABLES
-from flux_ensemble.texts import shortened
+from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, SEARCH
 
 _NO_NEWS: News = (None, ())
 _VALIDATED: News = (None, ((COUNT, "submitted"),))
@@ -50,16 +45,12 @@ _GONE = Phase.GONE
 #: How many seconds before the allocation expires a time limit is taken for that of the allocation.
 EXPIRY_SECONDS = 1.0
 
-#: Memo keys with these names are ignored: they are variables that every group has.
-_RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
-
 
 class Observer:
     """Takes in job events for one engine.
 
     Attributes:
-        crowded: groups for which it was logged that a memo key was ignored, and metrics for which
-            it was that values of parameters were.
+        values: what jobs publish, and how long they ran, on its way to the streams.
     """
 
     def __init__(
@@ -74,7 +65,7 @@ class Observer:
         #: None where nothing is predicted.
         predictions = core.workload.predictions
         self._predictions = predictions if predictions.models else None
-        self.crowded: set[str] = set()
+        self.values = Values(core)
         #: The nodes of each group's jobs, 0 where they differ.
         self._nodes: dict[str, int] = {}
         for name, group in core.spec.groups.items():
@@ -217,8 +208,8 @@ class Observer:
         if self._predictions is not None:
             self._predictions.started(job)
         more = (
-            *self._better(job, group, "pending", pending),
-            *self._by_value(job, group, "pending", pending),
+            *self.values.better(job, group, "pending", pending),
+            *self.values.by_value(job, group, "pending", pending),
         )
         return (None, (*_STARTED[1], *more)) if more else _STARTED
 
@@ -234,84 +225,15 @@ class Observer:
             stats.observe(group, variable, seconds)
         changed = _RAN
         if job.outcome == "success":
-            changed = _SUCCEEDED + self._better(job, group, "duration", seconds)
-        changed += self._by_value(job, group, "duration", seconds, variables)
+            changed = _SUCCEEDED + self.values.better(job, group, "duration", seconds)
+        changed += self.values.by_value(job, group, "duration", seconds, variables)
         return self._conclude(job, group, event, changed)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
-        changed: list[Change] = []
-        stats = self._core.stats
         pruning = self._searching.pruning
         if pruning is not None and job.firing is not None and job.firing.trial is not None:
             pruning.published(job, event.context)
-        for key, value in event.context.items():
-            number = finite(value) if type(value) in (int, float) else None
-            if number is None or key in _RESERVED_VARIABLES or stats.kept_by_value(group, key):
-                stats.ignore(group, key)
-            elif stats.has_room(group, key):
-                stats.observe(group, key, number)
-                changed += (("", key), *self._better(job, group, key, number))
-                changed += self._by_value(job, group, key, number)
-            else:
-                stats.ignore(group, key)
-                if group not in self.crowded:
-                    self._leave_out(group, key)
-        return None, tuple(changed)
-
-    def _better(self, job: Job, group: str, variable: str, value: Number) -> tuple[Change, ...]:
-        """The best jobs that it is one of now."""
-        bests = self._core.stats.bests
-        if not bests.kept:
-            return ()
-        names = bests.offer(group, variable, value, job.id, lambda: self._core.job_of(job)[1])
-        return tuple((BEST, name) for name in names)
-
-    def _by_value(
-        self, job: Job, group: str, variable: str, value: Number, streams: Sequence[str] = ()
-    ) -> tuple[Change, ...]:
-        """Take in a value by those of the job's parameters; the streams that changed.
-
-        Args:
-            job, group: the job, and its group.
-            variable: whose value it is.
-            value: the value.
-            streams: the variables of the streams, if they are others.
-        """
-        stats = self._core.stats
-        by_values = stats.by.get((group, variable)) if stats.by else None
-        if by_values is None:
-            return ()
-        changed: list[Change] = []
-        for by_value in by_values:
-            suffix = by_value.suffix(self._core.job_of(job)[1])
-            for stream in streams or (variable,):
-                if stats.has_room(group, stream + suffix):
-                    stats.observe(group, stream + suffix, value)
-                    changed.append(("", stream + suffix))
-                else:
-                    self._leave_out_value(by_value, suffix)
-        return tuple(changed)
-
-    def _leave_out_value(self, by_value: ByValue, suffix: str) -> None:
-        """Some values of parameters get no stream; it is said once for each metric."""
-        stats, form = self._core.stats, by_value.form
-        stats.ignore(by_value.group, form.removeprefix(f"{by_value.group}-"))
-        if form not in self.crowded:
-            self.crowded.add(form)
-            reason = (
-                f"no statistics of {form} for {shortened(suffix)}, and of others like it: there "
-                f"are at most {MAX_VALUES} of them, with names of at most {MAX_NAME} characters"
-            )
-            self._core.record("values-left-out", group=by_value.group, reason=reason)
-
-    def _leave_out(self, group: str, key: str) -> None:
-        """A key of a memo gets no stream; it is said once for each group."""
-        self.crowded.add(group)
-        reason = (
-            f"no statistics of the memo key {shortened(repr(key))}, and of others like it: a group "
-            f"has at most {MAX_VARIABLES} memo keys, of at most {MAX_NAME} characters each"
-        )
-        self._core.record("memo-left-out", group=group, reason=reason)
+        return None, self.values.published(job, group, event.context)
 
     def _on_gone(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         news = _NO_NEWS if job.outcome is known else self._conclude(job, group, event, ())
@@ -370,14 +292,7 @@ class Observer:
         interrupted = job.interrupted and outcome == "canceled"
         if interrupted:
             core.interrupted += 1
-            core.record(
-                "interrupted",
-                id=job.id,
-                group=group,
-                rule=firing.rule,
-                firing=firing.number,
-                index=job.index,
-            )
+            core.record_job("interrupted", job)
         if work is not None and work.left:
             # Another one that does the same goes on.
             return None if interrupted else outcome, changed
@@ -407,6 +322,7 @@ class Observer:
         seen = {
             "trigger": f"job-{event.name}",
             "job": event.job,
+            **self._core.where(event.job),
             "group": job.group,
             "timestamp": event.t,
             "context": event.context,

@@ -57,8 +57,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         "streams": engine.stats.sizes(),
         "records": engine.records.dump(),
     }
-    if engine.observer.crowded:
-        state["crowded"] = sorted(engine.observer.crowded)
+    if engine.observer.values.crowded:
+        state["crowded"] = sorted(engine.observer.values.crowded)
     if bests := engine.stats.bests.dump():
         state["bests"] = bests
     if engine.not_started:
@@ -166,7 +166,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     foreign = state["foreign"]
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
-    engine.observer.crowded.update(state.get("crowded", ()))
+    engine.observer.values.crowded.update(state.get("crowded", ()))
     engine.stats.bests.load(state.get("bests", {}))
     engine.not_started.extend(state.get("not_started", ()))
     engine.function_states.update(state.get("function_states", {}))

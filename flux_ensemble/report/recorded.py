@@ -47,6 +47,10 @@ class Spool:
             yield json.loads(line)
 
 
+#: Why there is no report of a document with members.
+NO_MEMBERS = "a report has no place for the members of a document yet"
+
+
 class Keeper:
     """Keeps what an engine has recorded; a `runtime.ports.Tap`.
 
@@ -121,6 +125,8 @@ def recorded(path: Path) -> Source:
     document = header["document"]
     load = load_text if isinstance(document, str) else load_mapping
     engine = Engine(load(document, name=header["name"], directory=header["directory"]))
+    if engine.spec.members:
+        raise RecordingError(f"{path}: {NO_MEMBERS}")
     keeper, now = Keeper(engine, document), 0.0
     for number, line in lines:
         try:

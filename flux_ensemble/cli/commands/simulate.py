@@ -152,11 +152,16 @@ def simulate(
 
     text, label = read_document(file)
     spec = _with_members(_check(text, label, name), members)
+    if spec.members and report is not None:
+        raise Failure("--report: a report has no place for the members of a document yet", USAGE)
     text = understood(spec, text)
     assumed = None
     if cores is None:
         cores = own_cores()
-        assumed = f"{nodes} node{'s'[: nodes != 1]} of {cores} core{'s'[: cores != 1]}"
+        of_cores = f"of {cores} core{'s'[: cores != 1]}"
+        assumed = f"{nodes} node{'s'[: nodes != 1]} {of_cores}"
+        if spec.members:
+            assumed = f"members with nodes {of_cores}"
     try:
         behaviour = resolve(spec, _behaviour(spec, durations), from_log)
         recorder = None if record is None else Recorder(record, spec, text)
@@ -205,7 +210,8 @@ def _with_members(spec: Spec, sizes: tuple[tuple[str | None, int], ...]) -> Spec
         if not pools:
             raise Failure("--members: the document has no 'members'", USAGE)
         if name is None and len(pools) > 1:
-            raise Failure(f"--members: say which, such as {known[:40]}=4 (pools: {known})", USAGE)
+            first = next(iter(pools))
+            raise Failure(f"--members: say which, such as {first}=4 (pools: {known})", USAGE)
         name = next(iter(pools)) if name is None else name
         if name not in pools:
             raise Failure(f"--members: no member named {name!r} (members: {known})", USAGE)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.client.responses import EnsembleStatus, Entry
+from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.texts import printable
 
 
@@ -311,9 +312,8 @@ def _firing(context: Mapping[str, Any]) -> str:
 
 
 def _whose(context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
-    return (
-        f"{jobid(context['id'])} {context['group']}, job {context['index']} of {_firing(context)}"
-    )
+    job = shown(context["id"], context, jobid)
+    return f"{job} {context['group']}, job {context['index']} of {_firing(context)}"
 
 
 def _indented(lines: list[str]) -> Iterator[str]:
@@ -345,8 +345,9 @@ def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], s
         name = title if title.endswith(f" {cause['metric']}") else cause["metric"]
         words = f"{name} = {_plain(cause['value'])}"
     if "job" in cause:
+        job = shown(cause["job"], cause, jobid)
         event = [cause["group"], trigger.removeprefix("job-"), *_each_pair(cause["context"] or {})]
-        return f"{words} ({' '.join([jobid(cause['job']), *filter(None, event)])})"
+        return f"{words} ({' '.join([job, *filter(None, event)])})"
     if trigger == "custom":
         return f"{words} (returned by {_firing(cause)})"
     if trigger == "idle":

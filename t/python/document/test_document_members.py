@@ -62,6 +62,18 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         ([POOL], [{**SIM, "member": "pol"}], None, "did you mean 'pool'? members and labels: pool"),
         (None, [{**SIM, "member": "pool"}], None, "jobs[0].member: the document has no 'members'"),
         ([POOL], [SIM, {**SIM, "member": "pool"}], None, "'sim' differ in 'member'"),
+        (
+            [POOL],
+            [{**SIM, "params": {"s": [1]}, "predict": ["s"], "order": "longest-first"}],
+            None,
+            "jobs[0].order: 'order' is not known of documents with 'members' yet",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "job-running", "group": "sim", "action": {"name": "copy"}}],
+            "rules[0].action: 'copy' is not known of documents with 'members' yet",
+        ),
         ([POOL], [{**SIM, "nodes": 5}], None, "jobs[0].nodes: expected at most 4, the nodes of"),
         ([POOL], [{**SIM, "duration": "4h"}], None, "jobs[0].duration: expected at most 13091 sec"),
         (

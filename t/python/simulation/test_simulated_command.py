@@ -177,3 +177,55 @@ def test_a_document_that_would_change_the_size_is_refused(
 def test_a_document_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["simulate", "no-such-file.yaml"]) == 2
     assert errors(capsys) == ["cannot read no-such-file.yaml: No such file or directory"]
+
+
+MEMBERS = """\
+members:
+  - {name: pool, simulate: {startup: 1}}
+  - {name: there, uri: "ssh://host/run/flux/local", labels: [gpu]}
+jobs: [{name: a, command: x, count: 6, member: pool}]
+rules:
+  - {trigger: start, action: {name: submit, label: a}}
+  - {trigger: job-success, action: {name: submit, label: a, count: 1, workdir: "{job.id}"}}
+"""
+
+
+def test_there_can_be_as_many_members_as_one_likes(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(MEMBERS)
+    assert run_command(["simulate", "--members", "pool=3", "--cores", "1", file]) == 0
+    printed = capsys.readouterr().out
+    assert "(pool.0:1 a finish status=0)" in printed
+    assert "workdir=pool.0:1" in printed
+    assert "members   pool: 3 at the end" in printed
+    assert run_command(["simulate", "--members", "pool=3", "--json", "--cores", "1", file]) == 0
+    pools = json.loads(capsys.readouterr().out)["status"]["pools"]
+    assert [member["name"] for member in pools["pool"]["members"]] == ["pool.0", "pool.1", "pool.2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--members", "3"], "--members: say which, such as pool=4 (pools: pool, there)"),
+        (["--members", "x=3"], "--members: no member named 'x' (members: pool, there)"),
+        (["--members", "there=3"], "--members: 'there' is one instance, which its 'uri' names"),
+        (["--members", "pool=0"], "a number from 1 to 100000, or POOL=N, not 'pool=0'"),
+        (["--report", "x.html"], "a report has no place for the members of a document yet"),
+    ],
+)
+def test_what_cannot_be_said_of_members_is_refused_with_the_remedy(
+    file: str, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(MEMBERS)
+    assert run_command(["simulate", *options, file]) == 2
+    assert sentence in "".join(errors(capsys))
+
+
+def test_the_local_queue_refuses_a_document_with_members(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(MEMBERS)
+    command = ["run", "--member", "local", "--state-dir", str(tmp_path / "state"), file]
+    assert run_command(command) == 2
+    assert "members: only the simulator runs documents with 'members'" in "".join(errors(capsys))

@@ -1,0 +1,108 @@
+"""Values that jobs publish, and how long they ran, on their way to the streams of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.rules import Change
+from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, STREAMS
+from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.paths import BEST
+from flux_ensemble.metrics.streams import MAX_NAME, MAX_VALUES, MAX_VARIABLES
+from flux_ensemble.texts import shortened
+
+#: Memo keys with these names are ignored: they are variables that every group has.
+_RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
+
+
+class Values:
+    """Takes in the values of one engine's jobs.
+
+    Args:
+        core: of the engine.
+
+    Attributes:
+        crowded: groups for which it was logged that a memo key was ignored, and metrics for which
+            it was that values of parameters were.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.crowded: set[str] = set()
+
+    def published(self, job: Job, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
+        """Take in what a job has published; the metrics that changed."""
+        changed: list[Change] = []
+        stats = self._core.stats
+        for key, value in memo.items():
+            number = finite(value) if type(value) in (int, float) else None
+            if number is None or key in _RESERVED_VARIABLES or stats.kept_by_value(group, key):
+                stats.ignore(group, key)
+            elif stats.has_room(group, key):
+                stats.observe(group, key, number)
+                changed += (("", key), *self.better(job, group, key, number))
+                changed += self.by_value(job, group, key, number)
+            else:
+                stats.ignore(group, key)
+                if group not in self.crowded:
+                    self._leave_out(group, key)
+        return tuple(changed)
+
+    def better(self, job: Job, group: str, variable: str, value: Number) -> tuple[Change, ...]:
+        """The best jobs that it is one of now."""
+        bests = self._core.stats.bests
+        if not bests.kept:
+            return ()
+        names = bests.offer(group, variable, value, job.id, lambda: self._core.job_of(job)[1])
+        return tuple((BEST, name) for name in names)
+
+    def by_value(
+        self, job: Job, group: str, variable: str, value: Number, streams: Sequence[str] = ()
+    ) -> tuple[Change, ...]:
+        """Take in a value by those of the job's parameters; the streams that changed.
+
+        Args:
+            job, group: the job, and its group.
+            variable: whose value it is.
+            value: the value.
+            streams: the variables of the streams, if they are others.
+        """
+        stats = self._core.stats
+        by_values = stats.by.get((group, variable)) if stats.by else None
+        if by_values is None:
+            return ()
+        changed: list[Change] = []
+        for by_value in by_values:
+            suffix = by_value.suffix(self._core.job_of(job)[1])
+            for stream in streams or (variable,):
+                if stats.has_room(group, stream + suffix):
+                    stats.observe(group, stream + suffix, value)
+                    changed.append(("", stream + suffix))
+                else:
+                    self._leave_out_value(by_value, suffix)
+        return tuple(changed)
+
+    def _leave_out_value(self, by_value: ByValue, suffix: str) -> None:
+        """Some values of parameters get no stream; it is said once for each metric."""
+        stats, form = self._core.stats, by_value.form
+        stats.ignore(by_value.group, form.removeprefix(f"{by_value.group}-"))
+        if form not in self.crowded:
+            self.crowded.add(form)
+            reason = (
+                f"no statistics of {form} for {shortened(suffix)}, and of others like it: there "
+                f"are at most {MAX_VALUES} of them, with names of at most {MAX_NAME} characters"
+            )
+            self._core.record("values-left-out", group=by_value.group, reason=reason)
+
+    def _leave_out(self, group: str, key: str) -> None:
+        """A key of a memo gets no stream; it is said once for each group."""
+        self.crowded.add(group)
+        reason = (
+            f"no statistics of the memo key {shortened(repr(key))}, and of others like it: a group "
+            f"has at most {MAX_VARIABLES} memo keys, of at most {MAX_NAME} characters each"
+        )
+        self._core.record("memo-left-out", group=group, reason=reason)

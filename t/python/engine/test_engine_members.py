@@ -1,0 +1,186 @@
+"""Members in the engine: exact commands, and what is not changed where there are none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.codec import command_from_json, encode, to_json
+from flux_ensemble.engine.commands import (
+    CancelJobs,
+    Command,
+    DrainMember,
+    EndMember,
+    Record,
+    StartMember,
+    StartTimer,
+    SubmitJobs,
+)
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import (
+    CommandDone,
+    CommandFailed,
+    JobEvent,
+    MemberDraining,
+    MemberEnded,
+    MemberLost,
+    MemberUp,
+    Request,
+    Started,
+    Tag,
+    TimerFired,
+)
+from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.engine.status import status
+
+
+def engine(count: Any = 2, rules: Any = (), **job: Any) -> Engine:
+    """An engine whose ensemble submits four jobs, on members of two cores."""
+    submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+    document = {
+        "name": "test",
+        "members": [{"name": "pool", "count": count}],
+        "jobs": [{"name": "a", "command": "a", "count": 4, **job}],
+        "rules": [submit, *rules],
+    }
+    return Engine(load_mapping(document))
+
+
+def told(commands: list[Command]) -> list[Command]:
+    """The commands but for entries of the log."""
+    return [command for command in commands if not isinstance(command, Record)]
+
+
+def up(ordinal: int, t: float = 1.0, t_expires: float | None = None) -> MemberUp:
+    return MemberUp(t, f"pool.{ordinal - 1}", ordinal, 1, 2, 0, t_expires)
+
+
+def shows(one: Engine, command: SubmitJobs, *names: str, t: float = 2.0) -> None:
+    """The jobs of a command show in their member's queue, with their index and 1 as ids."""
+    for index in range(command.first, command.first + command.count):
+        key = make(command.ordinal, index + 1)
+        tag = Tag(command.group, command.rule, command.firing, index)
+        for name in ("submit", "validate", *names):
+            context = {"status": 0} if name == "finish" else {}
+            one.handle(JobEvent(t, key, name, context, tag if name == "submit" else None))
+    one.check()
+
+
+def test_members_are_started_first_and_jobs_placed_when_they_are_up() -> None:
+    one = engine()
+    assert told(one.handle(Started(0.0))) == [
+        StartMember(1, "pool.0", "pool", 1),
+        StartMember(2, "pool.1", "pool", 2),
+    ]
+    # The first gets as many as it has cores, then as many again, for nobody else is up.
+    sent = told(one.handle(up(1, t_expires=100.0)))
+    assert sent[0] == StartTimer("drain:1", 69.0)
+    jobs = [command for command in sent if isinstance(command, SubmitJobs)]
+    assert [(job.first, job.count, job.ordinal) for job in jobs] == [(0, 2, 1), (2, 2, 1)]
+    assert told(one.handle(up(2))) == []
+    shows(one, jobs[0], "start")
+    report = status(one)["pools"]["pool"]
+    assert [(member["name"], member["jobs"]) for member in report["members"]] == [
+        ("pool.0", 4),
+        ("pool.1", 0),
+    ]
+
+
+def test_what_has_not_started_on_a_draining_member_moves_and_it_ends_with_its_last_job() -> None:
+    one = engine()
+    one.handle(Started(0.0))
+    jobs = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    shows(one, jobs[0], "start")
+    shows(one, jobs[1])
+    one.handle(up(2))
+    commands = told(one.handle(TimerFired(70.0, "drain:1")))
+    waiting = make(1, 3), make(1, 4)
+    assert commands[1:] == [
+        DrainMember(5, "pool.0", 1),
+        CancelJobs(6, waiting, "its member is draining"),
+    ]
+    again = []
+    for key in waiting:
+        one.handle(JobEvent(71.0, key, "exception", {"type": "cancel", "severity": 0}))
+        again += told(one.handle(JobEvent(71.0, key, "clean", {})))
+    assert [(one.ordinal, one.rule) for one in again if isinstance(one, SubmitJobs)] == [
+        (2, "retry"),
+        (2, "retry"),
+    ]
+    one.check()
+    ended = []
+    for key in (make(1, 1), make(1, 2)):
+        one.handle(JobEvent(75.0, key, "finish", {"status": 0}))
+        ended += told(one.handle(JobEvent(75.0, key, "clean", {})))
+    assert ended == [EndMember(9, "pool.0", 1)]
+
+
+def engine_up(one: Engine) -> list[Command]:
+    return one.handle(up(1, t_expires=100.0))
+
+
+def test_nothing_is_decided_about_a_lost_member_before_it_has_ended() -> None:
+    one = engine()
+    one.handle(Started(0.0))
+    jobs = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    shows(one, jobs[0], "start")
+    one.handle(up(2))
+    assert not any(
+        isinstance(command, SubmitJobs | CancelJobs)
+        for command in one.handle(MemberLost(3.0, "pool.0", 1, "gone"))
+    )
+    # The end of a job is told late; it counts.
+    one.handle(JobEvent(4.0, make(1, 1), "finish", {"status": 0}))
+    one.handle(JobEvent(4.0, make(1, 1), "clean", {}))
+    commands = one.handle(MemberEnded(5.0, "pool.0", 1, "clean"))
+    again = [command for command in commands if isinstance(command, SubmitJobs)]
+    assert sum(command.count for command in again) == 3
+    assert {command.ordinal for command in again} == {2}
+    assert {command.rule for command in again} == {"retry"}
+    one.check()
+    # What its outcome would have been is of no interest any more, nor is what else it says.
+    assert one.handle(CommandDone(6.0, jobs[1].id, {"ids": []})) == []
+    assert told(one.handle(up(1, 6.0))) == []
+    assert told(one.handle(MemberDraining(6.0, "pool.0", 1, "late"))) == []
+
+
+def test_a_member_that_cannot_be_started_is_lost_and_a_rule_can_ask_for_another() -> None:
+    grow = {"name": "grow", "label": "pool", "repetitions": 2}
+    one = engine({"min": 1, "max": 1}, [{"trigger": "member-lost", "action": grow}])
+    one.handle(Started(0.0))
+    commands = told(one.handle(CommandFailed(1.0, 1, "EINVAL", "no such queue")))
+    assert commands == [StartMember(2, "pool.1", "pool", 2)]
+    assert status(one)["pools"]["pool"]["ended"] == 1
+
+
+def test_a_pool_shrinks_by_what_is_not_up_yet_and_no_further_than_its_least() -> None:
+    def scale(name: str) -> list[Command]:
+        action = {"name": name, "label": "pool", "value": 5}
+        return one.handle(Request(1.0, 1, "action", {"action": action}))
+
+    one = engine({"min": 1, "max": 3})
+    one.handle(Started(0.0))
+    started = [command for command in scale("grow") if isinstance(command, StartMember)]
+    assert [command.member for command in started] == ["pool.1", "pool.2"]
+    ended = [command for command in scale("shrink") if isinstance(command, EndMember)]
+    assert [command.member for command in ended] == ["pool.2", "pool.1"]
+    (outcome,) = [
+        command.context
+        for command in scale("shrink")
+        if isinstance(command, Record) and command.name == "outcome"
+    ]
+    assert outcome["reason"] == "pool 'pool' has 1 members, and at least 1"
+    one.check()
+
+
+def test_documents_without_members_are_written_as_they_were() -> None:
+    command = SubmitJobs(1, "a", "rule-0", 0, 0, 4)
+    assert "ordinal" not in to_json(command)
+    placed = SubmitJobs(1, "a", "rule-0", 0, 0, 4, ordinal=3)
+    assert command_from_json(json.loads(encode(placed))) == placed
+    plain = Engine(load_mapping({"name": "a", "jobs": [{"name": "a", "command": "a"}]}))
+    plain.handle(Started(0.0))
+    assert "members" not in dump(plain)["state"]
+    assert "pools" not in status(plain)

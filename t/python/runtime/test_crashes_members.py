@@ -1,0 +1,109 @@
+"""Nothing lost, nothing twice, over several members: services are killed and members die.
+
+All instances number their jobs from 1, so an id alone says nothing. The checks are the same after
+each run; the controls take away what they depend on, and have to be found out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+from member_world import World
+
+UNLIMITED = {"repetitions": "unlimited"}
+
+DOCUMENT: dict[str, Any] = {
+    "name": "test",
+    "members": [
+        {"name": "pool", "count": {"min": 3, "max": 6}, "duration": "12s", "drain": "3s"},
+    ],
+    "jobs": [
+        {"name": "a", "command": "a {p}", "params": {"p": {"range": [0, 30]}}},
+        {"name": "b", "command": "b", "duration": "4s"},
+    ],
+    "rules": [
+        {"trigger": "start", "action": {"name": "submit", "label": "a"}},
+        {
+            "trigger": "job-success",
+            "group": "a",
+            "action": {"name": "submit", "label": "b", **UNLIMITED},
+        },
+        {
+            "trigger": "member-draining",
+            "action": {"name": "grow", "label": "pool", **UNLIMITED},
+        },
+        {"trigger": "member-lost", "action": {"name": "grow", "label": "pool", **UNLIMITED}},
+    ],
+}
+
+#: How many runs; `make chaos` has more.
+RUNS = max(3, int(os.environ.get("CRASHES", "20")) // 4)
+
+
+def lived(seed: int, **world: Any) -> World:
+    """A world that has come to its end."""
+    one = World(DOCUMENT, seed, **world)
+    one.run(crashes=6, mean=2.0)
+    return one
+
+
+def faults(world: World) -> list[str]:
+    """What is wrong with what has been."""
+    found = list(world.faults)
+    tags = Counter(job.tag for job in world.jobs)
+    found += [f"{tag} is there {number} times" for tag, number in tags.items() if number > 1]
+    assert world.service is not None
+    engine = world.service.engine
+    if engine.state != "completed":
+        found.append(f"{engine.state}: {engine.reason}")
+    for group in ("a", "b"):
+        counts = engine.stats.counts[group]
+        if (counts["success"], counts["finished"]) != (30, 30):
+            found.append(f"{group}: {counts}")
+        # Each attempt that showed was counted, but for those of which nobody heard.
+        if counts["attempts"] != counts["submitted"]:
+            found.append(f"{group}: {counts}")
+        intents = {world.intent(job.tag) for job in world.jobs if job.tag.group == group}
+        if len(intents) != 30:
+            found.append(f"{len(intents)} intents of {group}")
+    return found
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_each_job_counts_once_though_services_are_killed_and_members_die(block: int) -> None:
+    crashes = losses = 0
+    for seed in range(RUNS * block, RUNS * block + RUNS):
+        world = lived(seed)
+        assert faults(world) == [], f"seed {seed}"
+        crashes += world.crashes
+        losses += world.losses
+        # Every id is there on several members, and no two jobs have the same key.
+        assert max(Counter(job.id for job in world.jobs).values()) > 1
+        again = Counter(world.intent(job.tag) for job in world.jobs)
+        assert max(again.values()) > 1
+    assert crashes
+    assert losses
+
+
+def found_out(**world: Any) -> list[str]:
+    """What the checks see in the first of many runs in which they see something."""
+    for seed in itertools.count():
+        assert seed < 200, "the control passes"
+        found = faults(lived(seed, **world))
+        if found:
+            return found
+    raise AssertionError
+
+
+def test_without_the_fence_the_checks_see_two_attempts_run_at_once() -> None:
+    """The control: the end of a lost member is told while its jobs run on."""
+    assert any("run at once" in fault for fault in found_out(fence=False, mean_life=5.0))
+
+
+def test_where_a_placement_is_not_awaited_the_checks_see_that_too() -> None:
+    """The control: jobs are sent before it is durable where to."""
+    assert found_out(awaited=False)
