@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from benchmark import Benchmark, Numbers, Row
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.search import Objective, Search, Variable
+from flux_ensemble.engine.codec import event_from_json
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.runtime.asking.asker import described
 from flux_ensemble.runtime.sampling import Sampling, seed_of
 
@@ -110,7 +114,25 @@ def _simulated(trials: int) -> dict[str, float]:
             check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         replayed = _processor() - used
-    return {"trials": trials, "seconds": max(times) - min(times), "replayed": replayed}
+    recovered = _recovered(value, lines)
+    seconds = max(times) - min(times)
+    return {"trials": trials, "seconds": seconds, "replayed": replayed, "recovered": recovered}
+
+
+def _recovered(value: dict[str, Any], lines: list[dict[str, Any]]) -> float:
+    """Seconds of processor time until an engine is as it was at a snapshot in the end."""
+    engine = Engine(load_mapping(value))
+    engine.stats.keep_values()
+    for line in lines:
+        if "event" in line:
+            engine.handle(event_from_json(line["event"]))
+    kept = json.dumps([value, dump(engine), engine.stats.take_values()])
+    used = time.process_time()
+    document, snapshot, values = json.loads(kept)
+    again = restore(load_mapping(document), snapshot, [values])
+    used = time.process_time() - used
+    assert dump(again) == dump(engine)
+    return used
 
 
 def _recorded(value: dict[str, Any], directory: str, slots: int = SLOTS) -> list[dict[str, Any]]:
@@ -285,8 +307,9 @@ def rows(numbers: Numbers) -> list[Row]:
             f"{ours:.0f} / {theirs:.0f} s in {len(stopping)} searches with the same points",
         ),
         Row(
-            f"search of {simulated['trials']:,} trials: a replay of all of it",
-            simulated["replayed"], "<=", 3, "s", "processor time, start of the command included",
+            f"search of {simulated['trials']:,} trials: recovery from a snapshot",
+            simulated["recovered"], "<=", 3, "s",
+            f"processor time; a replay of its whole recording takes {simulated['replayed']:.2f} s",
         ),
     ]  # fmt: skip
     if "libensemble" in trial:

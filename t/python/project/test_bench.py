@@ -39,7 +39,13 @@ ROWS = {
     "simulate": (False, ["a bare SimPy model", "1,000 jobs: memory", "one of 500"]),
     "search": (
         False,
-        ["50 trials of 1 s", "20 trials of 0.1 s", "Optuna, called", "early stopping", "a replay"],
+        [
+            "50 trials of 1 s",
+            "20 trials of 0.1 s",
+            "Optuna, called",
+            "early stopping",
+            "from a snapshot",
+        ],
     ),
     "cost": (
         True,
