@@ -1,7 +1,7 @@
 #!/bin/sh
 test_description='Loading the module and loading ensembles'
 . "$(dirname "$0")/lib/ensemble.sh"
-test_under_flux 4
+test_under_flux 2
 
 test_expect_success 'write documents' '
 	cat >hello.yaml <<-EOD &&

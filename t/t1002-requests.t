@@ -1,7 +1,7 @@
 #!/bin/sh
 test_description='The requests of the service: every topic, good and bad'
 . "$(dirname "$0")/lib/ensemble.sh"
-test_under_flux 4
+test_under_flux 2
 
 topics="load list status submit metrics why log pause resume terminate cancel unload rules action"
 
@@ -50,8 +50,8 @@ test_expect_success 'status describes the service, the nodes and the queue' '
 	is module "$(json service.mode <out)" &&
 	json service.version <out &&
 	json service.pid <out &&
-	is 4 "$(json nodes.node_up_count <out)" &&
-	is 4 "$(json nodes.node_free_count <out)" &&
+	is 2 "$(json nodes.node_up_count <out)" &&
+	is 2 "$(json nodes.node_free_count <out)" &&
 	is "$(json nodes.node_cores_up <out)" "$(json nodes.node_cores_free <out)" &&
 	for state in new depend priority sched run cleanup inactive; do
 		is 0 "$(json queue.$state <out)" || return 1

@@ -1,7 +1,7 @@
 #!/bin/sh
 test_description='Metrics: the statistics of what the queue recorded'
 . "$(dirname "$0")/lib/ensemble.sh"
-test_under_flux 4
+test_under_flux 2
 
 test_expect_success 'run jobs of different lengths, one of which publishes numbers' '
 	cat >metrics.yaml <<-EOD &&

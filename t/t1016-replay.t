@@ -1,7 +1,7 @@
 #!/bin/sh
 test_description='flux ensemble run --record, and replay of what it wrote'
 . "$(dirname "$0")/lib/ensemble.sh"
-test_under_flux 4
+test_under_flux 2
 
 test_expect_success 'write a document' '
 	cat >mixed.yaml <<-EOD

@@ -1,7 +1,7 @@
 #!/bin/sh
 test_description='The record of jobs: each that has ended, and those that are active'
 . "$(dirname "$0")/lib/ensemble.sh"
-test_under_flux 4
+test_under_flux 2
 
 test_expect_success 'run jobs that end in different ways' '
 	cat >study.yaml <<-EOD &&
