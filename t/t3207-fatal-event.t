@@ -16,6 +16,12 @@ await_death() {
 	is 137 $?
 }
 
+# Whether the ensemble has its job by now; its id is in $job.
+has_job() {
+	job=$(flux jobs -no {id} --name=work --filter=running,pending)
+	test -n "$job"
+}
+
 # Wait until the service answers.
 await_answer() {
 	until flux ensemble list 2>list.err
@@ -46,8 +52,8 @@ test_expect_success 'an event of one of two ensembles ends the service' '
 	begin_service &&
 	await_answer &&
 	flux ensemble load victim.yaml &&
+	wait_until has_job &&
 	flux ensemble load bystander.yaml &&
-	job=$(flux jobs -no {id} --name=work --filter=running,pending | tail -n 1) &&
 	flux job wait-event -t 60 $job start &&
 	flux job memo $job deadly=1 &&
 	await_death
