@@ -55,6 +55,7 @@ ROWS = {
             *[
                 "a job: processor",
                 "a job: to put it into the record",
+                "a job with `predict`",
                 "a job: its row in the record",
                 "a job: KVS",
                 "to recover",
