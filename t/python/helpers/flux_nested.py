@@ -490,7 +490,7 @@ def ways() -> dict[str, Any]:
     """A service after another; a broker that is stopped for a while; a way that breaks."""
     first = Sites()
     first.start(1)
-    first.load(1, **mock("0.02s"))
+    first.load(1, **mock("0.1s"))
     first.submit(1, 0, 60)
     first.until(lambda: len(first.outcomes) >= 5)
     first.site.close()
