@@ -14,6 +14,16 @@ EXPANSION = ("jobs", "rules", "search", "metrics", "custom", "groups")
 Plain = Mapping[str, Any]
 
 
+#: The argument of an algorithm that is about one job group.
+GROUP = {
+    "type": "string",
+    "format": "group",
+    "title": "the name of a job group",
+    "description": "The job group.",
+    "examples": ["relax"],
+}
+
+
 class ArgumentError(ValueError):
     """An argument that the schema allows, and that cannot be.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from flux_ensemble.algorithms.algorithm import Algorithm, ArgumentError, Plain
+from flux_ensemble.algorithms.algorithm import GROUP, Algorithm, ArgumentError, Plain
 
 #: Attempts after the first where nothing says how many it takes.
 _TIMES = 3
@@ -47,13 +47,7 @@ def _most(text: str) -> dict[str, Any]:
 
 
 _ARGUMENTS = {
-    "group": {
-        "type": "string",
-        "format": "group",
-        "title": "the name of a job group",
-        "description": "The job group.",
-        "examples": ["relax"],
-    },
+    "group": GROUP,
     "duration": {
         **_more(
             "More time: the time limit of the group is multiplied by this.",

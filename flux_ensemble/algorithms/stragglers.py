@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux_ensemble.algorithms.algorithm import Algorithm, ArgumentError, Plain
+from flux_ensemble.algorithms.algorithm import GROUP, Algorithm, ArgumentError, Plain
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "group": {
-        "type": "string",
-        "format": "group",
-        "title": "the name of a job group",
-        "description": "The job group.",
-        "examples": ["relax"],
-    },
+    "group": GROUP,
     "factor": {
         "type": "number",
         "exclusiveMinimum": 1,

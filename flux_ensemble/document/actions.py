@@ -293,24 +293,20 @@ class ActionReader:
                 self._problems.add((*at, "label"), str(error))
 
     def _search(self, id: str, at: Path) -> None:
-        searches = sorted(self._context.searched)
-        if id not in searches:
-            known = (
-                f"{hint(id, searches)}searches: {listed(searches)}"
-                if searches
-                else ("the document has no 'search'")
-            )
-            self._problems.add(at, f"no search named {id!r} ({known})")
+        self._known(id, at, self._context.searched, "search", "search", "searches")
 
     def _pool(self, name: str, at: Path) -> None:
-        pools = sorted(self._context.pools)
-        if name not in pools:
-            known = (
-                f"{hint(name, pools)}members: {listed(dict.fromkeys(pools))}"
-                if pools
-                else ("the document has no 'members'")
-            )
-            self._problems.add(at, f"no member named {name!r} ({known})")
+        self._known(name, at, self._context.pools, "member", "members", "members")
+
+    def _known(
+        self, name: str, at: Path, names: Collection[str], what: str, key: str, known: str
+    ) -> None:
+        """Check that a name is one of these; the rest is for the sentence."""
+        if name not in names:
+            there = sorted(set(names))
+            listing = f"{hint(name, there)}{known}: {listed(there)}"
+            said = listing if there else f"the document has no {key!r}"
+            self._problems.add(at, f"no {what} named {name!r} ({said})")
 
     def _rule_id(self, id: str | None, at: Path) -> None:
         # A rule that is to be added can name itself.

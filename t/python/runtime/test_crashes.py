@@ -101,7 +101,7 @@ RUNS = CRASHES // 15
 BAD_LUCK = Luck(lost_request=0.02, lost_response=0.05, error=0.05, failing_commit=0.05)
 
 
-def run(world: World) -> World:
+def run(world: World, document: dict[str, Any] = DOCUMENT) -> World:
     """Until the ensemble has ended, and its log is durable."""
     world.begin_service()
     for _ in range(200_000):
@@ -110,7 +110,7 @@ def run(world: World) -> World:
             ensemble = next(iter(service.ensembles), None)
             if ensemble is None:
                 # Who asked for it got no answer, and asks again.
-                service.load(DOCUMENT)
+                service.load(document)
             elif not ensemble.live:
                 return world
         assert world.clock.step(), "nothing happens any more, and the ensemble has not ended"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from crashes import IDENTITY, Job, Luck, Service, World
-from test_crashes import BAD_LUCK, crashing
+from test_crashes import BAD_LUCK, crashing, run
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.snapshot import dump
@@ -71,21 +71,6 @@ class Hanging(World):
             self._clean(job)
 
 
-def run(world: World) -> World:
-    """Until the ensemble has ended."""
-    world.begin_service()
-    for _ in range(200_000):
-        service = world.service
-        if service is not None and service.recovery.ready:
-            ensemble = next(iter(service.ensembles), None)
-            if ensemble is None:
-                service.load(DOCUMENT)
-            elif not ensemble.live:
-                return world
-        assert world.clock.step(), "nothing happens any more, and the ensemble has not ended"
-    raise AssertionError("no end")
-
-
 def check(world: World) -> int:
     """Each piece of work has succeeded once; returns how many copies there were."""
     assert isinstance(world.service, Service)
@@ -123,12 +108,12 @@ def short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_piece_of_work_counts_once_though_services_are_killed() -> None:
-    assert check(run(Hanging(1, Luck()))) > 1
+    assert check(run(Hanging(1, Luck()), DOCUMENT)) > 1
     copies = kills = 0
     for seed in range(2, 8):
         world = Hanging(seed, BAD_LUCK if seed % 2 else Luck())
         crashing(world, (0.05, 0.2, 0.5)[seed % 3], 20)
-        copies += check(run(world))
+        copies += check(run(world, DOCUMENT))
         kills += world.epoch - 1
     assert copies > 5
     assert kills > 30
