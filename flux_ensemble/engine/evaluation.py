@@ -15,7 +15,7 @@ from typing import Any
 from flux_ensemble.document.model import SCALE_ACTIONS, Action
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Core
-from flux_ensemble.engine.job_view import CombinationView, JobView
+from flux_ensemble.engine.job_view import CombinationView, caused_by
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
@@ -119,19 +119,8 @@ class Evaluation:
                 return
             if job.phase is not Phase.RUNNING or job.canceling or id in job.told:
                 continue
-            fired, firing = state.fired, job.firing
-            seen = {
-                "trigger": state.rule.trigger,
-                "job": job.id,
-                "group": job.group,
-                "timestamp": t,
-                "context": {},
-            }
-            cause = Cause(seen, job=JobView(core, job, t, "running"))
-            if firing is not None:
-                cause.rule, cause.group = firing.rule, job.group
-                cause.combinations = core.workload.combinations(job)
-            yield Triggered(state, cause)
+            fired = state.fired
+            yield Triggered(state, caused_by(core, job, "running", t, {}))
             if state.fired > fired:
                 job.told = (*job.told, id)
 

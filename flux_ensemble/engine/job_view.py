@@ -11,7 +11,25 @@ from flux_ensemble.document.texts import filler
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import MAX_ID, named
 from flux_ensemble.engine.jobs import Job, runtime
+from flux_ensemble.engine.triggered import Cause
 from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
+
+
+def caused_by(core: Core, job: Job, name: str, t: float, context: Mapping[str, Any]) -> Cause:
+    """Why rules on `job-NAME` are evaluated: what is told of the job, and what it is seen as."""
+    seen = {
+        "trigger": f"job-{name}",
+        "job": job.id,
+        **core.where(job.id),
+        "group": job.group,
+        "timestamp": t,
+        "context": context,
+    }
+    cause = Cause(seen, job=JobView(core, job, t, name))
+    if job.firing is not None:
+        cause.rule, cause.group = job.firing.rule, job.group
+        cause.combinations = core.workload.combinations(job)
+    return cause
 
 
 class JobView:

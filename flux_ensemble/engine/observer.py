@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
-from flux_ensemble.engine.job_view import JobView
+from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pool_counts import PoolCounts
@@ -15,7 +15,7 @@ from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
-from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.engine.triggered import Triggered
 from flux_ensemble.engine.values import Values
 from flux_ensemble.metrics.names import (
     DURATION_OF_FINISHED,
@@ -321,19 +321,7 @@ class Observer:
         """The rules that a job event triggers."""
         if not states:
             return ()
-        seen = {
-            "trigger": f"job-{event.name}",
-            "job": event.job,
-            **self._core.where(event.job),
-            "group": job.group,
-            "timestamp": event.t,
-            "context": event.context,
-        }
-        view = JobView(self._core, job, event.t, event.name)
-        cause = Cause(seen, job=view)
-        if job.firing is not None:
-            cause.rule, cause.group = job.firing.rule, job.group
-            cause.combinations = self._core.workload.combinations(job)
+        cause = caused_by(self._core, job, event.name, event.t, event.context)
         memo = event.context if event.name == "memo" else None
         return [Triggered(state, cause, None, memo) for state in states]
 

@@ -184,3 +184,14 @@ def test_documents_without_members_are_written_as_they_were() -> None:
     plain.handle(Started(0.0))
     assert "members" not in dump(plain)["state"]
     assert "pools" not in status(plain)
+
+
+def test_a_rule_on_jobs_that_run_says_where_they_do() -> None:
+    rule = {"trigger": "job-running", "group": "a", "action": {"name": "cancel", "jobs": "trigger"}}
+    one = engine(1, [rule])
+    (timer,) = [command for command in one.handle(Started(0.0)) if isinstance(command, StartTimer)]
+    jobs = [command for command in told(one.handle(up(1))) if isinstance(command, SubmitJobs)]
+    shows(one, jobs[0], "start")
+    log = [entry for entry in one.handle(TimerFired(30.0, timer.key)) if isinstance(entry, Record)]
+    causes = [entry.context["cause"] for entry in log if entry.name == "fire"]
+    assert [cause["member"] for cause in causes] == ["pool.0"]
