@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import children
+from local_queue import children, command_of
 
 import flux_ensemble
 from flux_ensemble.document.search import Objective, Search, Variable
@@ -321,10 +321,6 @@ def test_a_process_that_is_killed_is_followed_by_one_with_the_same_next_points(
             points.append(advice.points[0]["params"])
             Asked.end(made, number)  # type: ignore[arg-type]
     assert points == expected
-
-
-def command_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_an_ask_that_was_given_up_does_not_change_the_points_after_it(tmp_path: Path) -> None:
