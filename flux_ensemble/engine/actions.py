@@ -254,6 +254,8 @@ class Actions:
         origin, firing = pending.origin, pending.firing
         if firing is not None:
             core.workload.confirm(firing)
+            if firing.trial is not None and firing.over():
+                self._searching.not_accepted(firing)
             if origin.request is not None:
                 ids = list(event.result.get("ids", ()))
                 core.emit(Reply(origin.request, {"ids": ids, "firing": origin.number}))

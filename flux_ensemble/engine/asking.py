@@ -106,8 +106,8 @@ class Asking:
             state.ask = None
         if state.again:
             state.again = False
-            self._table.asked_again(state.timer)
-            self._core.emit(StopTimer(state.timer))
+            if self._table.asked_again(state.timer):
+                self._core.emit(StopTimer(state.timer))
 
     def changed(self, state: Searched) -> None:
         """It is to be looked at when the event has been handled."""

@@ -81,7 +81,7 @@ class Core:
             allocation lasts, and of which that has been said.
         search_due: the searches that are to be looked at when the event has been handled.
         member_names: the names of the members that have not ended, by their numbers.
-        withdrawn: jobs that were not sent have been dropped, maybe of trials.
+        withdrawn: jobs were dropped that were not sent, or not accepted, maybe of trials.
         deferred: rules on `idle` whose jobs are over, and that wait for commands, with what is
             idle: the name of a group or of a combination, or None.
     """

@@ -248,7 +248,9 @@ class Observer:
         if self._members is not None:
             self._members.left(job)
         # One without an outcome was never accepted.
-        if job.outcome is not None and not self._core.records.add(job):
+        if job.outcome is None:
+            self._searching.not_accepted(job.firing)
+        elif not self._core.records.add(job):
             self._core.record("records-full", limit=self._core.spec.limits.records)
         return news
 

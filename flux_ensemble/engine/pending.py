@@ -214,9 +214,12 @@ class PendingTable:
         self._asks[key] = origin
         self._open(origin)
 
-    def asked_again(self, key: str) -> None:
-        """The timer has fired, or is stopped."""
-        self._close(self._asks.pop(key))
+    def asked_again(self, key: str) -> bool:
+        """The timer has fired, or is to be stopped; whether it was still wanted."""
+        origin = self._asks.pop(key, None)
+        if origin is not None:
+            self._close(origin)
+        return origin is not None
 
     def _open(self, origin: Origin) -> None:
         for group in origin.groups:

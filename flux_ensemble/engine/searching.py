@@ -22,6 +22,7 @@ from flux_ensemble.engine.asking import Asking
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
+from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.pruning import Pruning
@@ -232,8 +233,15 @@ class Searching:
                 self.close(search.id, reason="failures")
         self._asking.changed(state)
 
+    def not_accepted(self, firing: Firing | None) -> None:
+        """A job is gone without an outcome; if it was of a trial, that is over with its firing."""
+        if firing is not None and firing.trial is not None:
+            id, _ = parse_trial(firing.trial)
+            self._core.withdrawn = True
+            self._core.search_due[id] = None
+
     def _recount(self) -> None:
-        """Jobs were dropped that had not been sent: their trials are canceled."""
+        """Jobs were dropped that were not sent, or not accepted: their trials are canceled."""
         core = self._core
         left = {firing.trial for firing in core.workload.firings}
         for id, state in self.states.items():
@@ -349,6 +357,6 @@ class Searching:
         for id, dumped in value.get("searches", {}).items():
             state = self.states[id]
             state.load(dumped)
-            if state.again:
+            if state.again and self._core.acting:
                 self._table.ask_again(state.timer, self._asking.origin(state))
             self._core.stats.searches[id] = state.trials.figures()

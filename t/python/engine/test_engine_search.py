@@ -10,7 +10,7 @@ import pytest
 from play import Finish, Play, Started, StartTimer, SubmitJobs, submit
 
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.events import Interrupted, Tag
 from flux_ensemble.engine.snapshot import dump, restore
 
 
@@ -372,6 +372,23 @@ def test_points_are_asked_for_three_times_and_then_on_error_says_what_follows() 
     assert [one.state for one in play.of(Finish)] == ["completed"]
 
 
+def test_a_search_whose_ask_failed_is_over_with_an_ensemble_that_ends() -> None:
+    play = Search(searching(failures=1, batch=2, parallel=3), start=False)
+    play.engine.stats.keep_values()
+    play.answers = False
+    play.post(Started(play.t))
+    play.answer(play.of(Ask)[-1])
+    play.begin(1)
+    play.failed(play.of(Ask)[-1], "no points")
+    play.request("terminate", cancel=True)
+    snapshot = dump(play.engine)
+    restored = restore(play.engine.spec, snapshot, [play.engine.stats.take_values()])
+    assert not restored.pending_table.busy_of("a")
+    assert dump(restored) == snapshot
+    play.end(1, 256)
+    assert play.search["state"] != "running"
+
+
 def test_a_trial_that_a_shutdown_cancelled_runs_again_with_the_same_parameters() -> None:
     play = Search(searching())
     play.begin(1)
@@ -392,6 +409,20 @@ def test_cancelled_trials_are_over_and_others_take_their_places() -> None:
     play.end(1, 15)
     assert play.search["canceled"] == 2
     assert play.points == [0.01, 0.03]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_trial_whose_job_was_never_accepted_is_over_and_another_takes_its_place(
+    late: bool,
+) -> None:
+    play = Search(searching(), accept=not late)
+    play.queued[1] = Tag("a", "search:hpo", 0, 0)
+    for name in ("submit", "invalidate", "clean"):
+        play.event(1, name)
+    if late:
+        play.done(next(one for one in play.commands if isinstance(one, SubmitJobs)), ids=[1])
+    assert play.search["canceled"] == 1
+    assert play.search["active"] == 2
 
 
 def test_a_pause_sends_no_trials_and_the_resume_goes_on() -> None:
