@@ -61,7 +61,10 @@ STATUS: dict[str, Any] = {
             "queue": {"sched": 4, "run": 3},
         }
     },
-    "ensembles": [ensemble("study", t_predicted=160.0), ensemble('odd"\n\\', state="completed", t_end=200.0)],
+    "ensembles": [
+        ensemble("study", t_predicted=160.0),
+        ensemble('odd"\n\\', state="completed", t_end=200.0),
+    ],
 }  # fmt: skip
 
 
