@@ -37,6 +37,9 @@ ORDERS = ("longest-first",)
 #: Most jobs in one submission of a group.
 MAX_JOBS = 2**31 - 1
 
+#: So many submissions with parameters of their own are kept, of at most so many jobs.
+_KNOWN, _KNOWN_JOBS = 512, 8
+
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
@@ -160,6 +163,11 @@ class Group:
         """One job for each combination."""
         return Submission(tuple((jobset, jobset.sweep, 1) for jobset in self.sets))
 
+    @cached_property
+    def _known(self) -> dict[tuple[int | None, int, int], tuple[Submission, Any, Any]]:
+        """The latest small ones: the engine, the queue and the record ask for the same."""
+        return {}
+
     def submission(
         self,
         count: int | None = None,
@@ -184,7 +192,17 @@ class Group:
         100
         """
         if params or overrides:
-            return self._overridden(count, params or {}, overrides or {})
+            key = count, id(params), id(overrides)
+            known = self._known.get(key)
+            if known is not None:
+                return known[0]
+            made = self._overridden(count, params or {}, overrides or {})
+            if len(made) <= _KNOWN_JOBS:
+                if len(self._known) == _KNOWN:
+                    del self._known[next(iter(self._known))]
+                # What has these identities is kept with it, so that nothing else gets them.
+                self._known[key] = made, params, overrides
+            return made
         return self._whole if count is None else self._single.times(count)
 
     def _overridden(

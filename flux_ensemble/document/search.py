@@ -33,6 +33,9 @@ MAX_CHOICES = 1000
 #: Most points of one ask.
 MAX_BATCH = 1000
 
+#: Samplers whose points depend on nothing but the number of the trial.
+INDEPENDENT = frozenset({"random", "qmc"})
+
 #: What a trial came to: the value of the objective, or of each where there are several.
 Value = float | tuple[float, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.document.search import MAX_BATCH, Search, Value
+from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search, Value
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.stopping import stopping
 from flux_ensemble.engine.trials import COMPLETE, Trials
@@ -18,6 +18,10 @@ AGAIN = "ask:"
 
 #: Most trials of a Pareto front that the status has.
 MAX_FRONT = 100
+
+
+#: How many points are asked for at once, at least, of which none depends on what becomes of trials.
+_MANY = 64
 
 
 class Searched:
@@ -92,6 +96,10 @@ class Searched:
     def wanted(self) -> int:
         """How many points to ask for now."""
         trials, search = self.trials, self.search
+        if search.sampler in INDEPENDENT and not (search.batch or search.sequential):
+            # Nothing is lost if they are known long before.
+            enough = len(trials.stock) >= search.parallel
+            return 0 if enough else min(max(_MANY, 2 * search.parallel), self._left(), MAX_BATCH)
         slots = search.parallel - len(trials.active) - len(trials.stock) + self.ahead()
         if slots <= 0 or (search.sequential and (trials.active or trials.stock)):
             return 0

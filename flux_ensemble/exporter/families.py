@@ -67,7 +67,7 @@ def _bounded(
     for one in order:
         series = (
             len(STATES)
-            + 4
+            + 5
             + (4 + len(OUTCOMES)) * len(one["groups"])
             + 3 * len(one.get("rules", ()))
         )
@@ -136,17 +136,23 @@ def _ensembles(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     state = StateSetMetricFamily(f"{PREFIX}state", "The state of the ensemble.", labels=label)
     start = GaugeMetricFamily(f"{PREFIX}start_time_seconds", "When it began.", labels=label)
     end = GaugeMetricFamily(f"{PREFIX}end_time_seconds", "When it ended.", labels=label)
+    predicted = GaugeMetricFamily(
+        f"{PREFIX}predicted_end_time_seconds",
+        "When its jobs are predicted to be over.",
+        labels=label,
+    )
     again = CounterMetricFamily(f"{PREFIX}retries", "Jobs that ran again.", labels=label)
     errors = GaugeMetricFamily(f"{PREFIX}errors", "Errors inside the service.", labels=label)
     for one in ensembles:
         name = (one["name"],)
         state.add_metric(name, {state: one["state"] == state for state in STATES})
-        for family, t in ((start, one["t_start"]), (end, one["t_end"])):
+        times = (start, one["t_start"]), (end, one["t_end"]), (predicted, one.get("t_predicted"))
+        for family, t in times:
             if t is not None:
                 family.add_metric(name, t)
         again.add_metric(name, one.get("retries", 0))
         errors.add_metric(name, len(one.get("errors", ())))
-    yield from (state, start, end, again, errors)
+    yield from (state, start, end, predicted, again, errors)
 
 
 def _groups(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -157,8 +157,6 @@ class Optuna:
 
     def _sampler(self, seed: int) -> Any:
         samplers = self._optuna.samplers
-        if self._search["sampler"] == "random":
-            return samplers.RandomSampler(seed=seed)
         if self._search["sampler"] == "cma":
             return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
         if self._search["sampler"] == "nsga2":
@@ -264,6 +262,36 @@ class Optuna:
         return study
 
 
+class Random(Optuna):
+    """Uniform draws: what Optuna's sampler gives for an empty study, as trials do not matter."""
+
+    def __init__(self, search: Mapping[str, Any]) -> None:
+        super().__init__(search)
+        state = self._optuna.trial.TrialState.RUNNING
+        self._any = self._optuna.trial.create_trial(state=state)
+        self._drawing = self._optuna.samplers.RandomSampler(seed=0)
+
+    def add(self, params: Point, attributes: Attributes) -> None:
+        """What was given does not matter."""
+
+    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
+        """What came of it does not matter."""
+
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
+        """The point with this seed."""
+        # As a new sampler with this seed, whose generator would first be seeded by the system.
+        self._drawing._rng.rng.seed(seed)
+        draw = self._drawing.sample_independent
+        params: list[Any] = []
+        for name, distribution in self._distributions.items():
+            if distribution.single():
+                # Nothing is drawn, as in a trial of a study.
+                params.append(distribution.choices[0])
+            else:
+                params.append(draw(self._study, self._any, name, distribution))
+        return params, None
+
+
 def _by_cost(costs: Mapping[int, float]) -> list[int]:
     """The numbers of trials, the best one first."""
     return sorted(costs, key=lambda number: (costs[number], number))
@@ -280,7 +308,7 @@ _OF_STUDY = "study"
 
 _SAMPLERS: Mapping[str, Any] = {
     "tpe": Optuna,
-    "random": Optuna,
+    "random": Random,
     "qmc": Qmc,
     "cma": Optuna,
     "nsga2": Optuna,

@@ -39,6 +39,7 @@ NAMES = {
     "burst": ("burst", "BENCHMARK"),
     "reaction": ("reaction", "FLOW"),
     "chain": ("reaction", "CHAIN"),
+    "beside-search": ("beside_search", "BENCHMARK"),
     "side-by-side": ("side_by_side", "BENCHMARK"),
     "recover": ("recover", "BENCHMARK"),
     "status-command": ("commands", "STATUS"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.parse
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,36 +28,58 @@ LINKS = 200
 # -- in a flow ------------------------------------------------------------------------
 
 
-def document(causes: int) -> dict[str, Any]:
+def document(causes: int, name: str = "flow") -> dict[str, Any]:
     """A timer submits causes; each one's finish submits an effect."""
+    cause, effect = f"{name}-cause", f"{name}-effect"
     return {
-        "name": "flow",
-        "jobs": [group("cause", 0.1), group("effect")],
+        "name": name,
+        "jobs": [group(cause, 0.1), group(effect)],
         "rules": [
             {"id": "tick", "trigger": "timer", "every": EVERY,
-             "action": {"name": "submit", "label": "cause", "repetitions": causes}},
-            {"id": "react", "trigger": "job-finish", "group": "cause",
-             "action": {"name": "submit", "label": "effect", "repetitions": "unlimited"}},
+             "action": {"name": "submit", "label": cause, "repetitions": causes}},
+            {"id": "react", "trigger": "job-finish", "group": cause,
+             "action": {"name": "submit", "label": effect, "repetitions": "unlimited"}},
         ],
     }  # fmt: skip
 
 
 def measure_flow(smoke: bool) -> Numbers:
     """Milliseconds from each cause's finish to the request, and to the new job's submit event."""
-    causes = 10 if smoke else CAUSES
     with live() as stage:
-        out = stage.directory / "sent"
-        timed = Path(__file__).with_name("timed_module.py")
-        stage.load_service(timed, f"out={urllib.parse.quote(str(out))}")
-        log = stage.run(document(causes))
-        stage.await_idle()
-        jobs = {job.id: job for name in ("cause", "effect") for job in stage.jobs(name)}
-        stage.unload_service()
-        stage.until(out.exists, "the service does not end")
-        noted = json.loads(out.read_text())
+        return flow(stage, 10 if smoke else CAUSES)
+
+
+def flow(
+    stage: Stage, causes: int, name: str = "flow", beside: Mapping[str, Any] | None = None
+) -> Numbers:
+    """The same in an instance that has no service, and has none after it.
+
+    Args:
+        stage: the instance.
+        causes: how many there are.
+        name: of the ensemble; its groups begin with it.
+        beside: another ensemble, which runs as long as this one does.
+    """
+    out = stage.directory / f"sent-{name}"
+    timed = Path(__file__).with_name("timed_module.py")
+    stage.load_service(timed, f"out={urllib.parse.quote(str(out))}")
+    if beside is not None:
+        stage.load(beside).get()
+    log = stage.run(document(causes, name))
+    if beside is not None:
+        stage.rpc("ensemble.terminate", name=beside["name"], cancel=True)
+    stage.await_idle()
+    jobs = {job.id: job for kind in ("cause", "effect") for job in stage.jobs(f"{name}-{kind}")}
+    stage.unload_service()
+    stage.until(out.exists, "the service does not end")
+    noted = json.loads(out.read_text())
     assert len(jobs) == 2 * causes, f"{len(jobs)} jobs of {2 * causes}"
     came = dict(noted["came"])
-    sent = {tag["firing"]: t for tag, t in noted["sent"] if tag["rule"] == "react"}
+    sent = {
+        tag["firing"]: t
+        for tag, t in noted["sent"]
+        if (tag["name"], tag["rule"]) == (name, "react")
+    }
     # A firing of the rule `react` has its number, and the job that caused it.
     fires = [entry["context"] for entry in log if entry["name"] == "fire"]
     caused = {fire["firing"]: fire["cause"]["job"] for fire in fires if fire["rule"] == "react"}

@@ -236,6 +236,7 @@ class Scene:
         findings.expect("completed", status["state"], "state")
         findings.expect([], status["errors"], "errors in status")
         findings.expect(0, status.get("violations", 0), "violations in status")
+        verify.mark_beaten(expected, jobs)
         verify.check_tags(expected, jobs, findings, purged=purged)
         verify.check_log(expected, self.entries(name), findings)
         if lossy or purged:

@@ -49,17 +49,23 @@ def check_tags(
     """
     tags: Counter[Tag] = Counter()
     retried: Counter[Tag] = Counter()
+    copies: Counter[tuple[str, int]] = Counter()
     runs = set()
     for job in jobs:
         assert job.tag is not None
         runs.add(job.tag["run"])
         tag = (job.tag["group"], job.tag["rule"], job.tag["firing"], job.tag["index"])
+        if expected.copied.get(tag[1]) == tag[0]:
+            copies[tag[0], tag[3]] += 1
+            continue
         (retried if tag[1] == "retry" else tags)[tag] += 1
     if len(runs) > 1:
         findings.problems.append(f"jobs of {len(runs)} runs: {sorted(runs)}")
     twice = {tag: count for tag, count in (tags + retried).items() if count > 1}
     findings.duplicates += sum(twice.values()) - len(twice)
     _list(findings, twice, "tags twice")
+    more = [key for key, count in copies.items() if count > 1]
+    _list(findings, more, "jobs with more than one copy")
     wanted = expected.tags()
     groups, indices = expected.retried()
     numbers = {(group, number) for group in groups for number in range(groups[group])}
@@ -86,7 +92,7 @@ def check_log(expected: Expected, entries: Sequence[Mapping[str, Any]], findings
     fires = [one["context"] for one in entries if one["name"] == "fire"]
     intents = Counter((one["rule"], one["firing"]) for one in fires)
     _list(findings, [key for key, count in intents.items() if count > 1], "intents twice")
-    by_rule = Counter(rule for rule, _ in intents)
+    by_rule = Counter(rule for rule, _ in intents if rule not in expected.copied)
     findings.expect(expected.fires(), dict(by_rule), "firings by rule")
     last = ("outcome",) if expected.patient else ("outcome", "custom-error")
     outcomes = Counter(
@@ -99,6 +105,19 @@ def check_log(expected: Expected, entries: Sequence[Mapping[str, Any]], findings
         findings.expect(1, names[name], f"entries {name!r}")
     violations = names["violation"]
     findings.expect(0, violations, "violations in the log")
+
+
+def mark_beaten(expected: Expected, jobs: Iterable[Job]) -> None:
+    """Of a job and its copy the first to succeed counts; the other is canceled in any case."""
+    works: dict[tuple[str, int], list[Job]] = defaultdict(list)
+    for job in jobs:
+        if job.tag is not None and job.tag["group"] in expected.copied.values():
+            works[job.tag["group"], job.tag["index"]].append(job)
+    for same in works.values():
+        ends = [(finish[0], job.id) for job in same if (finish := job.first("finish"))
+                and finish[1].get("status") == 0]  # fmt: skip
+        for job in same:
+            job.beaten = bool(ends) and job.id != min(ends)[1]
 
 
 def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[str, list[float]]]]:
@@ -118,13 +137,15 @@ def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[s
             counts[group]["attempts"] += 1
             counts[group]["finished"] += 1
             counts[group][_outcome(job, finish)] += 1
-        if job.tag["rule"] == "retry":
-            # The attempt before it was not the last of its job.
+        if job.tag["rule"] == "retry" or job.beaten:
+            # The attempt before it was not the last of its job; or this one was not.
             counts[group]["finished"] -= 1
     return counts, values
 
 
 def _outcome(job: Job, finish: tuple[float, Mapping[str, Any]] | None) -> str:
+    if job.beaten:
+        return "canceled"
     if finish is not None and finish[1].get("status") == 0:
         return "success"
     end = math.inf if finish is None else finish[0]

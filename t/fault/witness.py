@@ -15,16 +15,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 #: The events that say what became of a job.
-_EVENTS = ("submit", "validate", "invalidate", "alloc", "start", "finish", "exception", "clean")
+_EVENTS = ("submit", "validate", "invalidate", "alloc", "start", "finish", "exception", "clean",
+           "memo")  # fmt: skip
 
 #: Seconds between attempts to open the journal.
 _RETRY_SECONDS = 0.02
 
 
 class Job:
-    """A job: its id, its tag or None, its events as (name, time, context), and its ranks."""
+    """A job: its id, its tag or None, its events as (name, time, context), and its ranks.
 
-    __slots__ = ("_known", "events", "id", "ranks", "tag")
+    Attributes:
+        beaten: another job did the same, and succeeded before; see `verify.mark_beaten`.
+    """
+
+    __slots__ = ("_known", "beaten", "events", "id", "ranks", "tag")
 
     def __init__(self, id: int) -> None:
         self.id = id
@@ -32,6 +37,7 @@ class Job:
         self.events: list[tuple[str, float, Mapping[str, Any]]] = []
         #: As in R (RFC 20): idsets.
         self.ranks: list[str] = []
+        self.beaten = False
         self._known: set[tuple[str, float]] = set()
 
     def take(self, event: Mapping[str, Any]) -> bool:
@@ -90,6 +96,12 @@ class Witness:
         """Raise what went wrong in watching."""
         if self.error is not None:
             raise RuntimeError(f"the witness has failed: {self.error!r}")
+
+    def started(self, ensemble: str) -> list[Job]:
+        """The jobs of an ensemble that have nodes, and have not ended."""
+        return [
+            job for job in self.of(ensemble) if job.first("alloc") and job.first("finish") is None
+        ]
 
     def of(self, ensemble: str) -> list[Job]:
         """The jobs of an ensemble that the queue accepted, oldest first."""

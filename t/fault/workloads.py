@@ -49,6 +49,8 @@ class Expected:
         calls: by word, how many lines the custom functions must write at least.
         patient: functions whose processes are killed are called again.
         searches: by the rule id of a search, the trials that it submits, each by a firing.
+        copied: by the rule that has jobs run a second time beside themselves, their group, of
+            which there is one submission. How many copies there are is left open.
     """
 
     submits: Mapping[str, Submits]
@@ -58,6 +60,7 @@ class Expected:
     calls: Mapping[str, int] = field(default_factory=dict)
     patient: bool = False
     searches: Mapping[str, Submits] = field(default_factory=dict)
+    copied: Mapping[str, str] = field(default_factory=dict)
 
     def tags(self) -> set[Tag]:
         """The tags of all jobs but those that are tried again."""
@@ -316,46 +319,6 @@ def pulses(name: str, every: float, *, times: int = 12) -> Workload:
     submits = {"pulse": Submits("pulse", times, 2), "echo": Submits("echo", 2 * times, 1)}
     outcomes = {"pulse": {"success": 2 * times}, "echo": {"success": 2 * times}}
     return Workload(document, Expected(submits, outcomes=outcomes))
-
-
-def search(name: str, trials: int, *, sampler: str, parallel: int) -> Workload:
-    """A search whose points follow from their numbers, and one job when it is done.
-
-    Its jobs publish nothing, so each trial has failed when its job has succeeded.
-
-    Args:
-        name: of the ensemble.
-        trials: how many there are.
-        sampler: "random" or "qmc".
-        parallel: how many are in the queue at once.
-    """
-    document = {
-        "name": name,
-        "seed": 7,
-        "search": [
-            {"id": "hpo", "group": "trial", "minimize": "loss", "sampler": sampler,
-             "variables": {"x": {"low": 1e-3, "high": 1, "log": True},
-                           "n": {"low": 1, "high": 9, "integer": True},
-                           "kind": ["p", "q"]},
-             "trials": trials, "parallel": parallel, "failures": trials + 1},
-        ],
-        "jobs": [
-            {"name": "trial", "command": "true {x} {n} {kind}", "attributes": mock(0.1)},
-            {"name": "last", "command": "true", "attributes": mock(0.01)},
-        ],
-        "rules": [
-            {"id": "begin", "trigger": "start", "action": {"name": "search", "label": "hpo"}},
-            {"id": "last", "trigger": "search-done", "name": "hpo",
-             "action": {"name": "submit", "label": "last"}},
-        ],
-    }  # fmt: skip
-    expected = Expected(
-        {"last": Submits("last", 1, 1)},
-        firings={"begin": 1},
-        outcomes={"trial": {"success": trials}, "last": {"success": 1}},
-        searches={"search:hpo": Submits("trial", trials, 1)},
-    )
-    return Workload(document, expected)
 
 
 def stages(

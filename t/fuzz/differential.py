@@ -66,6 +66,7 @@ EXPECTED: Mapping[str, frozenset[str]] = {
         (
             *("start", "fire", "outcome", "custom-error", "retry", "interrupted", "scale"),
             "memo-left-out",
+            *("ask", "ask-failed", "pruned", "trial-failed", "best", "front", "search-done"),
             *("rule-added", "rule-enabled", "rule-disabled"),
             *("request", "pause", "resume", "finish"),
         )

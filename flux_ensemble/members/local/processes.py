@@ -340,7 +340,8 @@ class ProcessRunner:
     def _send(self, order: Mapping[str, Any]) -> None:
         self._unsent += json.dumps(order).encode() + b"\n"
         if self._retry is None:
-            self._write()
+            # All of this turn of the loop at once: each time costs the supervisor some work too.
+            self._retry = self._loop.timer(0.0, self._write)
 
     def _write(self) -> None:
         """Send what the supervisor takes now; the rest later, if it is busy or stopped."""

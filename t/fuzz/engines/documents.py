@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from engines import learning
 from flux_ensemble.document.model import (
+    GAVE_UP_TRIGGER,
     JOB_EVENTS,
     OUTCOME_TRIGGERS,
+    RUNNING_TRIGGER,
     SCALE_TRIGGERS,
+    SEARCH_TRIGGER,
     TRIGGER_ALIASES,
 )
 
@@ -20,15 +24,18 @@ JOB_TRIGGERS = (*(f"job-{name}" for name in JOB_EVENTS), *TRIGGER_ALIASES)
 #: on, so that histories get somewhere.
 _TRIGGERS = {
     "start": 10,
-    "job": 20,
-    "outcome": 20,
+    "job": 30,
+    "outcome": 25,
     "metric": 12,
     "expression": 8,
     "heartbeat": 8,
     "idle": 10,
     "timer": 8,
     "scale": 10,
-    "detector": 6,
+    "detector": 8,
+    "running": 5,
+    "time-left": 3,
+    "search": 6,
 }
 _ACTIONS = {
     "submit": 25,
@@ -41,6 +48,8 @@ _ACTIONS = {
     "cancel": 7,
     "reset": 3,
     "terminate": 2,
+    "copy": 1,
+    **learning.ACTIONS,
 }
 
 #: What the rules of a document are about more than of others.
@@ -48,6 +57,8 @@ _FAVOURED: tuple[tuple[dict[str, int], dict[str, int]], ...] = (
     ({}, {}),
     ({"scale": 60, "metric": 30}, {"grow": 40, "shrink": 40}),
     ({"start": 40, "expression": 20}, {"enable": 60, "disable": 30, "custom": 40}),
+    ({"search": 30, "expression": 20}, {"search": 40, "close": 15, "refresh": 20}),
+    ({"detector": 50, "running": 30}, {"copy": 60}),
 )
 
 #: Metrics, for the names of rules, what they are compared with, and expressions.
@@ -72,6 +83,9 @@ _DETECTORS = (
     {"trigger": "anomaly", "detector": {"quantile": {"q": 0.5, "warm-up": 1, "mode": "both"}}},
     {"trigger": "anomaly", "detector": {"quantile": {}}},
 )
+#: Triggers on what becomes of a job.
+_OUTCOMES = (*OUTCOME_TRIGGERS, GAVE_UP_TRIGGER, GAVE_UP_TRIGGER)
+
 _STREAMS = ("a-x", "a-duration", "b-pending")
 _COMPARISONS = (0, 1, 2, "> 0", ">= 1", "< 3", "!= 0")
 _EXPRESSIONS = (
@@ -82,6 +96,7 @@ _EXPRESSIONS = (
     "max['a-waiting'] > 1 or mean['b-running'] > 1",
     "variance['a-duration'] < 1 / (count.a.success - 1)",
     "nodes.size == 3",
+    *learning.EXPRESSIONS,
 )
 
 #: How long chains of rules are: few are as long as they may be, as these make a history slow.
@@ -102,10 +117,15 @@ def document(random: Random) -> dict[str, Any]:
         },
         *(_rule(random, id, ids, triggers, actions) for id in ids[2:]),
     ]
+    if random.random() < 0.5:
+        begin = {"name": "search", "label": learning.SEARCH, "repetitions": "unlimited"}
+        trigger = random.choice(["start", "job-submit", SEARCH_TRIGGER])
+        rules.append({"id": "begin", "trigger": trigger, "action": begin})
     if random.random() < 0.2:
         rules += _chain(random, random.choice(_SHORT if random.random() < 0.7 else _LONG))
     random.shuffle(rules)
     return {
+        **learning.learning(random),
         "name": "any",
         "logging": {"heartbeat": 10},
         "custom": "def f(**kwargs): ...\n",
@@ -114,7 +134,9 @@ def document(random: Random) -> dict[str, Any]:
             {"name": "a", "command": "true", "count": random.randint(1, 4)},
             {"name": "a", "command": "true", "nodes": random.randint(1, 2)},
             {"name": "b", "command": "true", "retries": random.randint(0, 2)},
-            {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "retries": 1},
+            {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "retries": 1,
+             **learning.predicted(random)},
+            learning.group(random),
         ],
         "rules": rules,
         "limits": {
@@ -127,7 +149,7 @@ def document(random: Random) -> dict[str, Any]:
             "deadline": 30,
         },
         "finish": random.choice(["idle", "never"]),
-    }
+    }  # fmt: skip
 
 
 def _rule(
@@ -138,6 +160,8 @@ def _rule(
     actions: Mapping[str, int],
 ) -> dict[str, Any]:
     about = trigger(random, ids, triggers)
+    of_jobs = about["trigger"].startswith(_OF_JOBS)
+    actions = {**actions, "copy": actions.get("copy", 5) if of_jobs else 0}
     chosen = {**about, "id": id, "action": action(random, ids, actions)}
     chosen["action"]["repetitions"] = random.choice([1, 2, 5, "unlimited"])
     if random.random() < 0.25:
@@ -147,6 +171,10 @@ def _rule(
     chosen["on-error"] = random.choice(["disable", "retry", "retry", "fail"])
     chosen["enabled"] = random.random() < 0.85
     return chosen
+
+
+#: Triggers of which a job is the cause, which can have a copy.
+_OF_JOBS = ("job-", "drift", "anomaly")
 
 
 def trigger(
@@ -159,7 +187,15 @@ def trigger(
         case "job":
             return {"trigger": random.choice(JOB_TRIGGERS), **when, **_about(random)}
         case "outcome":
-            return {"trigger": random.choice(tuple(OUTCOME_TRIGGERS)), **when, **_about(random)}
+            return {"trigger": random.choice(_OUTCOMES), **when, **_about(random)}
+        case "running":
+            every = random.choice([{}, {"every": 1}, {"every": 5}])
+            return {"trigger": RUNNING_TRIGGER, **every, **when}
+        case "time-left":
+            return {"trigger": "time-left", "below": random.choice([5, 500])}
+        case "search":
+            name = {"name": learning.SEARCH} if random.random() < 0.5 else {}
+            return {"trigger": SEARCH_TRIGGER, **name, **when}
         case "metric":
             compared = {"when": random.choice(_COMPARISONS)} if random.random() < 0.7 else {}
             return {"trigger": "metric", "name": random.choice(_METRICS), **compared}
@@ -220,6 +256,8 @@ def action(
             chosen["value"] = random.randint(1, 3)
         case "cancel":
             chosen.update(random.choice([{}, {"label": random.choice(GROUPS)}]))
+        case "search" | "close" | "refresh":
+            chosen["label"] = learning.SEARCH
         case "terminate":
             chosen["cancel"] = random.random() < 0.5
     return chosen

@@ -12,11 +12,13 @@ from typing import Any
 
 from test_engine_properties import LIFE
 
+from engines import learning
 from engines.documents import GROUPS, action, trigger
 from engines.side import Side
 from flux_ensemble.document.model import JOB_EVENTS
 from flux_ensemble.engine.codec import to_json
 from flux_ensemble.engine.commands import (
+    Ask,
     CallCustom,
     CancelJobs,
     Scale,
@@ -64,6 +66,8 @@ class History:
             for rule in document["rules"]
             if rule["trigger"].removeprefix("job-") in JOB_EVENTS
         ]
+        if any(rule["trigger"] in ("drift", "anomaly") for rule in document["rules"]):
+            self._names += ["memo"] * 6
         self._t = 1000.0
         self._pending: list[Any] = []
         #: Ids of the jobs of each command that submits some.
@@ -117,7 +121,7 @@ class History:
             match command:
                 case SubmitJobs():
                     self._expect(command)
-                case CancelJobs() | UpdateJobs() | CallCustom() | Scale():
+                case CancelJobs() | UpdateJobs() | CallCustom() | Scale() | Ask():
                     self._pending.append(command)
                 case StartTimer():
                     self._timers.add(command.key)
@@ -179,6 +183,8 @@ class History:
         match command:
             case SubmitJobs():
                 return {"ids": self._ids[command.id]}
+            case Ask():
+                return learning.answer(random, command)
             case Scale():
                 nodes = command.to - random.choice([0, 0, 1])
                 return random.choice([{}, {"nodes": nodes, "by": command.by}])
@@ -206,15 +212,23 @@ class History:
                 id = {"id": f"n{random.randint(0, 9)}"} if random.random() < 0.5 else {}
                 return {"kind": "rule", "value": {**rule, **id}}
 
+    def _some_job(self) -> int:
+        """A job, of a trial rather than another: it takes many events until a search comes on."""
+        trials = [job for job, (tag, _) in self._jobs.items() if tag.group == learning.GROUP]
+        of_trials = trials and self._random.random() < 0.5
+        return self._random.choice(trials if of_trials else list(self._jobs))
+
     def _go_on(self) -> None:
         """A job has its next event."""
         if not self._jobs:
             return
         random = self._random
-        job = random.choice(list(self._jobs))
+        job = self._some_job()
         tag, last = self._jobs[job]
-        if random.random() < 0.15 and last:
+        trial = tag is not None and tag.group == learning.GROUP
+        if last and random.random() < (0.5 if trial else 0.15):
             name = random.choice([*self._names, random.choice(JOB_EVENTS)])
+            name = "memo" if trial and random.random() < 0.7 else name
         else:
             name = random.choice(LIFE[last]) if last else "submit"
         event = self._job_event(job, name, tag)
@@ -231,9 +245,11 @@ class History:
         if not self._jobs:
             return
         random = self._random
-        job = random.choice(list(self._jobs))
+        job = self._some_job()
         tag, _ = self._jobs.pop(job)
         names = ["submit", "validate", "start", "finish", "clean"]
+        if tag.group == learning.GROUP:
+            names.insert(3, "memo")
         if random.random() < 0.2:
             names.insert(random.randint(1, 3), "exception")
         if random.random() < 0.1:
@@ -248,13 +264,15 @@ class History:
         context: dict[str, Any] = {}
         match name:
             case "finish":
-                context = {"status": random.choice([0, 0, 0, 256, 15])}
+                context = {"status": random.choice([0, 0, 256, 15])}
             case "exception":
                 context = {"type": random.choice(["cancel", "timeout", "exec"]), "severity": 0}
             case "memo":
                 values: list[Any] = [-1, 0, 1, 2.5, True, "text", None, [1]]
                 keys = random.sample(["x", "y", "z", "duration", "waiting"], random.randint(1, 3))
                 context = {key: random.choice(values) for key in keys}
+                if tag is not None and tag.group == learning.GROUP:
+                    context = dict(learning.memo(random))
                 if random.random() < 0.1:
                     context["long" * 100] = 1
         return JobEvent(self._tick(), job, name, context, tag if name == "submit" else None)
@@ -319,7 +337,7 @@ class History:
         """A timer fires."""
         if self._timers:
             key = self._random.choice(sorted(self._timers))
-            if key.startswith(("scale:", "retry:")):
+            if key.startswith(("scale:", "retry:", "ask:")):
                 self._timers.remove(key)
             self._post(TimerFired(self._tick(), key))
 

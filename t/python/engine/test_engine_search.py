@@ -449,6 +449,17 @@ def test_points_are_in_stock_where_asks_take_as_long_as_trials() -> None:
     assert ask.first + ask.count > 2 + 2
 
 
+def test_points_that_depend_on_no_trial_are_asked_for_long_before_they_are_wanted() -> None:
+    play = Search(searching(sampler="random", trials=100))
+    for job in range(1, 101):
+        play.try_out(job, 0.5)
+    # The others were asked for when fewer points than slots were left.
+    assert [(one.first, one.count, one.ended) for one in play.of(Ask)] == [(0, 64, 0), (64, 36, 61)]
+    assert play.search["complete"] == 100
+    each = Search(searching(sampler="random", trials=100, sequential=True))
+    assert [one.count for one in each.of(Ask)] == [2]
+
+
 def test_a_search_with_one_slot_keeps_no_stock_so_that_each_point_knows_all() -> None:
     play = Search(searching(parallel=1))
     play.answers = False

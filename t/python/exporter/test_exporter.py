@@ -61,7 +61,10 @@ STATUS: dict[str, Any] = {
             "queue": {"sched": 4, "run": 3},
         }
     },
-    "ensembles": [ensemble("study"), ensemble('odd"\n\\', state="completed", t_end=200.0)],
+    "ensembles": [
+        ensemble("study", t_predicted=160.0),
+        ensemble('odd"\n\\', state="completed", t_end=200.0),
+    ],
 }  # fmt: skip
 
 
@@ -131,6 +134,8 @@ def test_openmetrics_on_a_unix_socket_has_the_numbers_of_the_status(tmp_path: Pa
     assert value(found, "rule_firings_total", ensemble="study", rule="rule-0") == 3
     assert value(found, "state", ensemble="study", **{f"{PREFIX}state": "running"}) == 1
     assert value(found, "start_time_seconds", ensemble='odd"\n\\') == 100.5
+    assert value(found, "predicted_end_time_seconds", ensemble="study") == 160.0
+    assert sum("predicted_end" in name for name, _ in found) == 1
     assert value(found, "member_nodes_free", member="default") == 1
     assert value(found, "service_cpu_seconds_total") == 0.83
     assert value(found, "up") == 1

@@ -208,6 +208,14 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in text.split()]
 
 
+def command_of(pid: int) -> bytes:
+    """The words of a process, each with a NUL after it; of one that is gone, none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def descendants(pid: int) -> set[int]:
     """The processes that came from a process, and are not its own."""
     found: set[int] = set()

@@ -6,12 +6,13 @@ import contextlib
 import os
 import shlex
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import Run, command, descendants
+from local_queue import Run, command, command_of, descendants
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.members.local.states import States
@@ -66,15 +67,25 @@ def generated(directory: Path, name: str) -> dict[str, Any]:
     return value
 
 
+def await_asked(run: Run, directory: Path) -> None:
+    """Wait until the generator is in the midst of an ask, once more."""
+    while not (directory / "asked").exists():
+        assert run.process.poll() is None
+        time.sleep(0.01)
+    (directory / "asked").unlink()
+
+
 def test_killed_while_a_generator_is_asked_a_run_goes_on_with_the_same_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("gest_api")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
     first = Run(tmp_path, generated(tmp_path, "Waits"))
-    while not (tmp_path / "asked").exists():
-        assert first.process.poll() is None
-        os.sched_yield()
+    await_asked(first, tmp_path)
+    (generator,) = (pid for pid in descendants(first.process.pid) if b"child.py" in command_of(pid))
+    # The run starts another one, and asks it the same.
+    os.kill(generator, signal.SIGKILL)
+    await_asked(first, tmp_path)
     kill(first)
     (tmp_path / "go-on").touch()
     code, _, err = Run(tmp_path, generated(tmp_path, "Waits"), "--resume").end()

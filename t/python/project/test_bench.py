@@ -31,6 +31,7 @@ ROWS = {
     ),
     "reaction": (True, ["p50", "p99"]),
     "chain": (True, []),
+    "beside-search": (True, ["while a search runs"]),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
     "recover": (True, ["30 finished and 5 active jobs"]),
     "status-command": (True, ["`flux ensemble status`"]),

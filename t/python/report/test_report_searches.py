@@ -45,7 +45,7 @@ SEARCHES: dict[str, Any] = {
         },
     ],
     "jobs": [
-        {"name": "trial", "command": "x {x}"},
+        {"name": "trial", "command": "x {x}", "predict": ["x"]},
         {"name": "both", "command": "y {y}"},
         {"name": "failing", "command": "z {z}"},
     ],

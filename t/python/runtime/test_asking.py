@@ -8,11 +8,12 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from local_queue import children
+from local_queue import children, command_of
 
 import flux_ensemble
 from flux_ensemble.document.search import Objective, Search, Variable
@@ -213,6 +214,8 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
         "nsga2": optuna.samplers.NSGAIISampler,
     }
     given = search(sampler)
+    if sampler != "cma":
+        given = replace(given, variables=(Variable("one", choices=("only",)), *given.variables))
     asked = Asked(given)
     points = asked.run(ENOUGH.get(sampler, 30), 1)
     study = optuna.create_study()
@@ -220,6 +223,7 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
         "x": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
         "n": optuna.distributions.IntDistribution(1, 8),
         "kind": optuna.distributions.CategoricalDistribution(VARIABLES[2].choices),
+        "one": optuna.distributions.CategoricalDistribution(("only",)),
     }
     names = [variable.name for variable in given.variables]
     for number, point in enumerate(points):
@@ -321,10 +325,6 @@ def test_a_process_that_is_killed_is_followed_by_one_with_the_same_next_points(
             points.append(advice.points[0]["params"])
             Asked.end(made, number)  # type: ignore[arg-type]
     assert points == expected
-
-
-def command_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_an_ask_that_was_given_up_does_not_change_the_points_after_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy
 import pytest
-from local_queue import children
-from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench, command_of
+from local_queue import children, command_of
+from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 
 from flux_ensemble.document.search import Generator, Search, Variable
 from flux_ensemble.document.stop import Stop

@@ -1,0 +1,112 @@
+"""What learns in random documents: searches with what stops their trials, predictions, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from flux_ensemble.engine.commands import Ask
+
+#: The search of each document, and the group of its trials.
+SEARCH, GROUP = "s", "t"
+
+_STOPS: tuple[dict[str, Any], ...] = (
+    {},
+    {"stop": {"policy": "asha", "step": "epoch", "eta": 2}},
+    {"stop": {"policy": "median", "step": "epoch", "trials": 1}},
+)
+_OBJECTIVES: tuple[dict[str, Any], ...] = (
+    {"minimize": "loss"},
+    {"maximize": "loss"},
+    {"minimize": ["loss", "cost"], "sampler": "random"},
+)
+_ON_FAILURE = ("skip", "skip", "retry", {"penalty": 9})
+
+#: Packaged algorithms, which make rules and keys of groups.
+_USES: tuple[list[dict[str, Any]], ...] = (
+    [],
+    [],
+    [{"algorithm": "stragglers", "group": "a", "every": 5, "ends": 1, "factor": 1.5}],
+    [{"algorithm": "retry-with-more", "group": "a", "nodes": 2, "times": 2}],
+)
+
+#: Expressions of searches.
+EXPRESSIONS = (
+    f"search.{SEARCH}.trials >= 2",
+    f"search.{SEARCH}.complete > 0 or search.{SEARCH}.failed > 1",
+    "time.remaining > 5",
+)
+
+#: Actions on the search, with how often there is one.
+ACTIONS = {"search": 10, "close": 3, "refresh": 4}
+
+
+def learning(random: Random) -> dict[str, Any]:
+    """The search of a document, and what it uses."""
+    objectives = random.choice(_OBJECTIVES)
+    several = isinstance(objectives.get("minimize"), list)
+    on_failure: Any = random.choice(_ON_FAILURE)
+    if several and isinstance(on_failure, dict):
+        on_failure = {"penalty": [9, 9]}
+    search = {
+        "id": SEARCH,
+        "group": GROUP,
+        "variables": {
+            "u": {"low": 0, "high": 1},
+            "k": {"low": 1, "high": 4, "integer": True},
+            "w": ["p", True, 2],
+        },
+        "sampler": "random",
+        **objectives,
+        **({} if several else random.choice(_STOPS)),
+        "trials": random.choice([1, 3, 8]),
+        "parallel": random.randint(1, 4),
+        "failures": random.choice([1, 2, 20]),
+        "on-failure": on_failure,
+        "sequential": random.random() < 0.2,
+    }
+    if random.random() < 0.3:
+        del search["sampler"]
+        search |= {"generator": "package:Class", "initial": random.randint(0, 2)}
+    if random.random() < 0.3:
+        search["batch"] = random.choice([1, 2, 20])
+    found: dict[str, Any] = {"search": [search]}
+    use = random.choice(_USES)
+    return {**found, "use": use} if use else found
+
+
+def group(random: Random) -> dict[str, Any]:
+    """The group of its trials."""
+    more = {"retries": 1} if random.random() < 0.3 else {}
+    return {"name": GROUP, "command": "true {u} {k} {w}", **more}
+
+
+def predicted(random: Random) -> dict[str, Any]:
+    """Keys of a group whose run times are predicted."""
+    longest = {"order": "longest-first", "max-active": random.randint(1, 2)}
+    return {"predict": ["x"], **random.choice([{}, longest])}
+
+
+def answer(random: Random, command: Ask) -> dict[str, Any]:
+    """What an ask came to: as many points as are wanted, fewer, or none."""
+    count = random.choice([command.count, command.count, random.randint(0, command.count)])
+    points = [
+        {"params": {"u": random.random(), "k": random.randint(1, 4),
+                    "w": random.choice(["p", True, 2])},
+         **({"attributes": {"generation": 1}} if random.random() < 0.2 else {})}
+        for _ in range(count)
+    ]  # fmt: skip
+    return {"points": points, "seconds": random.choice([0.0, 0.5])}
+
+
+def memo(random: Random) -> Mapping[str, Any]:
+    """What the job of a trial publishes."""
+    values: list[Any] = [0, 0.25, 0.5, 1, 2.5]
+    found = {"loss": random.choice(values), "cost": random.choice(values),
+             "epoch": random.choice([1, 2, 4])}  # fmt: skip
+    if random.random() < 0.2:
+        del found[random.choice(list(found))]
+    if random.random() < 0.1:
+        found["loss"] = random.choice([None, "text", True])
+    return found
