@@ -120,9 +120,10 @@ class Evaluation:
             if job.phase is not Phase.RUNNING or job.canceling or id in job.told:
                 continue
             fired, firing = state.fired, job.firing
-            seen = {
+            seen: dict[str, Any] = {
                 "trigger": state.rule.trigger,
                 "job": job.id,
+                **core.where(job.id),
                 "group": job.group,
                 "timestamp": t,
                 "context": {},
