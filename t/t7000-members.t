@@ -80,6 +80,9 @@ test_expect_success 'member-lost: a member is killed, and its jobs run elsewhere
 	{ flux ensemble run member-lost.yaml >lost.log 2>&1 & run=$!; } &&
 	wait_loaded member-lost &&
 	wait_entry member-lost member-up 2 &&
+	flux ensemble status member-lost >status &&
+	grep "^MEMBER  *STATE  *NODES  *CORES  *JOBS" status &&
+	grep "^pool.1  *up  *1 " status &&
 	kill_member $(flux jobs -n -o "{id}" --name=member-lost:pool.0) &&
 	wait_entry member-lost member-lost &&
 	touch go &&
