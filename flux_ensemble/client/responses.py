@@ -166,6 +166,29 @@ class SearchStatus(TypedDict):
     front_size: NotRequired[int]
 
 
+class MemberStatus(TypedDict):
+    """A member of an ensemble that has not ended; what is not known before it is up is None."""
+
+    name: str
+    state: str
+    reason: str
+    nodes: int | None
+    cores: int | None
+    t_up: float | None
+    t_expires: float | None
+    jobs: int
+
+
+class PoolStatus(TypedDict):
+    """A pool of members: its bounds, how many have ended, and how many of these were lost."""
+
+    min: int
+    max: int
+    ended: int
+    lost: int
+    members: list[MemberStatus]
+
+
 class EnsembleStatus(TypedDict):
     """One ensemble of `status`; `errors` are the service's errors about it.
 
@@ -187,6 +210,7 @@ class EnsembleStatus(TypedDict):
     directory: str
     errors: list[str]
     searches: NotRequired[list[SearchStatus]]
+    pools: NotRequired[dict[str, PoolStatus]]
     t_predicted: NotRequired[float]
 
 

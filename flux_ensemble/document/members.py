@@ -21,10 +21,16 @@ MAX_MEMBERS = 100_000
 #: A job is placed where this many times its time limit is left.
 TIME_MARGIN = 1.1
 
-#: Why a queue does not take a document.
-SIMULATED_ONLY = (
-    "members: only the simulator runs documents with 'members' so far ('flux-ensemble simulate'); "
-    "without that key the jobs run on the enclosing instance"
+#: Why the local queue does not take a document.
+NOT_LOCAL = (
+    "members: the local queue has none: run the document in a Flux instance ('flux ensemble run') "
+    "or simulate it ('flux-ensemble simulate'), or leave out that key"
+)
+
+#: Why a service does not take a document.
+NO_URI = (
+    "members: {name}: 'uri' is for the simulator alone so far; without it the member is started as "
+    "a job of the enclosing instance"
 )
 
 

@@ -26,6 +26,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
@@ -95,7 +96,7 @@ class Actions:
             firing=origin.number,
             trigger=title,
             action=action_json(action),
-            cause=dict(event),
+            cause=dict(event) if "job" not in event else {**event, "job": split(event["job"])[1]},
             **more,
         )
 
@@ -257,8 +258,10 @@ class Actions:
             if firing.trial is not None and firing.over():
                 self._searching.not_accepted(firing)
             if origin.request is not None:
-                ids = list(event.result.get("ids", ()))
-                core.emit(Reply(origin.request, {"ids": ids, "firing": origin.number}))
+                keys = list(event.result.get("ids", ()))
+                ids = [split(key)[1] for key in keys]
+                where = core.where(keys[0]) if keys else {}
+                core.emit(Reply(origin.request, {"ids": ids, "firing": origin.number, **where}))
             if not firing.waiting and not firing.outstanding and firing.trial is None:
                 self._outcome(origin, jobs=firing.stop - firing.first)
         elif pending.call is not None:

@@ -25,7 +25,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.copies import Copies
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.job_keys import ordinal_of
+from flux_ensemble.engine.job_keys import ordinal_of, split
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -148,7 +148,7 @@ class Core:
         assert firing is not None
         self.record(
             name,
-            id=job.id,
+            id=split(job.id)[1],
             **self.where(job.id),
             group=firing.group,
             rule=firing.rule,

@@ -10,6 +10,7 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.intervals import ids
+from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import Job, Phase, runtime
 from flux_ensemble.engine.submissions import Submissions
 
@@ -45,11 +46,19 @@ class Describer:
         spec: its document.
         cwd: the directory that it was loaded from.
         label: gives the text of a job id in the names of files, `{{id}}`.
+        member: gives the name of a member by its number, for documents that have members.
     """
 
-    def __init__(self, spec: Spec, cwd: str, label: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        cwd: str,
+        label: Callable[[int], str],
+        member: Callable[[int], str] = str,
+    ) -> None:
         self._cwd = cwd
         self._label = label
+        self._member = member
         self._submissions = Submissions(spec.groups, _REMEMBERED)
         #: Whether the jobs of a job set write to files, by its name and index.
         self._writes: dict[tuple[str, int], bool] = {}
@@ -62,8 +71,10 @@ class Describer:
         output, error = self._paths(job, job_set, params)
         t_start, t_end = _time(job.t_start), _time(job.t_end)
         seconds = runtime(t_start, t_end, now)
+        ordinal, id = split(job.id)
         return {
-            "id": job.id,
+            "id": id,
+            **({"member": self._member(ordinal)} if ordinal else {}),
             "name": job_set.name,
             "state": _STATES[job.phase],
             "group": firing.group,
@@ -99,7 +110,7 @@ class Describer:
         if not self._writes[key]:
             return None, None
         output, error = self._files(job_set, params)
-        label = self._label(job.id)
+        label = self._label(split(job.id)[1])
         paths = [
             path and path.replace("{{id}}", label).replace("{{jobid}}", label)
             for path in (output, error or output)

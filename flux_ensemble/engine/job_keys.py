@@ -51,19 +51,20 @@ def ordinal_of(key: int) -> int:
     return key >> _BITS
 
 
-def shown(key: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+def shown(id: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
     """A job as people see it: its id, after its member if it has one.
 
     Args:
-        key: of the job.
-        context: of the entry that is about it, which has the name of the member.
+        id: of the job on its member, or its key.
+        context: what is said of it, with the name of its member.
         jobid: gives the text of an id.
 
-    >>> shown(make(4, 17), {"member": "pool.3"}, str), shown(17, {}, str)
+    >>> shown(17, {"member": "pool.3"}, str), shown(17, {}, str)
     ('pool.3:17', '17')
     """
-    ordinal, id = split(key)
-    return f"{context['member']}:{jobid(id)}" if ordinal and "member" in context else jobid(key)
+    text = jobid(id & MAX_ID)
+    member = context.get("member")
+    return text if member is None else f"{member}:{text}"
 
 
 def named(members: Mapping[int, str], key: int) -> str:

@@ -55,6 +55,8 @@ class Members:
         self._placement = Placement()
         self._last_ordinal = 0
         self._numbers = dict.fromkeys(self._pools, 0)
+        #: Names of pools, each with how many members of it were started one after the other.
+        self._started: list[tuple[str, int]] = []
         #: How many members of each pool are in a state of LIVE.
         self._live = dict.fromkeys(self._pools, 0)
         self._firings = 0
@@ -76,6 +78,16 @@ class Members:
     def pool_of(self, key: int) -> str:
         """The name of the pool that an active job is on."""
         return self.known[ordinal_of(key)].pool.name
+
+    def name_of(self, ordinal: int) -> str:
+        """The name of a member, also of one that has ended."""
+        before = dict.fromkeys(self._pools, 0)
+        for pool, number in self._started:
+            if ordinal <= number:
+                return f"{pool}.{before[pool] + ordinal - 1}"
+            ordinal -= number
+            before[pool] += number
+        raise ValueError(f"there was no such member: {ordinal}")
 
     # -- starting and ending members ------------------------------------------------
 
@@ -134,6 +146,10 @@ class Members:
         self._last_ordinal += 1
         number = self._numbers[pool.name]
         self._numbers[pool.name] = number + 1
+        if self._started and self._started[-1][0] == pool.name:
+            self._started[-1] = pool.name, self._started[-1][1] + 1
+        else:
+            self._started.append((pool.name, 1))
         member = Member(f"{pool.name}.{number}", self._last_ordinal, pool)
         self.known[member.ordinal] = member
         self._core.member_names[member.ordinal] = member.name
@@ -343,6 +359,7 @@ class Members:
         return {
             "last": self._last_ordinal,
             "numbers": self._numbers,
+            "started": self._started,
             "firings": self._firings,
             "gone": self.gone,
             "lost": self.lost,
@@ -368,6 +385,7 @@ class Members:
         """Set what `dump` returned; the active jobs are loaded already."""
         self._last_ordinal, self._firings = value["last"], value["firings"]
         self._numbers = dict(value["numbers"])
+        self._started = [(pool, number) for pool, number in value["started"]]
         self.gone, self.lost = dict(value["gone"]), dict(value["lost"])
         self._not_placed = list(value["not_placed"])
         keys: dict[int, list[int]] = {}

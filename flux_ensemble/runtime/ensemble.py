@@ -18,6 +18,7 @@ from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Re
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
+from flux_ensemble.engine.job_keys import ENCLOSING, split
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.answers import Answer, Answers
@@ -27,9 +28,9 @@ from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
-from flux_ensemble.runtime.ports import Adviser, Caller, Loop, Marker, Member
+from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
-from flux_ensemble.runtime.unfinished import lost, shown, submitted
+from flux_ensemble.runtime.unfinished import shown, surplus, unseen
 from flux_ensemble.texts import bounded
 
 
@@ -52,8 +53,10 @@ class Ensemble:
         marker: notes each event while its engine handles it, if given.
         worker: its worker process, if that has been started.
         adviser: starts what gives the points of its searches.
+        fleet: starts and ends its members, where its document has some.
 
     Attributes:
+        fleet: as given.
         facts: what happened to it outside of its engine.
         records: its jobs that are gone.
     """
@@ -76,11 +79,13 @@ class Ensemble:
         worker: Caller | None = None,
         adviser: Callable[[], Adviser] | None = None,
         stirred: Callable[[Ensemble], None] = lambda _: None,
+        fleet: Fleet | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
         self.cwd = cwd
         self.member = member
+        self.fleet = fleet
         self.engine = Engine(spec) if replayed is None else replayed.engine
         self.facts = Facts() if replayed is None else replayed.facts
         self.records = Records() if replayed is None else replayed.records
@@ -109,6 +114,7 @@ class Ensemble:
             marker,
             worker,
             adviser,
+            fleet,
         )
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:
@@ -144,7 +150,8 @@ class Ensemble:
     @property
     def needs(self) -> tuple[frozenset[str], bool]:
         """The job events that it needs, and whether it needs those of other jobs too."""
-        return self.engine.wants_events, self.engine.wants_foreign
+        names = self.engine.wants_events
+        return names | FLEET_EVENTS if self.fleet else names, self.engine.wants_foreign
 
     @property
     def needs_places(self) -> bool:
@@ -230,9 +237,7 @@ class Ensemble:
         open_ids = {command.id for command in self.engine.pending}
         pending = [command for command in unfinished if command.id in open_ids]
         if purged:
-            tags = [tag for command in pending for tag in submitted(command)]
-            unseen = [tag for tag in tags if self.engine.expects(tag)]
-            self.post(event for tag in unseen for event in lost(now, 0, tag))
+            self.post(unseen(self.engine, now, ENCLOSING))
         for command in pending:
             self.member.known.update(shown(self.engine, command))
         self._driver.perform([*self._ahead.timers.due(now), *pending])
@@ -262,7 +267,7 @@ class Ensemble:
         if event.name == "invalidate":
             self.member.refused(event.job)
         if self.log.wants_events:
-            self.log.job_event(event.t, event.job, event.name, event.context)
+            self.log.job_event(event.t, split(event.job)[1], event.name, event.context)
         engine = self.engine
         if event.name not in engine.wants_events:
             return
@@ -272,12 +277,8 @@ class Ensemble:
     def violation(self, event: JobEvent) -> None:
         """A job has the tag of another one, or one that nobody gave: cancel it."""
         assert event.tag is not None
-        self.note("violation", {"id": event.job, **event.tag._asdict()})
-        self._log_error(
-            f"{self.name}: job {event.job} has the tag of another job of group "
-            f"{event.tag.group!r} (rule {event.tag.rule!r}, firing {event.tag.firing}, index "
-            f"{event.tag.index}); it is cancelled"
-        )
+        self.note("violation", {"id": split(event.job)[1], **event.tag._asdict()})
+        self._log_error(f"{self.name}: {surplus(event.job, event.tag)}; it is cancelled")
         command = CancelJobs(0, (event.job,), "its tag is that of another job of the ensemble")
         self.member.cancel(command, lambda _: None)
 

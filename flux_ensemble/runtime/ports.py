@@ -30,6 +30,9 @@ from flux_ensemble.engine.trials import Trials
 
 Outcome = CommandDone | CommandFailed
 
+#: The job events of the enclosing instance by which a `Fleet` follows its members.
+FLEET_EVENTS = frozenset(("submit", "memo", "exception", "clean", "invalidate"))
+
 #: Is shown an event and its commands.
 Tap = Callable[[Event, list[Command]], None]
 

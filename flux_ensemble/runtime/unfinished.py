@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from flux_ensemble.engine.commands import Effect, SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.engine.job_keys import make, split
 
 
 def submitted(command: Effect) -> Iterator[Tag]:
@@ -35,6 +36,39 @@ def shown(engine: Engine, command: Effect) -> Iterator[tuple[Tag, int]]:
     }
     for tag in tags:
         yield tag, active.get(tag, 0)
+
+
+def unseen(engine: Engine, t: float, ordinal: int) -> Iterator[JobEvent]:
+    """The events that end what was sent to a member, never showed, and may have come and gone.
+
+    Args:
+        engine: that has sent it.
+        t: the time.
+        ordinal: number of the member.
+    """
+    sent = [
+        tag
+        for command in engine.pending
+        if isinstance(command, SubmitJobs) and command.ordinal == ordinal
+        for tag in submitted(command)
+    ]
+    for tag in filter(engine.expects, sent):
+        yield from lost(t, make(ordinal, 0), tag)
+
+
+def surplus(job: int, tag: Tag) -> str:
+    """A sentence about a job that has the tag of another one.
+
+    Args:
+        job: its key.
+        tag: that it has.
+    """
+    ordinal, id = split(job)
+    where = f" of its member {ordinal}" if ordinal else ""
+    return (
+        f"job {id}{where} has the tag of another job of group {tag.group!r} (rule {tag.rule!r}, "
+        f"firing {tag.firing}, index {tag.index})"
+    )
 
 
 def lost(t: float, job: int, tag: Tag | None = None) -> Iterator[JobEvent]:

@@ -24,6 +24,7 @@ from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Caller, Scaler
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.functions import Prepared
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.store.kvs import KvsStore
@@ -40,6 +41,7 @@ class Assembly:
         stirred: called when it has come to have jobs in the queue, or has none any more.
         marks: note which event is being handled.
         scaler: gives what the size of the instance is changed by, None where it is fixed.
+        fleets: make the members of ensembles that have some.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Assembly:
         stirred: Callable[[Ensemble], None],
         marks: Marks,
         scaler: Callable[[], Scaler | None],
+        fleets: Fleets,
     ) -> None:
         self._handle = handle
         self._queue = queue
@@ -59,6 +62,7 @@ class Assembly:
         self._stirred = stirred
         self._marks = marks
         self._scaler = scaler
+        self._fleets = fleets
         self._uri = handle.attr_get("local-uri")
         self._kept: dict[Ensemble, tuple[KvsStore, WriteAheadLog]] = {}
 
@@ -100,6 +104,8 @@ class Assembly:
                 replayed=replayed,
             )
             self._kept[ensemble] = store, wal
+            if fleet is not None:
+                fleet.ensemble, fleet.durable = ensemble, wal.barrier
             return wal
 
         def warn(text: str) -> None:
@@ -107,11 +113,13 @@ class Assembly:
             # Not from here: this is within the ensemble's driver.
             loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
 
+        fleet = self._fleets.make(spec, load, warn) if spec.members else None
         ensemble = Ensemble(
             spec,
             run=load["run"],
             cwd=load["cwd"],
-            member=FluxMember(
+            member=fleet
+            or FluxMember(
                 self._queue, spec, run=load["run"], **where, scaler=self._scaler, warn=warn
             ),
             loop=loop,
@@ -125,6 +133,7 @@ class Assembly:
             worker=None if prepared is None else prepared.worker,
             adviser=lambda: processes(spec, loop, log=self._log_of(spec), **where),
             stirred=self._stirred,
+            fleet=fleet,
         )
         if prepared is not None:
             prepared.ensemble = ensemble

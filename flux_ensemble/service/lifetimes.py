@@ -12,6 +12,7 @@ from collections.abc import Callable
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.collector import Collector
+from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.registry import Ensembles
@@ -29,6 +30,7 @@ class Lifetimes:
         assembly: knows where each one is kept.
         tracker, reports, collector: are told when one is dropped.
         log: writes a line to the service's log: syslog level, text.
+        fleets: the members that ensembles have.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Lifetimes:
         reports: Reports,
         collector: Collector,
         log: Callable[[int, str], None],
+        fleets: Fleets,
     ) -> None:
         self._ensembles = ensembles
         self._needs = needs
@@ -50,6 +53,7 @@ class Lifetimes:
         self._reports = reports
         self._collector = collector
         self._log = log
+        self._fleets = fleets
         self._starting: set[Ensemble] = set()
 
     def begin(self, ensemble: Ensemble) -> None:
@@ -83,6 +87,7 @@ class Lifetimes:
         self._needs.find_queue_wide()
         self._assembly.pace()
         self._members.changed(ensemble)
+        self._fleets.changed(ensemble)
         self._needs.update(ensemble)
         for surplus in self._ensembles.surplus():
             self.drop(surplus)
@@ -92,6 +97,7 @@ class Lifetimes:
         self._reports.forget(ensemble)
         self._ensembles.remove(ensemble)
         self._tracker.forget(ensemble)
+        self._fleets.dropped(ensemble)
         self._starting.discard(ensemble)
         was_live = ensemble.live
         ensemble.close(errno.ENOENT, f"ensemble {ensemble.name!r} was unloaded")

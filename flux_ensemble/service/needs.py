@@ -5,8 +5,8 @@
 
 The journal brings the events of everybody's jobs, and each costs Flux and the service something. So
 it is closed, it *rests*, while no live ensemble has a job in the queue or on its way there, and
-none has a rule with `scope: queue`. Nothing is lost or doubled by that, because no job of an
-ensemble can get into the queue while the journal is closed:
+none has members or a rule with `scope: queue`. Nothing is lost or doubled by that, because no job
+of an ensemble can get into the queue while the journal is closed:
 
 1. It is closed when each job that was sent has been seen to be gone, and each command that sends
    some has its outcome (`Engine.queued`). Submissions are held from then on.
@@ -30,7 +30,7 @@ from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.pipeline import Pipeline
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
-from flux_ensemble.service.recovery.recovery import Recovery
+from flux_ensemble.service.recovery.recovery import Fleets, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.tracker import Tracker
 
@@ -52,6 +52,7 @@ class Needs:
         recovery, shutdown: say whether the journal is to be read.
         submissions: the jobs that are to be sent.
         loop: for timers.
+        fleets: say whether there are members, whose journal it is, too.
 
     Attributes:
         queue_wide: the live ensembles that need events of jobs they did not submit.
@@ -66,6 +67,7 @@ class Needs:
         shutdown: Shutdown,
         submissions: Pipeline,
         loop: Loop,
+        fleets: Fleets,
     ) -> None:
         self._ensembles = ensembles
         self._journal = journal
@@ -74,6 +76,7 @@ class Needs:
         self._shutdown = shutdown
         self._submissions = submissions
         self._loop = loop
+        self._fleets = fleets
         self.queue_wide: list[Ensemble] = []
         #: The ensembles that have jobs in the queue, or on their way.
         self._at_work: set[Ensemble] = set()
@@ -95,7 +98,7 @@ class Needs:
         if not self._reading:
             return
         if self._resting and not self._opening:
-            if not queue_wide:
+            if not _always(ensemble):
                 ready()
                 return
             self._open()
@@ -107,7 +110,7 @@ class Needs:
             self.watch(ensemble)
         else:
             self._at_work.discard(ensemble)
-            if not any(other.live for other in self._ensembles):
+            if not self._fleets.busy and not any(other.live for other in self._ensembles):
                 self._close()
         self._look_later()
 
@@ -120,6 +123,10 @@ class Needs:
         else:
             self._at_work.discard(ensemble)
             self._look_later()
+
+    def calm(self) -> None:
+        """The last member is gone."""
+        self._look_later()
 
     def ready(self) -> None:
         """The service has recovered: the journal is open if an ensemble is live."""
@@ -176,7 +183,8 @@ class Needs:
             self._reading
             and not self._resting
             and not self._at_work
-            and not any(one.live and one.needs[1] for one in self._ensembles)
+            and not self._fleets.busy
+            and not any(one.live and _always(one) for one in self._ensembles)
         )
 
     def _look_later(self) -> None:
@@ -204,3 +212,8 @@ class Needs:
     def _rest(self) -> None:
         self._resting = True
         self._submissions.hold()
+
+
+def _always(ensemble: Ensemble) -> bool:
+    """It needs the journal also while it has no job: for others' jobs, or for its members."""
+    return ensemble.needs[1] or ensemble.fleet is not None

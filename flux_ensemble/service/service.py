@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import errno
 import syslog
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.claim import ClaimedError, Claims
 from flux_ensemble.service.collector import Collector
+from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.loading import Loading
 from flux_ensemble.service.logger import log_exception
@@ -115,9 +116,19 @@ class Service:
             self._ensembles.find,
             lambda: self._needs.queue_wide,
         )
+        self._fleets = Fleets(
+            self._queue,
+            owner=int(handle.attr_get("security.owner")),
+            version=handle.attr_get("version"),
+            epoch=lambda: self._recovery.epoch,
+            keeps=lambda name: name in self._recovery.unreadable,
+            over=lambda: self._needs.calm(),
+            report=self.unexpected,
+            log_error=self._error,
+        )
         self._journal = Journal(
             partial(Stream, handle, self._broker.inbox),
-            event=self._tracker.event,
+            event=self._job_event,
             backlog=self._tracker.learn,
             lost=self._lost_journal,
             tagged=self._tracker.meet,
@@ -142,6 +153,7 @@ class Service:
             self._queue,
             self._broker.loop,
             self._error,
+            self._fleets,
         )
         self._members = Members(
             self._broker,
@@ -181,6 +193,7 @@ class Service:
             lambda ensemble: self._needs.stirred(ensemble),
             self._marks,
             lambda: self._members.scaler,
+            self._fleets,
         )
         self._needs = Needs(
             self._ensembles,
@@ -190,6 +203,7 @@ class Service:
             self._shutdown,
             self._queue.submissions,
             self._broker.loop,
+            self._fleets,
         )
         self._collector = Collector()
         self._lifetimes = Lifetimes(
@@ -201,6 +215,7 @@ class Service:
             self._reports,
             self._collector,
             self._log,
+            self._fleets,
         )
 
     def _wire_requests(self, *, guests: bool) -> None:
@@ -319,6 +334,7 @@ class Service:
         self._streams.close(errno.ESHUTDOWN, reason)
         self._lifetimes.stop()
         self._loading.close(reason)
+        self._fleets.close()
         for ensemble in self._ensembles:
             # What goes wrong with one is no reason to leave out those after it.
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
@@ -333,10 +349,17 @@ class Service:
         """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
         self._loading.close("the Flux instance is shutting down")
         self._journal.stop()
+        self._fleets.close()
         self._members.close(start_queue=False)
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()
+
+    def _job_event(
+        self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None
+    ) -> None:
+        self._tracker.event(job, entry, jobspec)
+        self._fleets.event(job, entry, jobspec)
 
     # -- what the parts ask of it -----------------------------------------------------
 

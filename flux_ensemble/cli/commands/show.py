@@ -16,9 +16,11 @@ from flux_ensemble.cli.display.progress import is_live, show_progress
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
     GROUPS,
+    MEMBERS,
     RULES,
     ensemble_row,
     group_rows,
+    member_rows,
     rule_row,
 )
 from flux_ensemble.cli.session import completion
@@ -80,6 +82,10 @@ def status(name: str | None, output: Output, target: Target) -> None:
             click.echo(f"{left} left as predicted\n")
     output.show(GROUPS, group_rows(ensemble))
     if output.is_default:
+        members = member_rows(ensemble, time.time())
+        if members:
+            click.echo()
+            MEMBERS.show(members, no_header=output.no_header)
         _print_rules(ensemble, output.no_header)
 
 

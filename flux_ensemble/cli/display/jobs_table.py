@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
+from flux_ensemble.engine.job_keys import shown
 
 #: Columns, with what takes the place of a value that is not known.
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
@@ -60,7 +61,7 @@ def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -
     """A row of the table; `label` gives the text of a job id. Guests see some fields only."""
     status = job["outcome"] or job["state"]
     row = {
-        "id": label(job["id"]),
+        "id": shown(job["id"], job, label),
         **{name: _known(job.get(name)) for name in _PLAIN},
         **{name: job.get(name) or 0.0 for name in _TIMES},
         "status": status,

@@ -294,7 +294,8 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
         case "walltime" | "allocation":
             return _allocation(entry)
         case "interrupted":
-            return f"{_whose(context, jobid)}: canceled because the instance was shutting down"
+            why = "its member ends" if "member" in context else "the instance was shutting down"
+            return f"{_whose(context, jobid)}: canceled because {why}"
         case "violation":
             return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
         case "error":

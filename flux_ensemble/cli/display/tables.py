@@ -90,6 +90,31 @@ RULES = Table(
     },
 )
 
+MEMBERS = Table(
+    "members",
+    {
+        "name": "MEMBER",
+        "state": "STATE",
+        "nodes": "NODES",
+        "cores": "CORES",
+        "jobs": "JOBS",
+        "left": "LEFT",
+        "reason": "REASON",
+        "color_state": "",
+        "color_off": "",
+    },
+    {
+        "default": {
+            "description": "members that have not ended, and how long they last",
+            "format": "+:{name:<8} {color_state}{state:<8}{color_off} {nodes:>5h} {cores:>5h} "
+            "{jobs:>4} {left!F:>8h} ?:{reason}",
+        },
+    },
+    yields="reason",
+)
+
+_MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost": "bad"}
+
 
 def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
     """A row of `ENSEMBLES`; `now` is epoch seconds, for those that still run."""
@@ -118,6 +143,22 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
             "color_off": colour_off(),
         }
         for group, counts in status["groups"].items()
+    ]
+
+
+def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
+    """The rows of `MEMBERS`; `now` is epoch seconds."""
+    members = [member for pool in status.get("pools", {}).values() for member in pool["members"]]
+    return [
+        {
+            **{key: member[key] for key in ("name", "state", "jobs", "reason")},
+            "nodes": "" if member["nodes"] is None else member["nodes"],
+            "cores": "" if member["cores"] is None else member["cores"],
+            "left": "" if member["t_expires"] is None else max(0.0, member["t_expires"] - now),
+            "color_state": colour(_MEMBER_STYLES.get(member["state"], "")),
+            "color_off": colour_off(),
+        }
+        for member in members
     ]
 
 

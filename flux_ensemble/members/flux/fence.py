@@ -136,7 +136,8 @@ def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:
         "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
         "attributes": {
             "system": {
-                "duration": 60,
+                # One that takes longer than the allocation lasts is refused for that.
+                "duration": 1,
                 "dependencies": [{"scheme": SCHEME, "value": "none"}],
                 "job": {"name": SCHEME},
                 **queue,

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from flux_ensemble.document.members import SIMULATED_ONLY
+from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
@@ -93,7 +93,7 @@ class LocalRun:
         recorder: Recorder | None = None,
     ) -> None:
         if spec.members:
-            raise UnsatisfiableError(SIMULATED_ONLY)
+            raise UnsatisfiableError(NOT_LOCAL)
         self.events = listener.events
         self._stack = stack
         self._spec = spec

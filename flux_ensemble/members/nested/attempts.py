@@ -91,13 +91,14 @@ class Attempts:
             jobspec: with `submit`, else None.
 
         Returns:
-            The attempt that the job is; None where it is none that is open.
+            The attempt that the job is; None where it is none that is open, or another job is.
         """
         if jobspec is not None:
             attempt = attempt_of(jobspec)
             if attempt is not None:
-                self._jobs[job] = attempt
-                self._open.setdefault(attempt, _Sent()).job = job
+                sent = self._open.setdefault(attempt, _Sent())
+                if sent.job in (None, job):
+                    self._jobs[job], sent.job = attempt, job
         attempt = self._jobs.get(job)
         if attempt is None:
             return None

@@ -78,6 +78,7 @@ class Heard:
     Args:
         event: gets the events of its jobs.
         past: gets jobs that were there before.
+        caught_up: called when it has got all of them.
         moved: gets each job that was to be moved, and what became of it.
         ending: called once, when it begins to shut down.
         lost: called once, when the connection is lost; nothing comes after that.
@@ -85,6 +86,7 @@ class Heard:
 
     event: JobEvent
     past: Past
+    caught_up: Callable[[], None]
     moved: Callable[[int, Move], None]
     ending: Callable[[], None]
     lost: Callable[[], None]
@@ -105,6 +107,7 @@ class Instance:
         broker, queue: of it, for `members.flux.member.FluxMember`.
         ends: what is known of its end.
         facts: what it says of itself, None before it has.
+        newest: the greatest id of a job that it has had when it was attached.
         closed: nothing more is sent to it, and nothing taken in.
     """
 
@@ -123,6 +126,7 @@ class Instance:
         self.closed = False
         self.ends = Interruptions()
         self.facts: Facts | None = None
+        self.newest = 0
         # The pump needs a loop before there is a broker, and the broker a pump.
         self.broker = Broker(handle, report, main=main, more=lambda: self.pump.more())
         self.pump = Pump(handle, self.broker.loop, self._lost, report)
@@ -134,6 +138,7 @@ class Instance:
             lost=self._lost_journal,
         )
         self._names = EVENTS
+        self._places = False
         self._resume: Resume = _nothing
         self._interrupted: set[int] = set()
         self._shutdown: Shutdown | None = None
@@ -141,7 +146,14 @@ class Instance:
 
     # -- begin and end ----------------------------------------------------------------
 
-    def attach(self, version: str, done: Report, *, names: frozenset[str] = frozenset()) -> None:
+    def attach(
+        self,
+        version: str,
+        done: Report,
+        *,
+        names: frozenset[str] = frozenset(),
+        places: bool = False,
+    ) -> None:
         """Begin.
 
         Args:
@@ -149,8 +161,9 @@ class Instance:
             done: gets None when it can be sent jobs and `facts` is known, or why not, which is a
                 `RefusedError` where it never can.
             names: of job events that are followed besides EVENTS.
+            places: `start` says when and where a job got its resources.
         """
-        self._names = EVENTS | names
+        self._names, self._places = EVENTS | names, places
         run(self._attach(version), done)
 
     def _attach(self, version: str) -> Steps:
@@ -164,6 +177,7 @@ class Instance:
         yield self._catch_up
         # What an earlier connection sent has shown when this is back.
         yield self.queue.fence
+        self.newest = yield self.queue.newest
 
     def _attribute(self, name: str) -> Generator[Step, Any, str]:
         response = yield self.broker.response(self.broker.handle.rpc("attr.get", {"name": name}))
@@ -179,9 +193,18 @@ class Instance:
     def _catch_up(self, resume: Resume) -> None:
         self.queue.suspend()
         self._resume = resume
-        self._journal.catch_up(self._names, False, self._past, self._caught_up)
+        self._journal.catch_up(self._names, False, self._past, self._caught_up, places=self._places)
+
+    def follow(self, names: frozenset[str], places: bool) -> None:
+        """Follow more job events from now on: see `attach`."""
+        if names <= self._names and places <= self._places:
+            return
+        self._names, self._places = self._names | names, self._places or places
+        if self._journal.is_open:
+            self._journal.require(self._names, False, lambda: None, places=self._places)
 
     def _caught_up(self) -> None:
+        self._heard.caught_up()
         self.queue.resume()
         resume, self._resume = self._resume, _nothing
         resume(None)

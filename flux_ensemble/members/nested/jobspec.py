@@ -38,7 +38,7 @@ class MemberTag:
 
     Args:
         name, run: of the ensemble.
-        member: name of the entry in `members`.
+        member: its name, such as "pool.0".
         ordinal: number of the member in its ensemble.
         epoch: of the service that started it.
     """
@@ -97,7 +97,7 @@ def member_jobspec(
     """
     jobspec = JobspecV1.from_batch_command(
         SCRIPT,
-        clip(f"{prefix}{tag.name}:{tag.member}.{tag.ordinal}"),
+        clip(f"{prefix}{tag.name}:{tag.member}"),
         num_slots=size.nodes or 1,
         cores_per_slot=size.cores or 1,
         gpus_per_slot=size.gpus or None,
@@ -120,8 +120,8 @@ def member_tag(jobspec: Any) -> MemberTag | None:
     """The tag in a jobspec; None where it is no member, or the tag is none of ours.
 
     >>> member_tag({"attributes": {"user": {"ensemble-member": {
-    ...     "name": "a", "run": 1, "member": "pool", "ordinal": 3, "epoch": 1, "labels": []}}}})
-    MemberTag(name='a', run=1, member='pool', ordinal=3, epoch=1)
+    ...     "name": "a", "run": 1, "member": "pool.2", "ordinal": 3, "epoch": 1, "labels": []}}}})
+    MemberTag(name='a', run=1, member='pool.2', ordinal=3, epoch=1)
     """
     try:
         given = jobspec["attributes"]["user"][MEMBER_KEY]

@@ -29,7 +29,8 @@ class NestedMember(FluxMember):
         attempts: what was sent to it.
         spec, run, environment, cwd, warn: as for `FluxMember`.
         durable: waits for the commits, `WriteAheadLog.barrier`.
-        number: gives the number of the attempt that is to be sent of an intent.
+        number: gives the number of the attempt that is to be sent of an intent, where several
+            attempts have one tag.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class NestedMember(FluxMember):
         environment: Mapping[str, str],
         cwd: str,
         durable: Durable,
-        number: Callable[[Tag], int],
+        number: Callable[[Tag], int] = lambda tag: 0,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         super().__init__(instance.queue, spec, run=run, environment=environment, cwd=cwd, warn=warn)

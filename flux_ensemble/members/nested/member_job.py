@@ -64,7 +64,8 @@ class MemberJob:
         told: is told what happens.
         drain: seconds before its walltime from which it is sent no more.
         reconnect: seconds after which one that cannot be connected to is given up.
-        names: gives the names of job events that are followed besides the usual ones.
+        follows: gives the names of job events that are followed besides the usual ones, and
+            whether jobs' places are.
         report: gets unexpected exceptions.
         log_error: writes a line to the service's log.
 
@@ -86,7 +87,7 @@ class MemberJob:
         *,
         drain: float,
         reconnect: float,
-        names: Callable[[], frozenset[str]],
+        follows: Callable[[], tuple[frozenset[str], bool]],
         report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
     ) -> None:
@@ -102,7 +103,7 @@ class MemberJob:
         self._told = told
         self._drain = max(drain, STOP_SECONDS)
         self._reconnect = reconnect
-        self._names = names
+        self._follows = follows
         self._report = report
         self._log_error = log_error
         self._proxy: Proxy | None = None
@@ -111,6 +112,7 @@ class MemberJob:
         self._pause = RETRY_SECONDS
         self._was_up = False
         self._asked = False
+        self._orderly = False
         self._why = "its job has ended"
         self._closed = False
 
@@ -180,6 +182,7 @@ class MemberJob:
         heard = Heard(
             event=partial(self._told.event, self.tag),
             past=partial(self._told.past, self.tag),
+            caught_up=partial(self._told.caught_up, self.tag),
             moved=partial(self._told.moved, self.tag),
             ending=lambda: self._ending(instance),
             lost=lambda: self._lost(instance),
@@ -187,8 +190,12 @@ class MemberJob:
         instance = self.instance = Instance(
             result, self._parent.handle, heard, self.attempts, self._report, self._log_error
         )
+        names, places = self._follows()
         instance.attach(
-            self._version, lambda error: self._attached(instance, error), names=self._names()
+            self._version,
+            lambda error: self._attached(instance, error),
+            names=names,
+            places=places,
         )
 
     def _attached(self, instance: Instance, error: Exception | None) -> None:
@@ -281,8 +288,10 @@ class MemberJob:
             self._later("ask", END_SPACING_SECONDS, self._ask_to_end)
 
     def _ending(self, instance: Instance) -> None:
-        if instance is self.instance and self.phase is not Phase.ENDING:
-            self.drain("its instance ends")
+        if instance is self.instance:
+            self._orderly = True
+            if self.phase is not Phase.ENDING:
+                self.drain("its instance ends")
 
     def _watch_walltime(self, instance: Instance) -> None:
         t_expires = instance.ends.t_expires
@@ -305,13 +314,20 @@ class MemberJob:
         if self.phase in (Phase.FENCING, Phase.GONE):
             return
         self._why = reason
+        self._tell_lost()
         self._enter(Phase.FENCING)
         if self.job is None:
             # No job of ours, or one that never came to be.
             self._conclude(fenced=self.uri is None)
             return
-        self._log_error(f"member {self.tag.member}.{self.tag.ordinal} is cancelled: {reason}")
+        if not self._asked:
+            self._log_error(f"{self.tag.name}: member {self.tag.member} is cancelled: {reason}")
         self._fence(self.job)
+
+    def _tell_lost(self) -> None:
+        """It ends without being asked to; if it said so itself, what it told is all there is."""
+        if not (self._asked or self._orderly or self.phase in (Phase.FENCING, Phase.GONE)):
+            self._told.lost(self.tag, self._why)
 
     def _fence(self, job: int) -> None:
         if self.phase is Phase.FENCING and not self._closed:
@@ -330,6 +346,8 @@ class MemberJob:
     def _clean(self) -> None:
         """Its job is over: what it has told until then counts."""
         instance = self.instance
+        for name in list(self._timers):
+            self._stop_timer(name)
         if instance is None:
             self._conclude(fenced=True)
             return
@@ -339,6 +357,7 @@ class MemberJob:
     def _conclude(self, *, fenced: bool) -> None:
         if self.phase is Phase.GONE:
             return
+        self._tell_lost()
         self._disconnect()
         self._enter(Phase.GONE)
         self.close()

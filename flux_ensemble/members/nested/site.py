@@ -10,7 +10,7 @@ before it are in the queue, known by their tags, and are attached once more.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.members.flux.delivery import Answer
@@ -26,9 +26,6 @@ from flux_ensemble.members.nested.jobspec import (
 from flux_ensemble.members.nested.life import Phase
 from flux_ensemble.members.nested.member_job import MemberJob
 from flux_ensemble.members.nested.told import Told
-
-#: The events of the enclosing instance's journal that `event` needs.
-PARENT_EVENTS = frozenset(("submit", "memo", "exception", "clean", "invalidate"))
 
 #: Seconds after which a member that cannot be connected to is given up, where nothing else is said.
 RECONNECT_SECONDS = 60.0
@@ -47,7 +44,8 @@ class Site:
         told: is told what happens.
         report: gets unexpected exceptions.
         log_error: writes a line to the service's log.
-        names: gives the names of job events of members that are followed besides the usual ones.
+        follows: gives the names of job events of members that are followed besides the usual
+            ones, and whether it is followed where jobs are.
         reconnect: seconds after which a member that cannot be connected to is given up.
     """
 
@@ -60,7 +58,7 @@ class Site:
         told: Told,
         report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
-        names: Callable[[], frozenset[str]] = frozenset,
+        follows: Callable[[], tuple[frozenset[str], bool]] = lambda: (frozenset(), False),
         reconnect: float = RECONNECT_SECONDS,
     ) -> None:
         # A broker that has died is not to be waited for (flux-core `libflux/connector_local.c`).
@@ -71,7 +69,7 @@ class Site:
         self._told = told
         self._report = report
         self._log_error = log_error
-        self._names = names
+        self._follows = follows
         self._reconnect = reconnect
         self._members: dict[Key, MemberJob] = {}
         self._jobs: dict[int, MemberJob] = {}
@@ -151,6 +149,15 @@ class Site:
         if tag in self:
             self[tag].end()
 
+    def forget(self, tag: MemberTag) -> None:
+        """Forget a member that is gone."""
+        member = self._members.pop(_key(tag), None)
+        if member is not None and member.job is not None:
+            self._jobs.pop(member.job, None)
+
+    def __iter__(self) -> Iterator[MemberTag]:
+        return iter([member.tag for member in self._members.values()])
+
     def close(self) -> None:
         """Let go of all of them: they go on, and so do their jobs."""
         for member in self._members.values():
@@ -159,16 +166,19 @@ class Site:
     # -- the journal of the enclosing instance ------------------------------------------
 
     def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
-        """Take in an event of the enclosing instance's journal; those of PARENT_EVENTS matter."""
-        if entry["name"] == "submit":
+        """Take in an event of the enclosing instance's journal; those of FLEET_EVENTS matter."""
+        if jobspec is not None:
             tag = self._owned(entry, jobspec)
-            if tag is not None and tag in self:
+            if tag is not None and tag not in self:
+                # The service before this one sent it, and then it died.
+                self._new(tag, member_drain(jobspec))
+            if tag is not None:
                 self._submitted(self[tag], job)
         member = self._jobs.get(job)
         if member is not None:
             member.parent_event(entry)
             if member.phase is Phase.GONE:
-                del self._jobs[job]
+                self._jobs.pop(job, None)
 
     def past(
         self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
@@ -209,7 +219,7 @@ class Site:
             self._told,
             drain=drain,
             reconnect=self._reconnect,
-            names=self._names,
+            follows=self._follows,
             report=self._report,
             log_error=self._log_error,
         )

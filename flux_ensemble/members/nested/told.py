@@ -39,8 +39,11 @@ class Told:
         event: gets a job event of one: its id there, the entry, the jobspec with `submit`, and
             whether the member's end is all that this and what follows of the job says.
         past: gets a job that was there when a member was attached, with its entries.
+        caught_up: gets a member of which `past` got all jobs; `event` gets what comes later.
         moved: gets a job that was to leave a member, and what became of it.
         refused: gets one that cannot be a member, with the reason; `gone` follows.
+        lost: gets one that ends and was not asked to, of whose jobs not all may be known, with the
+            reason; `gone` follows.
         gone: gets one that is no more, and what is left of it.
     """
 
@@ -48,6 +51,8 @@ class Told:
     draining: Callable[[MemberTag, str], None]
     event: Callable[[MemberTag, int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
     past: Callable[[MemberTag, int, Mapping[str, Any], list[Mapping[str, Any]]], None]
+    caught_up: Callable[[MemberTag], None]
     moved: Callable[[MemberTag, int, Move], None]
     refused: Callable[[MemberTag, str], None]
+    lost: Callable[[MemberTag, str], None]
     gone: Callable[[MemberTag, Gone], None]

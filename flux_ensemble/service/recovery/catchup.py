@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
+from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -64,17 +65,23 @@ class CatchUp:
     Args:
         tracker: knows whose a job is; it learns which are active.
         ensembles: those that are live.
+        ordinal: number of the member whose journal it is.
     """
 
-    def __init__(self, tracker: Tracker, ensembles: Iterable[Ensemble]) -> None:
+    def __init__(
+        self, tracker: Tracker, ensembles: Iterable[Ensemble], ordinal: int = ENCLOSING
+    ) -> None:
         self._tracker = tracker
         self._ensembles = list(ensembles)
-        self._queue_wide = [ensemble for ensemble in self._ensembles if ensemble.needs[1]]
+        self._ordinal = ordinal
+        self._queue_wide = [
+            ensemble for ensemble in self._ensembles if ensemble.needs[1] and ordinal == ENCLOSING
+        ]
         self._past: defaultdict[Ensemble, _Past] = defaultdict(_Past)
         tracker.begin_again()
 
     def history(self, job: int, jobspec: Mapping[str, Any], entries: list[Entry]) -> None:
-        """Take in a job: its id, its jobspec, and its entries (RFC 18) in order."""
+        """Take in a job: its key, its jobspec, and its entries (RFC 18) in order."""
         if not entries or entries[0]["name"] != "submit":
             return
         self._tracker.newest = max(self._tracker.newest, job)
@@ -180,7 +187,7 @@ class CatchUp:
 
         Args:
             now: the time.
-            newest: the greatest id of a job that the queue has ever had.
+            newest: the greatest key of a job that the queue has ever had.
 
         Returns:
             Jobs have been purged that nobody saw end: what has not shown may have been there.
@@ -188,7 +195,11 @@ class CatchUp:
         purged = newest > self._tracker.newest
         for ensemble in self._ensembles:
             jobs = ensemble.engine.workload.jobs
-            gone = sorted(job for job in jobs if not self._tracker.follows(job))
+            gone = sorted(
+                job
+                for job in jobs
+                if ordinal_of(job) == self._ordinal and not self._tracker.follows(job)
+            )
             purged = purged or bool(gone)
             ensemble.post(event for job in gone for event in lost(now, job))
         return purged

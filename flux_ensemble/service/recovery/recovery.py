@@ -30,7 +30,7 @@ from flux_ensemble.members.flux.steps import Resume, Steps, run
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed, replay
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Loop, Marker
+from flux_ensemble.runtime.ports import FLEET_EVENTS, Loop, Marker
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.store.errors import why_unreadable
@@ -64,6 +64,22 @@ class Queue(Protocol):
     def newest(self, done: Callable[[int | Exception], None]) -> None: ...
 
 
+class Fleets(Protocol):
+    """The members of ensembles: see `service.fleets.Fleets`."""
+
+    @property
+    def needed(self) -> bool: ...
+
+    @property
+    def busy(self) -> bool: ...
+
+    def history(
+        self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
+    ) -> None: ...
+
+    def settle(self) -> None: ...
+
+
 class Recovery:
     """Brings ensembles back.
 
@@ -77,6 +93,7 @@ class Recovery:
         queue: makes fences.
         loop: for timers and the time.
         log_error: writes a line to the service's log.
+        fleets: find the members again that ensembles have.
 
     Attributes:
         epoch: how many services have begun in this instance.
@@ -95,6 +112,7 @@ class Recovery:
         queue: Queue,
         loop: Loop,
         log_error: Callable[[str], None],
+        fleets: Fleets,
     ) -> None:
         self._claim = claim
         self._mark = mark
@@ -105,6 +123,7 @@ class Recovery:
         self._queue = queue
         self._loop = loop
         self._log_error = log_error
+        self._fleets = fleets
         self.epoch = 0
         self.ready = False
         self.unreadable: dict[str, str] = {}
@@ -146,18 +165,25 @@ class Recovery:
         self._then = then
         self._queue.suspend()
         live = [ensemble for ensemble in self._ensembles if ensemble.live]
-        if not live:
+        if not live and not self._fleets.needed:
             self._blind = False
             self._done()
             return
         names = frozenset[str]().union(*(ensemble.needs[0] for ensemble in live))
+        if self._fleets.needed:
+            names |= FLEET_EVENTS
         queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
         catch_up = CatchUp(self._tracker, live)
+
+        def history(job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
+            catch_up.history(job, jobspec, entries)
+            self._fleets.history(job, jobspec, entries)
+
         self._journal.catch_up(
             names,
             queue_wide,
-            catch_up.history,
+            history,
             lambda: self._caught_up(catch_up),
             places=any(ensemble.needs_places for ensemble in live),
         )
@@ -210,6 +236,7 @@ class Recovery:
         self._attempts = 0
         self._queue.resume()
         self.ready = True
+        self._fleets.settle()
         restored, self._restored = self._restored, []
         for ensemble, unfinished in restored:
             try:

@@ -57,7 +57,9 @@ class Jobs:
         search = Search(
             ensemble.engine,
             ensemble.records,
-            Describer(ensemble.engine.spec, ensemble.cwd, lambda id: str(JobID(id).f58)),
+            Describer(
+                ensemble.engine.spec, ensemble.cwd, lambda id: str(JobID(id).f58), _names(ensemble)
+            ),
             matches=_matches(payload.get("filter"), keys),
             group=_group(ensemble, payload.get("group")),
             outcome=_outcome(payload.get("outcome")),
@@ -136,6 +138,12 @@ def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[Found]
 
 def _cut(jobs: list[Found], keys: tuple[str, ...] | None) -> list[Found]:
     return jobs if keys is None else [{key: job[key] for key in keys} for job in jobs]
+
+
+def _names(ensemble: Ensemble) -> Callable[[int], str]:
+    """Gives the names of its members by their numbers."""
+    members = ensemble.engine.members
+    return str if members is None else members.name_of
 
 
 def _group(ensemble: Ensemble, group: str | None) -> str | None:

@@ -604,6 +604,18 @@ class Running:
     begun = False
 
 
+class NoMembers:
+    """No ensemble has members of its own."""
+
+    needed = busy = False
+
+    def history(self, *_: Any) -> None:
+        """A job was there."""
+
+    def settle(self) -> None:
+        """All has shown."""
+
+
 class Service:
     """One life of the service: the counterpart of `service.service.Service`."""
 
@@ -633,6 +645,7 @@ class Service:
             self.queue,
             self.loop,
             self.errors.append,
+            NoMembers(),
         )
         self.needs = Needs(
             self.ensembles,
@@ -642,6 +655,7 @@ class Service:
             Running(),  # type: ignore[arg-type]
             self.queue.submissions,
             self.loop,
+            NoMembers(),
         )
 
     def begin(self) -> None:

@@ -48,8 +48,9 @@ from flux_ensemble.members.nested.member import NestedMember  # noqa: E402
 from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.members.nested.moving import Move  # noqa: E402
 from flux_ensemble.members.nested.pump import Pump  # noqa: E402
-from flux_ensemble.members.nested.site import PARENT_EVENTS, Site  # noqa: E402
+from flux_ensemble.members.nested.site import Site  # noqa: E402
 from flux_ensemble.members.nested.told import Gone, Told  # noqa: E402
+from flux_ensemble.runtime.ports import FLEET_EVENTS  # noqa: E402
 
 #: A job that runs no process.
 MOCK = {
@@ -207,7 +208,7 @@ class Sites(Bench):
     """A service with members, and nothing else: it follows the journal and notes what it is told.
 
     Attributes:
-        up, gone, draining, refused: members by ordinal, with what was told of them.
+        up, gone, draining, refused, lost: members by ordinal, with what was told of them.
         outcomes: (ordinal, number of the attempt, wait status) by the index of the job.
     """
 
@@ -219,6 +220,7 @@ class Sites(Bench):
         self.gone: dict[int, Gone] = {}
         self.draining: dict[int, str] = {}
         self.refused: dict[int, str] = {}
+        self.lost: dict[int, str] = {}
         self.moved: dict[int, Move] = {}
         self.started: dict[int, set[int]] = {}
         self.outcomes: dict[int, list[tuple[int, int]]] = {}
@@ -237,8 +239,10 @@ class Sites(Bench):
             draining=keep(self.draining),
             event=self._event,
             past=self._past,
+            caught_up=lambda tag: None,
             moved=self._moved,
             refused=keep(self.refused),
+            lost=keep(self.lost),
             gone=keep(self.gone),
         )
         self.site = Site(
@@ -256,7 +260,7 @@ class Sites(Bench):
             lost=self.errors.append,
         )
         ready: list[bool] = []
-        self.journal.catch_up(PARENT_EVENTS, False, self.site.past, lambda: ready.append(True))
+        self.journal.catch_up(FLEET_EVENTS, False, self.site.past, lambda: ready.append(True))
         self.until(lambda: bool(ready))
 
     def tag(self, ordinal: int) -> MemberTag:

@@ -215,7 +215,7 @@ def test_the_environment_has_a_largest_size() -> None:
     assert "environment: expected at most 1048576 bytes, not " in reason
 
 
-def test_a_document_with_members_is_refused_with_the_way_out() -> None:
-    members = "name: a\nmembers: [{name: pool}]\njobs: [{name: a, command: a}]\n"
-    with pytest.raises(RequestError, match="only the simulator runs documents with 'members'"):
+def test_a_member_that_is_there_already_is_refused_with_the_way_out() -> None:
+    members = "name: a\nmembers: [{name: pool, uri: local:///x}]\njobs: [{name: a, command: a}]\n"
+    with pytest.raises(RequestError, match="members: pool: 'uri' is for the simulator alone"):
         read_document(load(text=members), {}, elastic=True)

@@ -228,4 +228,4 @@ def test_the_local_queue_refuses_a_document_with_members(
     write(MEMBERS)
     command = ["run", "--member", "local", "--state-dir", str(tmp_path / "state"), file]
     assert run_command(command) == 2
-    assert "members: only the simulator runs documents with 'members'" in "".join(errors(capsys))
+    assert "members: the local queue has none" in "".join(errors(capsys))

@@ -1,0 +1,444 @@
+"""The members of one ensemble: where its jobs go, and what becomes of them there.
+
+    engine ──commands──► Fleet ──► Site, NestedMember ──► members
+                           └◄── Told: journals of the members, their beginning and end
+
+What is asked of a member that cannot be asked just now is kept, and asked when it is up, also once
+more where the answer was lost with the connection. Before that, its journal says what happened
+meanwhile, as the enclosing instance's does for the jobs there (`recovery.catchup`). So a member
+that is found again after a crash of the service is treated as one whose connection was lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+from flux_ensemble.document.model import JOB_EVENTS, Spec
+from flux_ensemble.engine.commands import (
+    CancelJobs,
+    DrainMember,
+    EndMember,
+    Scale,
+    StartMember,
+    SubmitJobs,
+    UpdateJobs,
+)
+from flux_ensemble.engine.events import (
+    CommandDone,
+    CommandFailed,
+    Event,
+    MemberDraining,
+    MemberEnded,
+    MemberLost,
+    MemberUp,
+    Tag,
+)
+from flux_ensemble.engine.job_keys import make, split
+from flux_ensemble.members.nested.instance import Facts, Instance
+from flux_ensemble.members.nested.jobspec import MemberTag, Size
+from flux_ensemble.members.nested.member import Durable, NestedMember
+from flux_ensemble.members.nested.site import Site
+from flux_ensemble.members.nested.told import Gone
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Done, Outcome
+from flux_ensemble.runtime.unfinished import shown, unseen
+from flux_ensemble.service.recovery.catchup import CatchUp
+from flux_ensemble.service.tracker import Tracker
+
+#: Asks something of a member; the outcome goes to `Done`.
+_Ask = Callable[[NestedMember, Done], None]
+
+#: What a request comes to whose connection breaks as it is sent.
+_BROKEN = frozenset(("EPIPE", "ECONNRESET", "ENOTCONN"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of a member.
+
+    Args:
+        ask: asks it.
+        done: gets the outcome.
+        over: called instead when the member is gone.
+    """
+
+    ask: _Ask
+    done: Done
+    over: Callable[[], None]
+
+
+class _Member:
+    """One member, as far as the ensemble has to do with it.
+
+    Attributes:
+        tracker: knows which of its jobs are the ensemble's, by their keys.
+        catch_up: takes in the jobs that were there when it was attached, until it has all of them.
+        caught_up: is what has taken them in, until the member is up.
+        instance, nested: where commands go; None while nothing can be asked of it.
+        asked: what has no outcome, by a running number.
+    """
+
+    def __init__(self, ordinal: int, tracker: Tracker) -> None:
+        self.ordinal = ordinal
+        self.tracker = tracker
+        self.catch_up: CatchUp | None = None
+        self.caught_up: CatchUp | None = None
+        self.instance: Instance | None = None
+        self.nested: NestedMember | None = None
+        self.asked: dict[int, _Asked] = {}
+
+    @property
+    def connected(self) -> bool:
+        """Something can be asked of it."""
+        return self.instance is not None and not self.instance.closed
+
+
+class Fleet:
+    """A `runtime.ports.Member` and a `runtime.ports.Fleet` of Flux instances.
+
+    Args:
+        site: has the members of all ensembles.
+        spec: the ensemble's document.
+        load: what it was loaded with: `environment`, `cwd` and `run` are looked at.
+        owner: userid of the instance owner.
+        epoch: gives the number of the service.
+        warn: gets a sentence about what is wrong, and keeps no job from being submitted.
+
+    Attributes:
+        ensemble: whose members they are, and
+        durable: what waits for its commits; both are set before anything is asked of it.
+    """
+
+    elastic = False
+    ensemble: Ensemble
+    durable: Durable
+
+    def __init__(
+        self,
+        site: Site,
+        spec: Spec,
+        load: Mapping[str, Any],
+        *,
+        owner: int,
+        epoch: Callable[[], int],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._site = site
+        self._spec = spec
+        self._run: int = load["run"]
+        self._where = {"environment": load["environment"], "cwd": load["cwd"]}
+        self._owner = owner
+        self._epoch = epoch
+        self._warn = warn
+        self._pools = {pool.name: pool for pool in spec.members}
+        self._members: dict[int, _Member] = {}
+        self._numbers = count(1)
+        #: What has shown is looked up when a member is up.
+        self.known: dict[Tag, int] = {}
+
+    def _tag(self, command: StartMember | DrainMember | EndMember) -> MemberTag:
+        return MemberTag(self._spec.name, self._run, command.member, command.ordinal, self._epoch())
+
+    def _member(self, tag: MemberTag) -> _Member:
+        member = self._members.get(tag.ordinal)
+        if member is None:
+            tracker = Tracker(self._owner, self._find, list)
+            tracker.newest = make(tag.ordinal, 0)
+            member = self._members[tag.ordinal] = _Member(tag.ordinal, tracker)
+        return member
+
+    def _find(self, name: str, run: int) -> Ensemble | None:
+        """Whose a job of a member is, by its tag."""
+        ensemble = self.ensemble
+        return ensemble if (name, run) == (ensemble.name, ensemble.run) else None
+
+    def _post(self, *events: Event) -> None:
+        self.ensemble.post(events)
+
+    # -- commands on members ----------------------------------------------------------
+
+    def start(self, command: StartMember, done: Done) -> None:
+        """Ask for a member; one that is there already is left as it is."""
+        pool, tag = self._pools[command.pool], self._tag(command)
+        try:
+            if pool.uri is not None:
+                self._site.connect(tag, pool.uri)
+            else:
+                self._site.start(
+                    tag,
+                    Size(pool.nodes, duration=pool.duration),
+                    drain=pool.drain,
+                    labels=pool.labels,
+                    prefix=self._spec.job_prefix,
+                    **self._where,
+                )
+        except ValueError as error:
+            done(CommandFailed(time.time(), command.id, "EINVAL", str(error)))
+        else:
+            done(CommandDone(time.time(), command.id))
+
+    def drain(self, command: DrainMember, done: Done) -> None:
+        """Have the queue of a member start no more jobs."""
+        self._site.drain(self._tag(command), "its ensemble drains it")
+        done(CommandDone(time.time(), command.id))
+
+    def end(self, command: EndMember, done: Done) -> None:
+        """End a member, whatever it is doing."""
+        self._site.end(self._tag(command))
+        done(CommandDone(time.time(), command.id))
+
+    # -- commands on jobs -------------------------------------------------------------
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Submit jobs to a member; if that is lost there is no outcome."""
+        member = self._members.get(command.ordinal)
+        if member is None:
+            return
+
+        def ask(nested: NestedMember, told: Done) -> None:
+            jobs = shown(self.ensemble.engine, command)
+            nested.known.update((tag, split(job)[1]) for tag, job in jobs)
+            nested.submit(command, told)
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, CommandFailed):
+                ids = tuple(make(member.ordinal, id) for id in outcome.ids)
+                done(replace(outcome, ids=ids))
+            else:
+                ids = tuple(make(member.ordinal, id) for id in outcome.result["ids"])
+                done(CommandDone(outcome.t, outcome.command, {"ids": list(ids)}))
+
+        # The engine knows what becomes of the jobs of a member that is gone.
+        self._ask(member, _Asked(ask, answered, lambda: None))
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Cancel jobs; those of a member that is gone are no error."""
+        self._ask_all(
+            command,
+            lambda nested, part, told: nested.cancel(replace(command, jobs=part), told),
+            done,
+        )
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Change urgency or duration of jobs; those of a member that is gone are no error."""
+        self._ask_all(
+            command,
+            lambda nested, part, told: nested.update(replace(command, jobs=part), told),
+            done,
+        )
+
+    def _ask_all(
+        self,
+        command: CancelJobs | UpdateJobs,
+        ask: Callable[[NestedMember, tuple[int, ...], Done], None],
+        done: Done,
+    ) -> None:
+        """Ask each member that has some of the jobs; the outcome is the first failure, if any."""
+        parts: dict[int, list[int]] = {}
+        for key in command.jobs:
+            ordinal, id = split(key)
+            if ordinal in self._members:
+                parts.setdefault(ordinal, []).append(id)
+        left, failures = len(parts), list[CommandFailed]()
+
+        def answered(outcome: Outcome) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(outcome, CommandFailed):
+                failures.append(outcome)
+            if not left:
+                done(failures[0] if failures else outcome)
+
+        if not parts:
+            done(CommandDone(time.time(), command.id))
+        for ordinal, ids in parts.items():
+            part = tuple(ids)
+            over = partial(answered, CommandDone(time.time(), command.id))
+            self._ask(self._members[ordinal], _Asked(partial(_part, ask, part), answered, over))
+
+    def _ask(self, member: _Member, asked: _Asked) -> None:
+        number = next(self._numbers)
+        member.asked[number] = asked
+        self._perform(member, number)
+
+    def _perform(self, member: _Member, number: int) -> None:
+        nested, instance = member.nested, member.instance
+        if nested is None or not member.connected:
+            return
+
+        def told(outcome: Outcome) -> None:
+            # It is asked once more over the next connection, and has its outcome from that.
+            if member.instance is not instance or not member.connected:
+                return
+            if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
+                return
+            asked = member.asked.pop(number, None)
+            if asked is not None:
+                asked.done(outcome)
+
+        member.asked[number].ask(nested, told)
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Refuse: no job is on the enclosing instance."""
+        reason = f"member {command.member!r} has a fixed size"
+        done(CommandFailed(time.time(), command.id, "EINVAL", reason))
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """A job of the ensemble has shown on a member."""
+        ordinal, id = split(job)
+        nested = self._nested(ordinal)
+        if nested is not None:
+            nested.seen(tag, id)
+
+    def refused(self, job: int) -> None:
+        """A job that has shown was refused by its member."""
+        ordinal, id = split(job)
+        nested = self._nested(ordinal)
+        if nested is not None:
+            nested.refused(id)
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way."""
+        for member in self._members.values():
+            if member.nested is not None:
+                member.nested.revoke()
+
+    def _nested(self, ordinal: int) -> NestedMember | None:
+        member = self._members.get(ordinal)
+        return None if member is None else member.nested
+
+    # -- what members say -------------------------------------------------------------
+
+    @property
+    def follows(self) -> tuple[frozenset[str], bool]:
+        """The names of the job events that members are asked for, and whether for places."""
+        ensemble = self.ensemble
+        more = JOB_EVENTS if ensemble.log.wants_events else ()
+        return ensemble.engine.wants_events | frozenset(more), ensemble.needs_places
+
+    def changed(self) -> None:
+        """The ensemble may need other job events."""
+        for member in self._members.values():
+            if member.instance is not None:
+                member.instance.follow(*self.follows)
+
+    def past(
+        self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
+    ) -> None:
+        """A job was there when a member was attached."""
+        member = self._member(tag)
+        if member.catch_up is None:
+            live = [self.ensemble] if self.ensemble.live else []
+            member.catch_up = CatchUp(member.tracker, live, tag.ordinal)
+        member.catch_up.history(make(tag.ordinal, job), jobspec, entries)
+
+    def caught_up(self, tag: MemberTag) -> None:
+        """All jobs that were there have been told."""
+        member = self._member(tag)
+        live = [self.ensemble] if self.ensemble.live else []
+        catch_up = member.catch_up or CatchUp(member.tracker, live, tag.ordinal)
+        member.catch_up, member.caught_up = None, catch_up
+        catch_up.apply()
+
+    def event(
+        self,
+        tag: MemberTag,
+        job: int,
+        entry: Mapping[str, Any],
+        jobspec: Mapping[str, Any] | None,
+        interrupted: bool,
+    ) -> None:
+        """A job of a member did something; what its end does to the job is none of its events."""
+        if not interrupted:
+            self._member(tag).tracker.event(make(tag.ordinal, job), entry, jobspec)
+
+    def up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+        """A member can be sent jobs: for the first time, or once more."""
+        ensemble, member, now = self.ensemble, self._member(tag), time.time()
+        catch_up, member.caught_up = member.caught_up, None
+        if not ensemble.live:
+            self._site.end(tag)
+            return
+        # What the engine asks for from here on is asked at once.
+        waiting = list(member.asked)
+        member.instance = instance
+        member.nested = NestedMember(
+            instance,
+            self._site[tag].attempts,
+            self._spec,
+            run=self._run,
+            durable=self.durable,
+            warn=self._warn,
+            **self._where,
+        )
+        instance.follow(*self.follows)
+        if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
+            self._post(*unseen(ensemble.engine, now, tag.ordinal))
+        self._post(
+            MemberUp(
+                now,
+                tag.member,
+                tag.ordinal,
+                facts.nodes,
+                facts.cores,
+                facts.gpus,
+                facts.t_expires,
+            )
+        )
+        for number in waiting:
+            if number in member.asked:
+                self._perform(member, number)
+
+    def draining(self, tag: MemberTag, reason: str) -> None:
+        """A member is to be sent no more."""
+        self._post(MemberDraining(time.time(), tag.member, tag.ordinal, reason))
+
+    def lost(self, tag: MemberTag, reason: str) -> None:
+        """A member ends that was not asked to."""
+        self._post(MemberLost(time.time(), tag.member, tag.ordinal, reason))
+
+    def gone(self, tag: MemberTag, gone: Gone) -> None:
+        """A member is no more, and all that it has told of its jobs was told."""
+        member = self._members.pop(tag.ordinal, None)
+        self._post(MemberEnded(time.time(), tag.member, tag.ordinal, gone.reason))
+        for asked in [] if member is None else member.asked.values():
+            asked.over()
+
+    def settle(self) -> None:
+        """All that earlier services sent has shown: members that are not there are no more."""
+        members = self.ensemble.engine.members
+        if members is None or not self.ensemble.live:
+            return
+        pending = self.ensemble.engine.pending
+        asked_for = {one.ordinal for one in pending if isinstance(one, StartMember)}
+        for member in list(members.known.values()):
+            tag = MemberTag(self._spec.name, self._run, member.name, member.ordinal, 0)
+            if tag not in self._site and member.ordinal not in asked_for:
+                now, why = time.time(), "its job had ended when the service began"
+                self._post(
+                    MemberLost(now, member.name, member.ordinal, why),
+                    MemberEnded(now, member.name, member.ordinal, why),
+                )
+            elif tag in self._site:
+                self._member(tag)
+
+    def end_all(self) -> None:
+        """The ensemble is over: its members are not needed any more."""
+        for tag in self._site:
+            if (tag.name, tag.run) == (self._spec.name, self._run):
+                self._site.end(tag)
+
+
+def _part(
+    ask: Callable[[NestedMember, tuple[int, ...], Done], None],
+    jobs: tuple[int, ...],
+    nested: NestedMember,
+    told: Done,
+) -> None:
+    """Ask a member about some of its jobs."""
+    ask(nested, jobs, told)

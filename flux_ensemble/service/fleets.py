@@ -1,0 +1,189 @@
+"""The members of all ensembles: jobs of the instance, and what is told of them.
+
+    journal of the instance ──► Site ──Told──► the Fleet of the ensemble whose member it is
+
+A service that begins finds in the journal the members of the one before it, by their tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.nested.instance import Facts, Instance
+from flux_ensemble.members.nested.jobspec import MemberTag
+from flux_ensemble.members.nested.site import Site
+from flux_ensemble.members.nested.told import Gone, Told
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.fleet import Fleet
+
+
+class Fleets:
+    """The members of all ensembles.
+
+    Args:
+        queue: of the instance.
+        owner: userid of the instance owner.
+        version: of the instance's Flux.
+        epoch: gives the number of this service.
+        keeps: whether members of an ensemble of a name are left alone where it is not there.
+        over: called when the last member of an ensemble that is over is gone.
+        report: gets unexpected exceptions.
+        log_error: writes a line to the service's log.
+    """
+
+    def __init__(
+        self,
+        queue: FluxQueue,
+        *,
+        owner: int,
+        version: str,
+        epoch: Callable[[], int],
+        keeps: Callable[[str], bool],
+        over: Callable[[], None],
+        report: Callable[[BaseException], None],
+        log_error: Callable[[str], None],
+    ) -> None:
+        self._queue = queue
+        self._owner = owner
+        self._version = version
+        self._epoch = epoch
+        self._keeps = keeps
+        self._over = over
+        self._report = report
+        self._log_error = log_error
+        self._site: Site | None = None
+        self._fleets: dict[tuple[str, int], Fleet] = {}
+
+    @property
+    def needed(self) -> bool:
+        """An ensemble has members, or had some."""
+        return bool(self._fleets)
+
+    @property
+    def busy(self) -> bool:
+        """There are members."""
+        return self._site is not None and bool(list(self._site))
+
+    def make(self, spec: Spec, load: Mapping[str, Any], warn: Callable[[str], None]) -> Fleet:
+        """Make the fleet of an ensemble: see `Fleet`."""
+        if self._site is None:
+            self._site = self._found()
+        fleet = Fleet(self._site, spec, load, owner=self._owner, epoch=self._epoch, warn=warn)
+        self._fleets[spec.name, load["run"]] = fleet
+        return fleet
+
+    def _found(self) -> Site:
+        return Site(
+            self._queue,
+            owner=self._owner,
+            version=self._version,
+            told=Told(
+                up=self._up,
+                draining=lambda tag, why: self._of(tag, lambda fleet: fleet.draining(tag, why)),
+                event=self._job_event,
+                past=lambda tag, *args: self._of(tag, lambda fleet: fleet.past(tag, *args)),
+                caught_up=lambda tag: self._of(tag, lambda fleet: fleet.caught_up(tag)),
+                moved=lambda tag, job, move: None,
+                refused=self._refused,
+                lost=lambda tag, why: self._of(tag, lambda fleet: fleet.lost(tag, why)),
+                gone=self._gone,
+            ),
+            report=self._report,
+            log_error=self._log_error,
+            follows=self._follows,
+        )
+
+    # -- the journal of the instance --------------------------------------------------
+
+    def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        """Take in an event of a job."""
+        if self._site is not None:
+            self._site.event(job, entry, jobspec)
+
+    def history(
+        self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Take in a job that was there when the journal was opened, with its entries in order."""
+        if self._site is not None:
+            self._site.past(job, jobspec, entries)
+
+    def settle(self) -> None:
+        """All that earlier services sent has shown."""
+        for fleet in list(self._fleets.values()):
+            fleet.settle()
+            self.changed(fleet.ensemble)
+
+    # -- ensembles ----------------------------------------------------------------------
+
+    def changed(self, ensemble: Ensemble) -> None:
+        """An ensemble needs other job events, or nothing any more."""
+        fleet = self._fleets.get((ensemble.name, ensemble.run))
+        if fleet is None:
+            return
+        if ensemble.live:
+            fleet.changed()
+        else:
+            fleet.end_all()
+
+    def dropped(self, ensemble: Ensemble) -> None:
+        """An ensemble is not there any more; its members have been asked to end."""
+        fleet = self._fleets.pop((ensemble.name, ensemble.run), None)
+        if fleet is not None:
+            fleet.end_all()
+
+    def close(self) -> None:
+        """Let go of all members; they go on, and so do their jobs."""
+        if self._site is not None:
+            self._site.close()
+
+    # -- what is told of members --------------------------------------------------------
+
+    def _of(self, tag: MemberTag, tell: Callable[[Fleet], None]) -> None:
+        """Tell the fleet that a member is of."""
+        fleet = self._fleets.get((tag.name, tag.run))
+        if fleet is not None:
+            tell(fleet)
+
+    def _up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+        fleet = self._fleets.get((tag.name, tag.run))
+        if fleet is not None:
+            fleet.up(tag, instance, facts)
+        elif self._site is not None and not self._keeps(tag.name):
+            self._log_error(f"member {tag.member} of {tag.name!r} is nobody's, and is ended")
+            self._site.end(tag)
+
+    def _job_event(
+        self,
+        tag: MemberTag,
+        job: int,
+        entry: Mapping[str, Any],
+        jobspec: Mapping[str, Any] | None,
+        interrupted: bool,
+    ) -> None:
+        fleet = self._fleets.get((tag.name, tag.run))
+        if fleet is not None:
+            fleet.event(tag, job, entry, jobspec, interrupted)
+
+    def _refused(self, tag: MemberTag, reason: str) -> None:
+        self._log_error(f"{tag.name}: there is no member {tag.member}: {reason}")
+
+    def _gone(self, tag: MemberTag, gone: Gone) -> None:
+        assert self._site is not None
+        self._site.forget(tag)
+        fleet = self._fleets.get((tag.name, tag.run))
+        if fleet is not None:
+            fleet.gone(tag, gone)
+        if not self.busy:
+            self._over()
+
+    def _follows(self) -> tuple[frozenset[str], bool]:
+        """What is followed in each member."""
+        names, places = frozenset[str](), False
+        for fleet in self._fleets.values():
+            if fleet.ensemble.live:
+                theirs, where = fleet.follows
+                names, places = names | theirs, places or where
+        return names, places

@@ -1,0 +1,157 @@
+#!/bin/sh
+test_description='members: an ensemble over Flux instances that are jobs of the enclosing one'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 3
+
+# Succeed if no job of the instance is active.
+no_job_is_active() {
+	test -z "$(flux jobs -n)"
+}
+
+# Start the service outside of the broker, and wait until it answers.
+serve() {
+	flux ensemble serve 2>>serve.log &
+	serve=$!
+	wait_until flux ensemble list >/dev/null 2>&1
+}
+
+# Succeed if a file has as many lines, or more: `has_lines FILE COUNT`.
+has_lines() {
+	test "$(wc -l <"$1")" -ge "$2"
+}
+
+# Succeed if all jobs of a group have succeeded, each counted once: `all_done NAME GROUP COUNT`.
+all_done() {
+	is $3 "$(status_of $1 groups.$2.success)" &&
+	is $3 "$(status_of $1 groups.$2.finished)" &&
+	is 0 "$(status_of $1 groups.$2.failed)"
+}
+
+# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
+entries() {
+	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
+}
+
+# Kill the broker of a member: `kill_member JOB`.
+kill_member() {
+	kill -9 $(FLUX_URI=$(flux uri --local $1) flux getattr broker.pid)
+}
+
+test_expect_success 'load the module' '
+	load_module
+'
+
+test_expect_success 'members: a sweep is shared out over two instances' '
+	flux ensemble run "$PROJECT/examples/members.yaml" &&
+	all_done members sim 20 &&
+	flux ensemble jobs -n -o "{id}" members >ids &&
+	is 20 "$(grep -c "^pool.[01]:" ids)" &&
+	grep -q "^pool.0:" ids &&
+	grep -q "^pool.1:" ids
+'
+
+test_expect_success 'ids that others are told are those of Flux' '
+	flux ensemble jobs --json members >jobs.json &&
+	python3 -c "
+import json
+jobs = json.load(open(\"jobs.json\"))[\"jobs\"]
+assert len(jobs) == 20
+assert all(job[\"id\"] < 2**64 for job in jobs)
+"
+'
+
+test_expect_success 'members end with the ensemble' '
+	wait_until no_job_is_active &&
+	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)"
+'
+
+test_expect_success 'pinned: jobs run where their group is to run' '
+	flux ensemble run "$PROJECT/examples/pinned.yaml" &&
+	all_done pinned sim 12 &&
+	all_done pinned train 3 &&
+	flux ensemble jobs -n -o "{group} {id}" pinned >pinned &&
+	is 3 "$(grep -c "^train big.0:" pinned)"
+'
+
+test_expect_success 'member-lost: a member is killed, and its jobs run elsewhere' '
+	sed "s/command: sleep 1/command: sh -c \"until test -e go; do sleep 0.1; done\"/" \
+		"$PROJECT/examples/member-lost.yaml" >member-lost.yaml &&
+	grep "test -e go" member-lost.yaml &&
+	{ flux ensemble run member-lost.yaml >lost.log 2>&1 & run=$!; } &&
+	wait_loaded member-lost &&
+	wait_entry member-lost member-up 2 &&
+	flux ensemble status member-lost >status &&
+	grep "^MEMBER  *STATE  *NODES  *CORES  *JOBS" status &&
+	grep "^pool.1  *up  *1 " status &&
+	kill_member $(flux jobs -n -o "{id}" --name=member-lost:pool.0) &&
+	wait_entry member-lost member-lost &&
+	touch go &&
+	wait $run &&
+	all_done member-lost sim 20 &&
+	is 1 "$(entries member-lost member-lost)" &&
+	is 3 "$(entries member-lost member-start)"
+'
+
+test_expect_success 'rolling-allocations: members with a walltime replace each other' '
+	flux ensemble run "$PROJECT/examples/rolling-allocations.yaml" &&
+	all_done rolling-allocations sim 20 &&
+	test "$(entries rolling-allocations member-draining)" -ge 1 &&
+	test "$(entries rolling-allocations member-start)" -ge 2
+'
+
+test_expect_success 'unload the module' '
+	flux module remove ensemble
+'
+
+test_expect_success 'the service is killed: members and jobs go on, and none is lost or runs twice' '
+	cat >killed.yaml <<-EOD &&
+	members:
+	  - {name: pool, count: 2}
+	jobs:
+	  - name: sim
+	    command: sh -c '\''echo {s} >>ran; sleep 0.2'\''
+	    params: {s: {range: [0, 40]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	EOD
+	: >ran &&
+	serve &&
+	{ flux ensemble run killed.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded killed &&
+	for lines in 0 5 15
+	do
+		wait_until has_lines ran $lines &&
+		kill -9 $serve &&
+		serve || return 1
+	done &&
+	wait $run &&
+	is 40/0/0/0 "$(counts_of killed sim)" &&
+	is 40 "$(wc -l <ran)" &&
+	is 40 "$(sort -u ran | wc -l)" &&
+	is 2 "$(entries killed member-start)" &&
+	is 2 "$(entries killed member-up)"
+'
+
+test_expect_success 'a service that begins ends the members of ensembles that are over' '
+	kill -9 $serve &&
+	serve &&
+	wait_until no_job_is_active
+'
+
+test_expect_success 'the service and a member are killed: the next service has its jobs run elsewhere' '
+	sed "s/^  - {name: pool.*/  - {name: pool, count: 2}/" killed.yaml >both.yaml &&
+	: >ran &&
+	{ flux ensemble run both.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded both &&
+	wait_until has_lines ran 5 &&
+	kill -9 $serve &&
+	kill_member $(flux jobs -n -o "{id}" --name=both:pool.0) &&
+	serve &&
+	wait $run &&
+	all_done both sim 40 &&
+	is 40 "$(sort -u ran | wc -l)" &&
+	is 1 "$(entries both member-lost)" &&
+	kill $serve
+'
+
+test_done
