@@ -50,13 +50,16 @@ test_expect_success 'a rule reads how many nodes are up and free' '
 	  - {name: hold, command: sleep 300, exclusive: true}
 	  - {name: seen, command: echo seen}
 	rules:
-	  - trigger: start
+	  - id: idle
+	    trigger: metric
+	    name: nodes.free
+	    when: 1
 	    action: {name: submit, label: hold}
 	  - id: busy
 	    trigger: metric
 	    name: nodes.free
 	    when: 0
-	    action: {name: cancel, label: hold}
+	    action: {name: cancel, label: hold, repetitions: unlimited}
 	  - trigger: job-cancel
 	    action: {name: submit, label: seen}
 	EOD
