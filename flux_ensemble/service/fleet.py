@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 from flux_ensemble.document.model import JOB_EVENTS, Spec
@@ -47,55 +46,9 @@ from flux_ensemble.members.nested.told import Gone
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.runtime.unfinished import shown, unseen
+from flux_ensemble.service.fleet_member import Asked, FleetMember
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
-
-#: Asks something of a member; the outcome goes to `Done`.
-_Ask = Callable[[NestedMember, Done], None]
-
-#: What a request comes to whose connection breaks as it is sent.
-_BROKEN = frozenset(("EPIPE", "ECONNRESET", "ENOTCONN"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is asked of a member.
-
-    Args:
-        ask: asks it.
-        done: gets the outcome.
-        over: called instead when the member is gone.
-    """
-
-    ask: _Ask
-    done: Done
-    over: Callable[[], None]
-
-
-class _Member:
-    """One member, as far as the ensemble has to do with it.
-
-    Attributes:
-        tracker: knows which of its jobs are the ensemble's, by their keys.
-        catch_up: takes in the jobs that were there when it was attached, until it has all of them.
-        caught_up: is what has taken them in, until the member is up.
-        instance, nested: where commands go; None while nothing can be asked of it.
-        asked: what has no outcome, by a running number.
-    """
-
-    def __init__(self, ordinal: int, tracker: Tracker) -> None:
-        self.ordinal = ordinal
-        self.tracker = tracker
-        self.catch_up: CatchUp | None = None
-        self.caught_up: CatchUp | None = None
-        self.instance: Instance | None = None
-        self.nested: NestedMember | None = None
-        self.asked: dict[int, _Asked] = {}
-
-    @property
-    def connected(self) -> bool:
-        """Something can be asked of it."""
-        return self.instance is not None and not self.instance.closed
 
 
 class Fleet:
@@ -136,20 +89,19 @@ class Fleet:
         self._epoch = epoch
         self._warn = warn
         self._pools = {pool.name: pool for pool in spec.members}
-        self._members: dict[int, _Member] = {}
-        self._numbers = count(1)
+        self._members: dict[int, FleetMember] = {}
         #: What has shown is looked up when a member is up.
         self.known: dict[Tag, int] = {}
 
     def _tag(self, command: StartMember | DrainMember | EndMember) -> MemberTag:
         return MemberTag(self._spec.name, self._run, command.member, command.ordinal, self._epoch())
 
-    def _member(self, tag: MemberTag) -> _Member:
+    def _member(self, tag: MemberTag) -> FleetMember:
         member = self._members.get(tag.ordinal)
         if member is None:
             tracker = Tracker(self._owner, self._find, list)
             tracker.newest = make(tag.ordinal, 0)
-            member = self._members[tag.ordinal] = _Member(tag.ordinal, tracker)
+            member = self._members[tag.ordinal] = FleetMember(tag.ordinal, tracker)
         return member
 
     def _find(self, name: str, run: int) -> Ensemble | None:
@@ -214,7 +166,7 @@ class Fleet:
                 done(CommandDone(outcome.t, outcome.command, {"ids": list(ids)}))
 
         # The engine knows what becomes of the jobs of a member that is gone.
-        self._ask(member, _Asked(ask, answered, lambda: None))
+        member.ask(Asked(ask, answered, lambda: None))
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
         """Cancel jobs; those of a member that is gone are no error."""
@@ -259,29 +211,7 @@ class Fleet:
         for ordinal, ids in parts.items():
             part = tuple(ids)
             over = partial(answered, CommandDone(time.time(), command.id))
-            self._ask(self._members[ordinal], _Asked(partial(_part, ask, part), answered, over))
-
-    def _ask(self, member: _Member, asked: _Asked) -> None:
-        number = next(self._numbers)
-        member.asked[number] = asked
-        self._perform(member, number)
-
-    def _perform(self, member: _Member, number: int) -> None:
-        nested, instance = member.nested, member.instance
-        if nested is None or not member.connected:
-            return
-
-        def told(outcome: Outcome) -> None:
-            # It is asked once more over the next connection, and has its outcome from that.
-            if member.instance is not instance or not member.connected:
-                return
-            if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
-                return
-            asked = member.asked.pop(number, None)
-            if asked is not None:
-                asked.done(outcome)
-
-        member.asked[number].ask(nested, told)
+            self._members[ordinal].ask(Asked(partial(_part, ask, part), answered, over))
 
     def scale(self, command: Scale, done: Done) -> None:
         """Refuse: no job is on the enclosing instance."""
@@ -390,9 +320,7 @@ class Fleet:
                 facts.t_expires,
             )
         )
-        for number in waiting:
-            if number in member.asked:
-                self._perform(member, number)
+        member.perform(waiting)
 
     def draining(self, tag: MemberTag, reason: str) -> None:
         """A member is to be sent no more."""

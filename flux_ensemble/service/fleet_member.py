@@ -1,0 +1,89 @@
+"""What is asked of one member, until it has an outcome: also over the next connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+
+from flux_ensemble.engine.events import CommandFailed
+from flux_ensemble.members.nested.instance import Instance
+from flux_ensemble.members.nested.member import NestedMember
+from flux_ensemble.runtime.ports import Done, Outcome
+from flux_ensemble.service.recovery.catchup import CatchUp
+from flux_ensemble.service.tracker import Tracker
+
+#: Asks something of a member; the outcome goes to `Done`.
+Ask = Callable[[NestedMember, Done], None]
+
+#: What a request comes to whose connection breaks as it is sent.
+_BROKEN = frozenset(("EPIPE", "ECONNRESET", "ENOTCONN"))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a member.
+
+    Args:
+        ask: asks it.
+        done: gets the outcome.
+        over: called instead when the member is gone.
+    """
+
+    ask: Ask
+    done: Done
+    over: Callable[[], None]
+
+
+class FleetMember:
+    """One member, as far as its ensemble has to do with it.
+
+    Attributes:
+        tracker: knows which of its jobs are the ensemble's, by their keys.
+        catch_up: takes in the jobs that were there when it was attached, until it has all of them.
+        caught_up: is what has taken them in, until the member is up.
+        instance, nested: where commands go; None while nothing can be asked of it.
+        asked: what has no outcome, by a running number.
+    """
+
+    def __init__(self, ordinal: int, tracker: Tracker) -> None:
+        self.ordinal = ordinal
+        self.tracker = tracker
+        self.catch_up: CatchUp | None = None
+        self.caught_up: CatchUp | None = None
+        self.instance: Instance | None = None
+        self.nested: NestedMember | None = None
+        self.asked: dict[int, Asked] = {}
+        self._numbers = count(1)
+
+    @property
+    def connected(self) -> bool:
+        """Something can be asked of it."""
+        return self.instance is not None and not self.instance.closed
+
+    def ask(self, asked: Asked) -> None:
+        """Ask it, now or when it is up."""
+        number = next(self._numbers)
+        self.asked[number] = asked
+        self.perform((number,))
+
+    def perform(self, numbers: Iterable[int]) -> None:
+        """Ask what has no outcome yet of what `asked` has under these numbers."""
+        for number in numbers:
+            if number in self.asked and self.nested is not None and self.connected:
+                self._perform(self.nested, number)
+
+    def _perform(self, nested: NestedMember, number: int) -> None:
+        instance = self.instance
+
+        def told(outcome: Outcome) -> None:
+            # It is asked once more over the next connection, and has its outcome from that.
+            if self.instance is not instance or not self.connected:
+                return
+            if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
+                return
+            asked = self.asked.pop(number, None)
+            if asked is not None:
+                asked.done(outcome)
+
+        self.asked[number].ask(nested, told)
