@@ -1,6 +1,7 @@
 #!/bin/sh
 test_description='members: an ensemble over Flux instances that are jobs of the enclosing one'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 3
 
 # Succeed if no job of the instance is active.
@@ -43,7 +44,7 @@ test_expect_success 'load the module' '
 
 test_expect_success 'members: a sweep is shared out over two instances' '
 	flux ensemble run "$PROJECT/examples/members.yaml" &&
-	all_done members sim 20 &&
+	counts_are members sim=20/0/0/0 &&
 	flux ensemble jobs -n -o "{id}" members >ids &&
 	is 20 "$(grep -c "^pool.[01]:" ids)" &&
 	grep -q "^pool.0:" ids &&
@@ -67,8 +68,7 @@ test_expect_success 'members end with the ensemble' '
 
 test_expect_success 'pinned: jobs run where their group is to run' '
 	flux ensemble run "$PROJECT/examples/pinned.yaml" &&
-	all_done pinned sim 12 &&
-	all_done pinned train 3 &&
+	counts_are pinned sim=12/0/0/0 train=3/0/0/0 &&
 	flux ensemble jobs -n -o "{group} {id}" pinned >pinned &&
 	is 3 "$(grep -c "^train big.0:" pinned)"
 '

@@ -7,6 +7,9 @@ from pathlib import Path
 
 _TESTS = Path(__file__).parents[2]
 
+#: Those that run examples.
+_FILES = ("t2000-examples.t", "t2002-parity.t", "t7000-members.t")
+
 #: Examples whose counts depend on how fast jobs are: which trials are stopped early.
 VARY = frozenset({"tune", "asha", "median-stop"})
 
@@ -15,7 +18,7 @@ EXPECTED: dict[str, str] = dict(
     re.findall(
         r"^\s+(?:run_example |on_flux |counts_are )?([\w-]+)"
         r"((?: [\w-]+=\d+/\d+/\d+/\d+)+)(?: &&)?$",
-        "".join((_TESTS / name).read_text() for name in ("t2000-examples.t", "t2002-parity.t")),
+        "".join((_TESTS / name).read_text() for name in _FILES),
         re.MULTILINE,
     )
 )

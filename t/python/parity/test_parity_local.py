@@ -23,8 +23,11 @@ NEED_FLUX = frozenset({"job-memo"})
 #: Examples that end as failed.
 FAIL = frozenset({"fail-fast"})
 
-#: Examples of what a local queue has not: jobs from outside, and another size.
-ELSEWHERE = frozenset({"queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster"})
+#: Examples of what a local queue has not: jobs from outside, another size, and members.
+ELSEWHERE = frozenset(
+    {"queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster"}
+    | {"members", "pinned", "member-lost", "rolling-allocations"}
+)
 
 
 OUTCOMES = ("success", "failed", "canceled", "timeout")

@@ -15,7 +15,7 @@ from flux_ensemble.runtime.recording import read_lines
 ROOT = Path(__file__).parents[3]
 
 #: Examples of what a simulation has not: custom functions, jobs that fail by themselves, jobs of
-#: others, and another size.
+#: others, another size, and members that are killed or outlived by their jobs.
 ELSEWHERE = {
     "counter",
     "custom-action",
@@ -24,6 +24,8 @@ ELSEWHERE = {
     "grow-on-pending",
     "shrink-when-idle",
     "minicluster",
+    "member-lost",
+    "rolling-allocations",
 }
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem not in ELSEWHERE)
@@ -41,10 +43,12 @@ FIRINGS = {
     "longest-first": [1, 1],
     "map-reduce": [1, 3],
     "median-stop": [1, 1],
+    "members": [1],
     "more-nodes": [1, 1],
     "more-time": [1, 1, 0],
     "two-allocations": [1],
     "parameter-sweep": [1, 1, 1, 1],
+    "pinned": [1, 1],
     "pipeline": [1, 3, 1],
     "replica-exchange": [1, 1, 12, 3],
     "retry-with-more": [1, 1, 0],
