@@ -237,7 +237,7 @@ class Ensemble:
         open_ids = {command.id for command in self.engine.pending}
         pending = [command for command in unfinished if command.id in open_ids]
         if purged:
-            self.post(unseen(self.engine, now, ENCLOSING))
+            self.post(unseen(self.engine, now, pending, ENCLOSING))
         for command in pending:
             self.member.known.update(shown(self.engine, command))
         self._driver.perform([*self._ahead.timers.due(now), *pending])

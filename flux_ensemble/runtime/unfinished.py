@@ -6,7 +6,7 @@ sent has shown there, the engine tells which of its jobs it still expects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from flux_ensemble.engine.commands import Effect, SubmitJobs
 from flux_ensemble.engine.engine import Engine
@@ -38,22 +38,21 @@ def shown(engine: Engine, command: Effect) -> Iterator[tuple[Tag, int]]:
         yield tag, active.get(tag, 0)
 
 
-def unseen(engine: Engine, t: float, ordinal: int) -> Iterator[JobEvent]:
+def unseen(
+    engine: Engine, t: float, commands: Iterable[Effect], ordinal: int
+) -> Iterator[JobEvent]:
     """The events that end what was sent to a member, never showed, and may have come and gone.
 
     Args:
         engine: that has sent it.
         t: the time.
+        commands: those that may have been performed before; never those that it gave since.
         ordinal: number of the member.
     """
-    sent = [
-        tag
-        for command in engine.pending
-        if isinstance(command, SubmitJobs) and command.ordinal == ordinal
-        for tag in submitted(command)
-    ]
-    for tag in filter(engine.expects, sent):
-        yield from lost(t, make(ordinal, 0), tag)
+    for command in commands:
+        if isinstance(command, SubmitJobs) and command.ordinal == ordinal:
+            for tag in filter(engine.expects, submitted(command)):
+                yield from lost(t, make(ordinal, 0), tag)
 
 
 def surplus(job: int, tag: Tag) -> str:

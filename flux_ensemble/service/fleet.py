@@ -295,7 +295,7 @@ class Fleet:
             self._site.end(tag)
             return
         # What the engine asks for from here on is asked at once.
-        waiting = list(member.asked)
+        waiting, before = list(member.asked), list(ensemble.engine.pending)
         member.instance = instance
         member.nested = NestedMember(
             instance,
@@ -308,7 +308,7 @@ class Fleet:
         )
         instance.follow(*self.follows)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
-            self._post(*unseen(ensemble.engine, now, tag.ordinal))
+            self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
         self._post(
             MemberUp(
                 now,
