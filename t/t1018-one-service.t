@@ -183,6 +183,34 @@ test_expect_success 'a name whose service has died is waited for' '
 	test_must_fail grep ERROR serve.log
 '
 
+# A client that goes at the moment when its registration is answered leaves the name behind.
+test_expect_success 'a name that Flux has for a client that is gone is taken back' '
+	cat >leave.py <<-EOD &&
+	import random, time
+	import flux
+	def free():
+	    handle = flux.Flux()
+	    for _ in range(50):
+	        try:
+	            handle.service_register("ensemble").get()
+	            return True
+	        except FileExistsError:
+	            time.sleep(0.01)
+	    return False
+	end = time.monotonic() + 120
+	while free():
+	    assert time.monotonic() < end, "the name is not left behind"
+	    handle = flux.Flux()
+	    future = handle.rpc("service.add", {"service": "ensemble"})
+	    time.sleep(random.random() * 4e-4)
+	    del future, handle
+	EOD
+	on_rank_1 flux python leave.py &&
+	serve_on_rank_1 &&
+	kill -INT $pid && wait $pid &&
+	test_must_fail grep ERROR serve.log
+'
+
 test_expect_success 'the ensemble goes on when the service is started again' '
 	load_module &&
 	check_busy claimed
