@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from flux_ensemble.api.hosts import StoppableClient
 from flux_ensemble.api.threads import in_thread, stream
 from flux_ensemble.client import Client
-from flux_ensemble.client.client import JobIds, Summaries
+from flux_ensemble.client.client import Summaries
 from flux_ensemble.client.responses import Ended, Entry, Job, Loaded, State, Status, Why
+from flux_ensemble.job_ids import JobIds
 
 _T = TypeVar("_T")
 

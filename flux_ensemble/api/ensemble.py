@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flux_ensemble.api.draft import Draft
 from flux_ensemble.entries import caller, key_of
+from flux_ensemble.job_ids import JobIds
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -309,14 +310,13 @@ class Ensemble:
 
     # -- steering ---------------------------------------------------------------------
 
-    def submit(self, group: str, *, count: int | None = None, **more: Any) -> list[int]:
+    def submit(self, group: str, *, count: int | None = None, **more: Any) -> JobIds:
         """Submit a group again; `more` can be `params` and `overrides`, as for `Client.submit`.
 
         Returns:
-            The job ids.
+            The job ids, as `Client.submit`.
         """
-        ids: list[int] = self._running.ask("submit", group=group, count=count, **more)["ids"]
-        return ids
+        return JobIds(self._running.ask("submit", group=group, count=count, **more))
 
     def pause(self) -> str:
         """Keep its rules from firing; returns its state."""

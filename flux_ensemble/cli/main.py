@@ -52,6 +52,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "jobs": {
         "jobs": "Show the jobs of an ensemble, and how each of them ended.",
         "failures": "Show why jobs failed, and what those have in common.",
+        "output": "Print what a job of an ensemble wrote.",
         "export": "Write the jobs of an ensemble to a file, as a table.",
     },
     "report": {"report": "Write a report of ensembles, as one HTML file."},

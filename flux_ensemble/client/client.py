@@ -36,10 +36,10 @@ from flux_ensemble.client.responses import (
     Summary,
     Why,
 )
+from flux_ensemble.job_ids import JobIds
 
 # `Client.list` hides the built-in name inside the class.
 Summaries = list[Summary]
-JobIds = list[int]
 
 
 class Client(Connection):
@@ -169,6 +169,9 @@ class Client(Connection):
     ) -> JobIds:
         """Submits a group again; returns the job ids once the queue has accepted them.
 
+        Of an ensemble with members they have the attributes `members` and `waiting`, and jobs that
+        no member has room for are not waited for.
+
         Args:
             name: the ensemble.
             group: the job group.
@@ -183,8 +186,7 @@ class Client(Connection):
         answer = self.call(
             "submit", name=name, group=group, count=count, params=params, overrides=overrides
         )
-        ids: JobIds = answer["ids"]
-        return ids
+        return JobIds(answer)
 
     def log(self, name: str, *, follow: bool = False, events: bool = False) -> Iterator[Entry]:
         """The entries of an ensemble's eventlog, oldest first.

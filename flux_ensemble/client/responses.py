@@ -167,7 +167,10 @@ class SearchStatus(TypedDict):
 
 
 class MemberStatus(TypedDict):
-    """A member of an ensemble that has not ended; what is not known before it is up is None."""
+    """A member of an ensemble that has not ended; what is not known before it is up is None.
+
+    On Flux `job` is its id in the enclosing instance, and `uri` where it is.
+    """
 
     name: str
     state: str
@@ -177,6 +180,8 @@ class MemberStatus(TypedDict):
     t_up: float | None
     t_expires: float | None
     jobs: int
+    job: NotRequired[int | None]
+    uri: NotRequired[str | None]
 
 
 class PoolStatus(TypedDict):
@@ -235,10 +240,12 @@ class Entry(TypedDict):
 class Job(TypedDict):
     """One job of `jobs` (docs/rpc.md, `ensemble.jobs`); what is not known is None.
 
-    Times are epoch seconds; `exception` has the keys `type` and `note`. Guests see some keys only.
+    Times are epoch seconds; `exception` has the keys `type` and `note`. `member` is there in
+    ensembles with members, where ids are not unique. Guests see some keys only.
     """
 
     id: int
+    member: NotRequired[str]
     name: str
     state: str
     group: str

@@ -80,6 +80,7 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     """
     findings = (
         *_placeholders(document.value),
+        *_shared_files(spec, document.value),
         *_unshelled(document.value),
         *_uninstalled(spec),
         *_rules(spec, document.value.get("rules") or (), document.value.get("jobs") or ()),
@@ -141,6 +142,23 @@ def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | 
     # A name that a script has elsewhere is one of its own.
     own = re.findall(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
     return f"'{{{near[0]}}}'" if near and len(own) == text.count(f"{{{name}}}") else None
+
+
+def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[_Finding]:
+    """Output files that two jobs on two members can have, whose ids are the same now and then."""
+    if sum(pool.high for pool in spec.members) < 2:
+        return
+    for index, entry in enumerate(value.get("jobs", ())):
+        declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
+        for path, text, of_file in _texts(entry):
+            own = re.search(r"\{\{(job)?id\b", text)
+            if of_file and own and not declared.keys() & placeholders(text):
+                yield _Finding(
+                    ("jobs", index, *path),
+                    "jobs on two members can have the same id, and then they have the same file: "
+                    "put a parameter into its name",
+                    note=True,
+                )
 
 
 # -- commands for a shell ------------------------------------------------------------

@@ -34,6 +34,7 @@ from flux_ensemble.engine.render import action_json, describe, rule_json
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import NOT_NEEDED, WITHDRAWN, Sending, because
+from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.triggered import Triggered
 from flux_ensemble.metrics.paths import parse_label
 
@@ -52,11 +53,13 @@ class Actions:
         scaling: Scaling,
         sending: Sending,
         searching: Searching,
+        submitted: Submitted,
         members: Members | None = None,
     ) -> None:
         self._core = core
         self._members = members
         self._searching = searching
+        self._submitted = submitted
         self._sending = sending
         self._scaling = scaling
         self._table = core.pending_table
@@ -257,11 +260,7 @@ class Actions:
             core.workload.confirm(firing)
             if firing.trial is not None and firing.over():
                 self._searching.not_accepted(firing)
-            if origin.request is not None:
-                keys = list(event.result.get("ids", ()))
-                ids = [split(key)[1] for key in keys]
-                where = core.where(keys[0]) if keys else {}
-                core.emit(Reply(origin.request, {"ids": ids, "firing": origin.number, **where}))
+            self._submitted.accepted(pending, event.result.get("ids", ()))
             if not firing.waiting and not firing.outstanding and firing.trial is None:
                 self._outcome(origin, jobs=firing.stop - firing.first)
         elif pending.call is not None:
@@ -290,6 +289,7 @@ class Actions:
             if self._members is not None and not self._members.takes_jobs(pending.command.ordinal):
                 # Which of them it has is decided when it has ended.
                 core.workload.confirm(firing)
+                self._submitted.accepted(pending, ())
                 return ()
             count = pending.command.count
             core.workload.confirm(firing, count - len(event.ids))
@@ -297,6 +297,7 @@ class Actions:
                 "outcome", rule=origin.rule, firing=origin.number, ok=False, reason=event.reason
             )
             if origin.request is not None:
+                firing.answered = True
                 core.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
             else:
                 core.fail(f"the queue refused jobs of group {firing.group!r}: {event.reason}")

@@ -44,6 +44,7 @@ from flux_ensemble.engine.events import (
     Tag,
     TimerFired,
 )
+from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.member_events import MemberEvents
@@ -54,6 +55,7 @@ from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
+from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.paths import LEFT
 
@@ -77,7 +79,10 @@ class Engine(Core):
         self.members = Members(self) if spec.members else None
         self._sending = Sending(self, self.members)
         self.searching = Searching(self, self._sending)
-        self._actions = Actions(self, self.scaling, self._sending, self.searching, self.members)
+        self._submitted = Submitted(self, self.members)
+        self._actions = Actions(
+            self, self.scaling, self._sending, self.searching, self._submitted, self.members
+        )
         self.observer = Observer(self, self._sending, self.searching, self.members)
         self._evaluation = Evaluation(
             self, RuleActions(self, self._actions), self.scaling, self.members
@@ -97,7 +102,9 @@ class Engine(Core):
         }
         self._member_events: MemberEvents | None = None
         if self.members is not None:
-            events = self._member_events = MemberEvents(self, self.members, self.observer)
+            events = self._member_events = MemberEvents(
+                self, self.members, self.observer, self._submitted
+            )
             self._handlers[MemberUp] = events.on_up
             self._handlers[MemberDraining] = events.on_draining
             self._handlers[MemberLost] = events.on_lost
@@ -128,6 +135,8 @@ class Engine(Core):
                 self._search()
         if workload.room > 0 and workload.backlog.queues:
             self._sending.send_jobs()
+        if type(event) is Request:
+            self._submitted.unsent(event.request)
         if not workload.busy and not self.pending_table.busy:
             self._rest()
         return out
@@ -180,6 +189,10 @@ class Engine(Core):
     def expects(self, tag: Tag) -> bool:
         """Whether a job with this tag was sent and has not appeared in the queue."""
         return self.workload.firings.expecting(tag.rule, tag.firing, tag.index) is not None
+
+    def named(self, key: int) -> dict[str, Any]:
+        """A job as others know it: `id`, and `member` if it has one."""
+        return {"id": split(key)[1], **self.where(key)}
 
     def check(self) -> None:
         """Check the invariants that hold after every event.

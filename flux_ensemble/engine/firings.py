@@ -25,6 +25,8 @@ _UNUSUAL = {
     "overrides": None,
     "attempt": 0,
     "request": None,
+    "answered": False,
+    "accepted": None,
     "lost": 0,
     "cancel_unseen": False,
     "delayed": False,
@@ -50,7 +52,7 @@ class Firing:
     params: Mapping[str, Any] | None = None
     #: Which retry of a failed job this is; 0 for a first submission.
     attempt: int = 0
-    #: The request that is answered with the job ids, or None.
+    #: The request that is answered with the job ids, or None; see `submitted`.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None
     #: The trial of a search that its job is, or None.
@@ -76,6 +78,10 @@ class Firing:
     cancel_unseen: bool = field(init=False, default=False)
     #: Its jobs wait for a timer before they may be sent.
     delayed: bool = field(init=False, default=False)
+    #: What is sent from now on does not belong to the reply to the request.
+    answered: bool = field(init=False, default=False)
+    #: Keys of the jobs that the reply will have, or None.
+    accepted: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.next = self.first

@@ -26,6 +26,7 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
+from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.triggered import Cause, Triggered
 
 #: The type of the exception of a job that fails with its member.
@@ -40,10 +41,13 @@ _UP, _DRAINING, _LOST = MEMBER_TRIGGERS
 class MemberEvents:
     """Takes in the events of members for one engine."""
 
-    def __init__(self, core: Core, members: Members, observer: Observer) -> None:
+    def __init__(
+        self, core: Core, members: Members, observer: Observer, submitted: Submitted
+    ) -> None:
         self._core = core
         self._members = members
         self._observer = observer
+        self._submitted = submitted
 
     def on_up(self, event: MemberUp) -> Iterable[Triggered]:
         """A member is up."""
@@ -116,7 +120,8 @@ class MemberEvents:
                 yield from self._post(JobEvent(event.t, key, "submit", {}, tag))
                 job = core.workload.jobs[key]
                 yield from self._conclude(member, job, event, state == "lost")
-        self._members.forget(member)
+        for pending in self._members.forget(member):
+            self._submitted.accepted(pending, ())
         if state in LIVE:
             # Nobody asked for its end.
             member.reason = event.reason

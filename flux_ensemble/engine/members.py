@@ -20,7 +20,6 @@ from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import (
     DrainMember,
     EndMember,
-    Reply,
     StartMember,
     StartTimer,
     StopTimer,
@@ -238,22 +237,21 @@ class Members:
         self._enter(member, "ended")
         self._close(member)
 
-    def forget(self, member: Member) -> None:
-        """A member has ended, and its jobs are dealt with."""
+    def forget(self, member: Member) -> list[Pending]:
+        """A member has ended, and its jobs are dealt with; returns the commands without outcome."""
         if member.place is not None:
             self._placement.remove(member.place)
         self.gone[member.pool.name] += 1
         del self.known[member.ordinal], self._core.member_names[member.ordinal]
         # Nobody will say what became of these.
-        commands = self._table.commands
+        commands, unanswered = self._table.commands, list[Pending]()
         for id, pending in list(commands.items()):
             if getattr(pending.command, "ordinal", 0) == member.ordinal:
                 del commands[id]
                 if pending.firing is not None:
                     self._core.workload.confirm(pending.firing)
-                if pending.origin.request is not None:
-                    answer = {"ids": [], "firing": pending.origin.number}
-                    self._core.emit(Reply(pending.origin.request, answer))
+                unanswered.append(pending)
+        return unanswered
 
     # -- placing jobs ---------------------------------------------------------------
 

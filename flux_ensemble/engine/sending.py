@@ -220,7 +220,8 @@ class Sending:
         while (batch := core.workload.next_batch(too_long, fits)) is not None:
             firing, first, count = batch
             ordinal = 0 if members is None else members.place(firing, first, count)
-            origin = Origin(firing.rule, firing.number, (), firing.request)
+            request = None if firing.answered else firing.request
+            origin = Origin(firing.rule, firing.number, (), request)
             command = SubmitJobs(
                 self._table.next_id(),
                 firing.group,

@@ -24,9 +24,12 @@ MOST_SERIES = 10_000
 
 STATES = ("running", "paused", "ending", "completed", "failed", "canceled")
 OUTCOMES = ("success", "failed", "canceled", "timeout")
+MEMBER_STATES = ("starting", "up", "draining", "lost")
 
 _GROUP = ("ensemble", "group")
 _RULE = ("ensemble", "rule")
+_POOL = ("ensemble", "pool")
+_POOL_MEMBER = ("ensemble", "pool", "member")
 
 
 def families(status: Mapping[str, Any] | None, most_series: int = MOST_SERIES) -> Iterator[Metric]:
@@ -56,6 +59,7 @@ def families(status: Mapping[str, Any] | None, most_series: int = MOST_SERIES) -
     yield from _ensembles(chosen)
     yield from _groups(chosen)
     yield from _rules(chosen)
+    yield from _pools(chosen)
 
 
 def _bounded(
@@ -70,6 +74,10 @@ def _bounded(
             + 5
             + (4 + len(OUTCOMES)) * len(one["groups"])
             + 3 * len(one.get("rules", ()))
+            + sum(
+                2 + (4 + len(MEMBER_STATES)) * len(pool["members"])
+                for pool in one.get("pools", {}).values()
+            )
         )
         if used + series > most:
             left_out += series
@@ -197,3 +205,39 @@ def _rules(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
             enabled.add_metric(names, rule["enabled"])
             wrong.add_metric(names, rule["error"] is not None)
     yield from (fired, enabled, wrong)
+
+
+def _pools(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    """The members of ensembles that have some, which are Flux instances of their own."""
+    gauges = {
+        "nodes": ("nodes", "Nodes of the member."),
+        "cores": ("cores", "Cores of the member."),
+        "jobs": ("jobs", "Jobs that were sent to the member and are not over."),
+        "expiration_time_seconds": ("t_expires", "When the time of the member is up."),
+    }
+    made = {
+        key: GaugeMetricFamily(f"{PREFIX}pool_member_{name}", text, labels=_POOL_MEMBER)
+        for name, (key, text) in gauges.items()
+    }
+    state = StateSetMetricFamily(
+        f"{PREFIX}pool_member_state", "The state of the member.", labels=_POOL_MEMBER
+    )
+    ended = CounterMetricFamily(
+        f"{PREFIX}pool_members_ended", "Members that have ended.", labels=_POOL
+    )
+    lost = CounterMetricFamily(
+        f"{PREFIX}pool_members_lost", "Members that have ended and were lost.", labels=_POOL
+    )
+    for one in ensembles:
+        for name, pool in one.get("pools", {}).items():
+            ended.add_metric((one["name"], name), pool["ended"])
+            lost.add_metric((one["name"], name), pool["lost"])
+            for member in pool["members"]:
+                names = (one["name"], name, member["name"])
+                state.add_metric(
+                    names, {known: member["state"] == known for known in MEMBER_STATES}
+                )
+                for key, family in made.items():
+                    if member[key] is not None:
+                        family.add_metric(names, member[key])
+    yield from (state, *made.values(), ended, lost)

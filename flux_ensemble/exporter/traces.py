@@ -159,14 +159,16 @@ class Traces:
             yield span
 
     def _job(self, job: Mapping[str, Any], parent: Span) -> None:
+        where = (job["member"],) if "member" in job else ()
         keys = ("id", "name", "group", "rule", "firing", "index", "attempt", "nnodes", "ranks")
         attributes = {key: job[key] for key in (*keys, "outcome", "returncode")}
+        attributes["member"] = job.get("member")
         attributes["exception.type"] = job["exception"]["type"]
         for kind in ("params", "memo"):
             attributes.update((f"{kind}.{key}", value) for key, value in job[kind].items())
         note = job["exception"]["note"] or job["outcome"]
         span = self._span(
-            ("job", job["id"]), job["name"], job["t_submit"], parent, attributes,
+            ("job", *where, job["id"]), job["name"], job["t_submit"], parent, attributes,
             job["outcome"] in _BAD, note,
         )  # fmt: skip
         for name, t in (("alloc", job["t_alloc"]), ("start", job["t_run"])):

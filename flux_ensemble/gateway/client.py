@@ -25,6 +25,7 @@ from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.gateway.tls import TlsFiles
 from flux_ensemble.gateway.tls_reload import Reloaded
+from flux_ensemble.job_ids import JobIds
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ class RpcClient:
         *,
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
-    ) -> list[int]:
+    ) -> JobIds:
         """Submits a job group again; returns the job ids once the queue accepted them."""
         request = pb.SubmitRequest(
             member=self.member,
@@ -163,14 +164,15 @@ class RpcClient:
             count=count,
             params="" if params is None else json.dumps(dict(params)),
         )
-        return list(self._once(self._stub.Submit, request).ids)
+        answer = self._once(self._stub.Submit, request)
+        return JobIds(_submitted(answer))
 
     def action(self, ensemble: str, action: Mapping[str, Any]) -> dict[str, Any]:
         """Performs one action; returns its firing number and, for submit, the job ids."""
         what = pb.EnsembleAction(name=ensemble, action=json.dumps(dict(action)))
         request = pb.ActionRequest(member=self.member, ensemble=what)
         performed = self._once(self._stub.Action, request).performed
-        return {"firing": performed.firing, "ids": list(performed.ids)}
+        return {"firing": performed.firing, **_submitted(performed)}
 
     def metrics(self, ensemble: str) -> dict[str, Any]:
         """The counts and statistics of an ensemble, as of `Client.metrics`."""
@@ -335,3 +337,11 @@ def _is_handshake(exc: grpc.RpcError) -> bool:
     """Whether TLS failed; gRPC tells that from an absent server in words only."""
     said = (exc.details() or "").lower()
     return exc.code() is _UNKNOWN and not _is_from_service(exc) and "handshake" in said
+
+
+def _submitted(answer: Any) -> dict[str, Any]:
+    """What is told of jobs that were submitted, as the service has it."""
+    told: dict[str, Any] = {"ids": list(answer.ids)}
+    if answer.members or answer.waiting:
+        told |= {"members": list(answer.members), "waiting": answer.waiting}
+    return told

@@ -124,19 +124,19 @@ class Operations:
         group: str,
         count: int | None,
         params: Mapping[str, Any] | None,
-    ) -> list[int]:
-        """Submits a job group of an ensemble once more, and returns the job ids."""
+    ) -> dict[str, Any]:
+        """Submits a job group of an ensemble once more, and returns what `submitted` tells."""
         instance = self._instance(self._find(call, member))
         payload = {"name": ensemble, "group": group, "count": count, "params": params}
         for key, value in payload.items():
             check_plain(value, key)
-        ids: list[int] = (await instance.call("submit", payload, call.deadline))["ids"]
-        return ids
+        result: dict[str, Any] = await instance.call("submit", payload, call.deadline)
+        return submitted(result)
 
     async def action(
         self, call: Call, member: str, ensemble: str, action: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Performs one action of an ensemble, and returns {firing, ids?}."""
+        """Performs one action of an ensemble: {firing}, and what `submitted` tells."""
         instance = self._instance(self._find(call, member))
         payload = {"name": ensemble, "action": action}
         check_plain(action, "action")
@@ -292,6 +292,11 @@ def _out_of_reach(exc: Exception) -> str | None:
 
 def _lane(name: str) -> Lane:
     return Lane(name, threads=_THREADS, waiting=_WAITING)
+
+
+def submitted(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What is told of jobs that were submitted: {ids, members?, waiting?}."""
+    return {key: result[key] for key in ("ids", "members", "waiting") if key in result}
 
 
 def _no_backend(member: str) -> str:

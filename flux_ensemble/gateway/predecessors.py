@@ -70,11 +70,11 @@ class PredecessorService:
                 grant = await self._operations.scale(call, request.name, by=by)
                 return _done({"before": grant.before, "size": grant.size})
             case "submit":
-                return _done({"ids": await self._submit(call, request.name, payload)})
+                return _done(await self._submit(call, request.name, payload))
             case unknown:
                 raise _invalid(f"unknown action {unknown!r} (actions: grow, shrink, submit)")
 
-    async def _submit(self, call: Call, member: str, payload: Mapping[str, Any]) -> list[int]:
+    async def _submit(self, call: Call, member: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         unknown = payload.keys() - {"ensemble", "group", "count", "params", *RESOURCE}
         if unknown:
             raise _invalid(

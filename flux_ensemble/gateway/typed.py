@@ -13,7 +13,7 @@ from grpc import StatusCode
 from flux_ensemble.gateway.admission import Call, Kind
 from flux_ensemble.gateway.calls import Method, once
 from flux_ensemble.gateway.errors import Problem
-from flux_ensemble.gateway.operations import Operations
+from flux_ensemble.gateway.operations import Operations, submitted
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.requests import json_object
 
@@ -58,7 +58,7 @@ class TypedService:
 
     async def _submit(self, call: Call, request: pb.SubmitRequest) -> pb.SubmitResponse:
         _require(request, "ensemble", "group")
-        ids = await self._operations.submit(
+        result = await self._operations.submit(
             call,
             request.member,
             request.ensemble,
@@ -66,7 +66,7 @@ class TypedService:
             request.count if request.HasField("count") else None,
             json_object(request.params, "params") if request.params else None,
         )
-        return pb.SubmitResponse(ids=ids)
+        return pb.SubmitResponse(**submitted(result))
 
     async def _action(self, call: Call, request: pb.ActionRequest) -> pb.ActionResponse:
         match request.WhichOneof("what"):
@@ -78,7 +78,7 @@ class TypedService:
                 result = await self._operations.action(
                     call, request.member, request.ensemble.name, action
                 )
-                performed = pb.Performed(firing=result["firing"], ids=result.get("ids", ()))
+                performed = pb.Performed(firing=result["firing"], **submitted(result))
                 return pb.ActionResponse(performed=performed)
             case _:
                 raise _missing("scale or ensemble")

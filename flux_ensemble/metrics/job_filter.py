@@ -18,6 +18,7 @@ FIELDS = (
     "name",
     "state",
     "group",
+    "member",
     "rule",
     "firing",
     "index",

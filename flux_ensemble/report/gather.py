@@ -17,7 +17,8 @@ from flux_ensemble.report.best import Points
 from flux_ensemble.report.columns import Codes, Counts, Encoded, Ids, Times, Values
 from flux_ensemble.report.digest import Digest
 from flux_ensemble.report.document import without_environment
-from flux_ensemble.report.source import Entry, Job, Source
+from flux_ensemble.report.members import MOST_MEMBERS, MembersSeen
+from flux_ensemble.report.source import Entry, Job, Source, place_of
 
 #: Entries of the log that a report shows, of its beginning and of its end.
 HEAD, TAIL = 200, 800
@@ -28,7 +29,7 @@ MAX_PARAMS, MAX_MEMO = 60, 60
 #: Jobs that the table has where no script runs.
 FIRST_JOBS = 20
 
-_CODED = ("name", "group", "rule", "outcome", "state", "returncode", "ranks", "attempt")
+_CODED = ("name", "group", "rule", "outcome", "state", "returncode", "attempt")
 _TIMES = ("t_submit", "t_run", "t_end")
 
 #: A table: its rows, and its columns by name.
@@ -69,7 +70,7 @@ class Jobs:
         }
         self.left_out: Counter[str] = Counter()
         self._ids = Ids()
-        self._codes = {name: Codes() for name in (*_CODED, "exception", "note")}
+        self._codes = {name: Codes() for name in (*_CODED, "ranks", "member", "exception", "note")}
         self._counts = {name: Counts() for name in ("firing", "index")}
 
     def read(self, jobs: Iterable[Job]) -> Iterator[Job]:
@@ -89,6 +90,8 @@ class Jobs:
         codes = self._codes
         for name in _CODED:
             codes[name].add(job[name])
+        codes["ranks"].add(place_of(job))
+        codes["member"].add(job.get("member"))
         codes["exception"].add(job["exception"]["type"])
         codes["note"].add(job["exception"]["note"])
         for name, counts in self._counts.items():
@@ -129,13 +132,17 @@ class Jobs:
 
     @property
     def ranks(self) -> Codes:
-        """Where jobs ran, as idsets."""
+        """Where jobs ran: see `place_of`."""
         return self._codes["ranks"]
 
     def table(self, begin: float) -> Table:
         """The columns; times are from `begin` on."""
         columns: dict[str, Encoded] = {"id": self._ids.encode()}
-        columns.update((name, column.encode()) for name, column in self._codes.items())
+        columns.update(
+            (name, column.encode())
+            for name, column in self._codes.items()
+            if name != "member" or len(column.values) > 1
+        )
         columns.update((name, column.encode()) for name, column in self._counts.items())
         columns.update(self.times.encode(begin))
         for kind, named in (("params", self.params), ("memo", self.memo)):
@@ -218,7 +225,7 @@ class Run:
 
     Args:
         source: where it is from.
-        jobs, log: those.
+        jobs, log, members: those.
         begin, end: of its time, in seconds; `end` is the present for what has not ended.
         notes: what is not in the report, in sentences.
         tables: the columns by name.
@@ -227,6 +234,7 @@ class Run:
     source: Source
     jobs: Jobs
     log: Log
+    members: MembersSeen
     begin: float
     end: float
     notes: list[str] = field(default_factory=list)
@@ -257,17 +265,20 @@ def gather(
         OSError: jobs or log cannot be had.
     """
     log = Log(line, environment=environment)
+    members = MembersSeen()
     for entry in source.entries:
         log.add(entry)
+        members.take_entry(entry)
     jobs = Jobs(source)
     for job in jobs.read(source.jobs):
         watch(job)
+        members.take_job(job)
     status = source.status
     begins = [t for t in (status["t_start"], jobs.times.first, log.first) if t is not None]
     begin = min(begins, default=source.now)
     ended = status["t_end"] is not None and not status["jobs"]["active"]
     ends = [t for t in (status["t_end"] if ended else source.now, jobs.times.last) if t is not None]
-    run = Run(source, jobs, log, begin, max(ends, default=begin))
+    run = Run(source, jobs, log, members, begin, max(ends, default=begin))
     run.tables = {"jobs": jobs.table(begin), "firings": log.table(begin)}
     run.notes = list(_notes(run))
     return run
@@ -282,6 +293,8 @@ def _notes(run: Run) -> Iterator[str]:
     )
     if not dropped and not run.jobs.count and listed:
         yield f"none of the {listed:,} jobs is in it: there is no record of them (records: false)"
+    if run.members.left_out:
+        yield f"members beyond the first {MOST_MEMBERS:,} are not in the table of members"
     for what, count in run.jobs.left_out.items():
         yield f"{what}: {count:,} left out"
     if run.log.document is None and run.log.count:

@@ -47,10 +47,6 @@ class Spool:
             yield json.loads(line)
 
 
-#: Why there is no report of a document with members.
-NO_MEMBERS = "a report has no place for the members of a document yet"
-
-
 class Keeper:
     """Keeps what an engine has recorded; a `runtime.ports.Tap`.
 
@@ -101,7 +97,9 @@ class Keeper:
 
     def _jobs(self, now: float) -> Iterator[Job]:
         spec = self._engine.spec
-        describer = Describer(spec, spec.directory, str)
+        members = self._engine.members
+        named = str if members is None else members.name_of
+        describer = Describer(spec, spec.directory, str, named)
         position = 0
         while position < len(self._records):
             for job in self._records.jobs(position):
@@ -125,8 +123,6 @@ def recorded(path: Path) -> Source:
     document = header["document"]
     load = load_text if isinstance(document, str) else load_mapping
     engine = Engine(load(document, name=header["name"], directory=header["directory"]))
-    if engine.spec.members:
-        raise RecordingError(f"{path}: {NO_MEMBERS}")
     keeper, now = Keeper(engine, document), 0.0
     for number, line in lines:
         try:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from flux_ensemble.engine import job_keys
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h, pre, table
+from flux_ensemble.report.members import members
 from flux_ensemble.report.searches import searches
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.summary import Figure
@@ -55,9 +57,11 @@ class Content:
 
 def sections(content: Content, key: str) -> Iterator[Markup]:
     """All sections but the first; `key` begins the ids of what is in them."""
+    run = content.run
     made: Iterable[tuple[str, str, Child]] = (
         ("time", "Time line", _time_line(content, key)),
         ("course", "Course", _course(content, key)),
+        ("members", "Members", members(run.members, run.begin, run.end, content.rows)),
         ("failures", "Failures", _failures(content)),
         ("searches", "Searches", searches(content.run, key)),
         ("sweep", "Parameters and best points", _sweep(content, key)),
@@ -172,6 +176,8 @@ def _failures(content: Content) -> Iterator[Markup]:
             h("p.quiet", f"Ranks: {failure.where}") if failure.where else None,
             [h("p.quiet", f"Job {failure.example} wrote at last:"), pre(failure.tail)]
             if failure.tail
+            else h("p.quiet", f"Job {failure.example}: {failure.missing}.")
+            if failure.missing
             else None,
             h("p", h("code", failure.command)) if failure.command else None,
         )  # fmt: skip
@@ -222,7 +228,11 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     best = run.jobs.points.best(figure.key, figure.mode)
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     rows = [
-        [run.source.label(job["id"]), job["group"], number(job["memo"][figure.key])]
+        [
+            job_keys.shown(job["id"], job, run.source.label),
+            job["group"],
+            number(job["memo"][figure.key]),
+        ]
         + [number(job["params"].get(name, "")) for name in names]
         for job in best
     ]
@@ -313,7 +323,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
     label = run.source.label
     rows = [
         [
-            label(job["id"]),
+            job_keys.shown(job["id"], job, label),
             job["group"],
             job["outcome"] or job["state"],
             seconds(job["runtime"]),

@@ -27,6 +27,7 @@ class Source:
         size: nodes, and cores of each, where that is known.
         facts: more to be said, by name.
         tail: gives the last lines that a job wrote.
+        missing: gives why these cannot be read, or "".
     """
 
     kind: str
@@ -41,11 +42,22 @@ class Source:
     size: tuple[int, int] | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     tail: Callable[[Job], list[str]] = lambda job: []
+    missing: Callable[[Job], str] = lambda job: ""
 
     @property
     def virtual(self) -> bool:
         """Its time is not that of the world."""
         return self.kind == "simulation"
+
+
+def place_of(job: Job) -> str | None:
+    """Where a job ran: its ranks, after the member that these are of if it has one.
+
+    >>> place_of({"ranks": "0-3"}), place_of({"ranks": "0-3", "member": "pool.1"})
+    ('0-3', 'pool.1:0-3')
+    """
+    ranks: str | None = job["ranks"]
+    return f"{job['member']}:{ranks}" if ranks is not None and "member" in job else ranks
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Failure:
         note: of the exception of the last one.
         example: the last one.
         tail: what it wrote at last.
+        missing: why that cannot be read, or "".
         command: shows all of them.
     """
 
@@ -76,4 +89,5 @@ class Failure:
     note: str
     example: str
     tail: list[str]
+    missing: str
     command: str

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.engine import job_keys
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
@@ -189,7 +190,7 @@ def _best(run: Run, figure: Figure | None) -> Iterator[Markup]:
     yield h("p.big", h("b", number(job["memo"][figure.key])), h("span", f" {figure.words}"))
     pairs = [(name, number(value)) for name, value in job["params"].items()]
     yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:8]])
-    where = f"Job {run.source.label(job['id'])} of {job['group']}"
+    where = f"Job {job_keys.shown(job['id'], job, run.source.label)} of {job['group']}"
     if job["outcome"] != "success":
         where += f", which {OUTCOMES[job['outcome']]}"
     said = "" if figure.said else "; the document names no best, so the highest is taken"

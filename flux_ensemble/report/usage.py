@@ -11,12 +11,15 @@ from flux_ensemble.report.columns import Codes
 #: Most pairs of a job and a node that are looked at.
 MAX_PAIRS = 20_000_000
 
+#: A node: its rank, and before that the member that has it, where an ensemble has members.
+Node = int | tuple[str, int]
+
 
 @dataclass(frozen=True)
 class Usage:
-    """The seconds in which jobs ran on each node, by rank; and the nodes of a cluster."""
+    """The seconds in which jobs ran on each node; and the nodes of a cluster."""
 
-    busy: dict[int, float]
+    busy: dict[Node, float]
     nodes: int
 
     def share(self, span: float) -> float:
@@ -44,12 +47,12 @@ def usage(
     >>> usage([0, 2, 3], [2, 4, float("nan")], ranks, 8, 4)
     Usage(busy={0: 8.0, 1: 2.0}, nodes=4)
     """
-    places = [() if value is None else tuple(ids(value)) for value in ranks.values]
+    places = [() if value is None else _nodes(value) for value in ranks.values]
     rows = ranks.rows
     if sum(map(len, map(places.__getitem__, rows))) > MAX_PAIRS:
         return None
-    busy: dict[int, float] = {}
-    until: dict[int, float] = {}
+    busy: dict[Node, float] = {}
+    until: dict[Node, float] = {}
     ran = [row for row, begin in enumerate(begins) if begin == begin]
     for row in sorted(ran, key=begins.__getitem__):
         begin, over = begins[row], ends[row]
@@ -61,3 +64,13 @@ def usage(
                 busy[node] = busy.get(node, 0.0) + over - start
                 until[node] = over
     return Usage(busy, nodes or len(busy))
+
+
+def _nodes(place: str) -> tuple[Node, ...]:
+    """The nodes of `place_of`.
+
+    >>> _nodes("0-1"), _nodes("pool.1:0-1")
+    ((0, 1), (('pool.1', 0), ('pool.1', 1)))
+    """
+    member, _, ranks = place.rpartition(":")
+    return tuple((member, rank) if member else rank for rank in ids(ranks))

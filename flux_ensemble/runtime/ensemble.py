@@ -18,7 +18,7 @@ from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Re
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
-from flux_ensemble.engine.job_keys import ENCLOSING, split
+from flux_ensemble.engine.job_keys import ENCLOSING
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.answers import Answer, Answers
@@ -267,7 +267,7 @@ class Ensemble:
         if event.name == "invalidate":
             self.member.refused(event.job)
         if self.log.wants_events:
-            self.log.job_event(event.t, split(event.job)[1], event.name, event.context)
+            self.log.job_event(event.t, self.engine.named(event.job), event.name, event.context)
         engine = self.engine
         if event.name not in engine.wants_events:
             return
@@ -277,7 +277,7 @@ class Ensemble:
     def violation(self, event: JobEvent) -> None:
         """A job has the tag of another one, or one that nobody gave: cancel it."""
         assert event.tag is not None
-        self.note("violation", {"id": split(event.job)[1], **event.tag._asdict()})
+        self.note("violation", {**self.engine.named(event.job), **event.tag._asdict()})
         self._log_error(f"{self.name}: {surplus(event.job, event.tag)}; it is cancelled")
         command = CancelJobs(0, (event.job,), "its tag is that of another job of the ensemble")
         self.member.cancel(command, lambda _: None)

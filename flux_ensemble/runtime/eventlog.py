@@ -60,12 +60,18 @@ class Log:
         for follower in list(self._followers):
             follower.send(entry)
 
-    def job_event(self, t: float, job: int, name: str, context: Mapping[str, Any]) -> None:
-        """Show a job's event to those who want them; it is not kept."""
+    def job_event(self, t: float, job: Mapping[str, Any], name: str, context: Any) -> None:
+        """Show a job's event to those who want them; it is not kept.
+
+        Args:
+            t: its time.
+            job: the `id` of the job, and its `member` if it has one.
+            name, context: of the event.
+        """
         entry = {
             "timestamp": t,
             "name": "job-event",
-            "context": {"id": job, "name": name, "context": context},
+            "context": {**job, "name": name, "context": context},
         }
         for follower in list(self._followers):
             if follower.events:

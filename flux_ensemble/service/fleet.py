@@ -12,7 +12,7 @@ that is found again after a crash of the service is treated as one whose connect
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -355,11 +355,18 @@ class Fleet:
             elif tag in self._site:
                 self._member(tag)
 
+    def _tags(self) -> Iterator[MemberTag]:
+        return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))
+
+    def places(self) -> dict[str, dict[str, Any]]:
+        """Of each member that there is its `job` in the enclosing instance, and its `uri`."""
+        members = [self._site[tag] for tag in self._tags()]
+        return {member.tag.member: {"job": member.job, "uri": member.uri} for member in members}
+
     def end_all(self) -> None:
         """The ensemble is over: its members are not needed any more."""
-        for tag in self._site:
-            if (tag.name, tag.run) == (self._spec.name, self._run):
-                self._site.end(tag)
+        for tag in self._tags():
+            self._site.end(tag)
 
 
 def _part(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
+from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.target import Target, label_of, targeted
+from flux_ensemble.job_ids import JobIds
 
 
 @click.command
@@ -138,7 +140,7 @@ def action(name: str, action: dict[str, Any], target: Target) -> None:
     """
     with naming(target, name):
         done = target.action(name, action)
-    _print_ids(done.get("ids", ()), target)
+    _print_ids(JobIds(done), target)
 
 
 @click.command
@@ -160,10 +162,11 @@ def unload(name: str, force: bool, target: Target) -> None:
     _say(name, "unloaded")
 
 
-def _print_ids(ids: Iterable[int], target: Target) -> None:
-    label = label_of(target)
-    for job in ids:
-        click.echo(label(job))
+def _print_ids(ids: Sequence[int], target: Target) -> None:
+    for name in submitted_names(ids, label_of(target)):
+        click.echo(name)
+    if waiting := waiting_text(ids):
+        click.echo(waiting, err=True)
 
 
 def _say(name: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The commands on the jobs of an ensemble: jobs, failures, export."""
+"""The commands on the jobs of an ensemble: jobs, failures, output, export."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flux_ensemble.cli.common import FILE, USAGE, Failure, naming, print_error
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
+from flux_ensemble.cli.session.job_choice import named_jobs
 from flux_ensemble.cli.session.target import (
     LocalStates,
     Target,
@@ -23,11 +24,13 @@ from flux_ensemble.cli.session.target import (
     label_of,
     targeted,
 )
+from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.report.texts import plural
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
     from flux_ensemble.cli.display.failures import Failures, Kind
+    from flux_ensemble.cli.session.job_output import Outputs
 
 #: How a job can end.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
@@ -93,16 +96,24 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
 
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
+@click.argument("which", nargs=-1, metavar="[JOB]...")
 @choice_options
 @table_options(jobs_table("default"))
 @targeted
-def jobs(name: str, choice: Choice, output: Output, target: Target) -> None:
+def jobs(name: str, which: tuple[str, ...], choice: Choice, output: Output, target: Target) -> None:
     """Show the jobs of ensemble NAME: those that have ended in that order, then active ones.
 
-    In a format and in a filter, parameters are params.NAME and keys of memos memo.NAME.
+    Or each JOB, by its id, after its member and a colon where there are members. In a format and in
+    a filter, parameters are params.NAME and keys of memos memo.NAME.
     """
-    with chosen(target, name, choice) as found:
-        rows = list(found)
+    if which and choice != Choice():
+        raise Failure("name jobs, or choose them by options, not both", USAGE)
+    if which:
+        with naming(target, name):
+            rows = list(named_jobs(target, name, which))
+    else:
+        with chosen(target, name, choice) as found:
+            rows = list(found)
     if output.as_json:
         print_json({"jobs": rows})
         return
@@ -177,6 +188,7 @@ def failures(name: str, group: str | None, target: Target) -> None:
     its lift, its share among them divided by that among all jobs of the group that have ended.
     """
     from flux_ensemble.cli.display.failures import Failures
+    from flux_ensemble.cli.session.job_output import Outputs
 
     counted = Failures()
     with chosen(target, name, Choice(group=group)) as found:
@@ -185,17 +197,44 @@ def failures(name: str, group: str | None, target: Target) -> None:
                 raise Failure("only the owner of the instance may see why jobs failed")
             counted.add(job)
     click.echo(counted.said)
+    outputs = Outputs() if isinstance(target, LocalStates) else Outputs(target, name)
     for kind in counted.kinds():
         click.echo()
-        for line in _about(kind, counted, name, target):
+        for line in _about(kind, counted, name, target, outputs):
             click.echo(printable(line))
 
 
-def _about(kind: Kind, counted: Failures, name: str, target: Target) -> Iterator[str]:
-    """What is printed of a kind of failures."""
-    from flux_ensemble.cli.session.job_output import tail
+@click.command
+@click.argument("name", shell_complete=completion.ensembles)
+@click.argument("job")
+@targeted
+def output(name: str, job: str, target: Target) -> None:
+    """Print what JOB of ensemble NAME wrote, of very much the end.
 
-    handle = None if isinstance(target, LocalStates) else target.handle
+    JOB is as "jobs" shows it: an id, after its member and a colon where there are members. What a
+    job on a member wrote into Flux is there as long as the member; files stay.
+    """
+    from flux_ensemble.cli.session.job_output import Outputs
+
+    outputs = Outputs() if isinstance(target, LocalStates) else Outputs(target, name)
+    with naming(target, name):
+        (found,) = named_jobs(target, name, (job,))
+    if "output" not in found:
+        raise Failure("only the owner of the instance may see what jobs wrote")
+    parts = [(title, text) for title, text in outputs.written(found) if text]
+    if not parts:
+        nothing = "it has written nothing that can be read from here"
+        raise Failure(f"job {job}: {outputs.missing(found) or nothing}")
+    for title, text in parts:
+        if len(parts) > 1:
+            click.echo(f"==> {title}", err=True)
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+def _about(
+    kind: Kind, counted: Failures, name: str, target: Target, outputs: Outputs
+) -> Iterator[str]:
+    """What is printed of a kind of failures."""
     yield f"{kind.group}: {kind.reason}: {plural(kind.jobs, counted.noun)}"
     if kind.ranks:
         most = kind.ranks.most_common(MOST_RANKS)
@@ -208,12 +247,15 @@ def _about(kind: Kind, counted: Failures, name: str, target: Target) -> Iterator
         )
     if note := kind.example["exception"]["note"]:
         yield f"  {note}"
-    lines = tail(kind.example, handle)
+    job = shown(kind.example["id"], kind.example, label_of(target))
+    lines = outputs.tail(kind.example)
     if lines:
-        yield f"  job {label_of(target)(kind.example['id'])} wrote at last:"
+        yield f"  job {job} wrote at last:"
         yield from (f"    {line}" for line in lines)
+    elif missing := outputs.missing(kind.example):
+        yield f"  job {job}: {missing}"
     see = f"{command_of(target)} jobs {name} --group {kind.group}"
     yield f"  see: {see} --filter {quote(kind.expression)}"
 
 
-COMMANDS = (jobs, failures, export)
+COMMANDS = (jobs, failures, output, export)

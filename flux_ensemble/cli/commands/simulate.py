@@ -152,8 +152,6 @@ def simulate(
 
     text, label = read_document(file)
     spec = _with_members(_check(text, label, name), members)
-    if spec.members and report is not None:
-        raise Failure("--report: a report has no place for the members of a document yet", USAGE)
     text = understood(spec, text)
     assumed = None
     if cores is None:
@@ -194,7 +192,8 @@ def simulate(
     else:
         _show(prediction)
     if keeper is not None and report is not None:
-        _report(keeper.source(prediction.makespan, "simulation", (nodes, cores)), report)
+        size = None if spec.members else (nodes, cores)
+        _report(keeper.source(prediction.makespan, "simulation", size), report)
     return recorded(_exit_code(prediction), recorder)
 
 

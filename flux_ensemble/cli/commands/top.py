@@ -21,7 +21,7 @@ from flux_ensemble.cli.session.target import member_options
 @click.option("--once", is_flag=True, help="Print it once as plain text, and leave.")
 @member_options
 def top(name: str | None, once: bool, member: str | None, state_dir: Path | None) -> int:
-    """Show ensembles live, or ensemble NAME: groups, rules, failures and the log.
+    """Show ensembles live, or ensemble NAME: groups, members, rules, failures and the log.
 
     Keys pause, resume, cancel and submit, and open the output of jobs; "?" lists them. Without
     Textual (pip install 'flux-ensemble[tui]') there are no keys. With --once, in a pipe, or on a

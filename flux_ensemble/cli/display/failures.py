@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.report.source import place_of
 from flux_ensemble.report.texts import plural
 
 Job = Mapping[str, Any]
 
-#: A value of a parameter, or of `ranks`: its name, and the value as text.
+#: A value of a parameter, or where a job ran: its name, and the value as text.
 Trait = tuple[str, str]
 
 FAILED = ("failed", "timeout")
@@ -118,8 +119,8 @@ class Failures:
             kind = self._kinds[key] = Kind(*key, job)
         kind.example = job
         kind.jobs += 1
-        if job["ranks"] is not None:
-            kind.ranks[job["ranks"]] += 1
+        if (ranks := place_of(job)) is not None:
+            kind.ranks[ranks] += 1
         kind.traits.update(trait for trait in traits if trait in counted)
 
     def kinds(self) -> list[Kind]:
@@ -214,5 +215,7 @@ def _signal(number: int) -> str:
 def _traits(job: Job) -> Iterator[Trait]:
     for name, value in job["params"].items():
         yield f"params.{name}", str(value)
-    if job["ranks"] is not None:
-        yield "ranks", job["ranks"]
+    if "member" in job:
+        yield "member", job["member"]
+    if (ranks := place_of(job)) is not None:
+        yield "ranks", ranks

@@ -10,7 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from flux_ensemble.cli.display.member_messages import STYLES, member_sentence
 from flux_ensemble.cli.display.outlook import in_words
+from flux_ensemble.cli.display.search_messages import search_sentence
 from flux_ensemble.client.responses import EnsembleStatus, Entry
 from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.texts import printable
@@ -80,14 +82,16 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "values-left-out" | "not-started":
             yield (Span(f"   {context['group']}: {context['reason']}", "warn"),)
+        case name if name in STYLES and name not in ("member-start", "member-ended"):
+            yield (Span(f"   {member_sentence(entry)}", STYLES[name]),)
         case "best" | "front":
             yield (Span(f"   {_best(context)}", "good"),)
         case "pruned":
-            yield (Span(f"   {_of_search(entry)}"),)
+            yield (Span(f"   {search_sentence(entry)}"),)
         case "trial-failed" | "ask-failed":
-            yield (Span(f"   {_of_search(entry)}", "warn"),)
+            yield (Span(f"   {search_sentence(entry)}", "warn"),)
         case "search-done":
-            yield (Span(f"   {_of_search(entry)}", "action"),)
+            yield (Span(f"   {search_sentence(entry)}", "action"),)
         case "custom-output":
             for text in context["text"].splitlines():
                 yield (Span(f"   {context['function']}: "), Span(text, "detail"))
@@ -112,34 +116,6 @@ def _of_front(values: Iterable[float]) -> str:
 def _short(value: Any) -> Any:
     """A number in six digits."""
     return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _of_search(entry: Entry) -> str:
-    """What happened in a search."""
-    context = entry["context"]
-    search = context["search"]
-    match entry["name"]:
-        case "ask":
-            first, points = context["first"], context["points"]
-            which = f"trial {first}" if points == 1 else f"trials {first} to {first + points - 1}"
-            what = f"points of {which}" if points else "no points"
-            return f"{search}: {what}, {context['ended']} ended before"
-        case "ask-failed":
-            return f"{context['reason']} (try {context['tries']})"
-        case "pruned":
-            at, value = f"step {context['step']:g}", f"{context['value']:.6g}"
-            return f"{search}: trial {context['trial']} is stopped at {at}, with {value}"
-        case "trial-failed":
-            return f"{search}: trial {context['trial']} failed: {context['reason']}"
-        case _:
-            counts = f"{context['complete']} complete, {context['failed']} failed"
-            if "pruned" in context:
-                counts += f", {context['pruned']} stopped early"
-            best = context.get("best")
-            found = "" if best is None else f", best {best['value']:.6g} (trial {best['trial']})"
-            if "front" in context:
-                found = f", {context['front']} in the Pareto front"
-            return f"{search}: done ({context['reason']}): {counts}{found}"
 
 
 def _allocation(entry: Entry) -> str:
@@ -204,7 +180,7 @@ def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
     """A job's event as `flux job eventlog` prints it: id, name, key=value."""
     context = entry["context"]
     return (
-        Span(f"   {jobid(context['id'])} ", "detail"),
+        Span(f"   {shown(context['id'], context, jobid)} ", "detail"),
         Span(context["name"]),
         Span("".join(f" {pair}" for pair in _each_pair(context.get("context") or {})), "detail"),
     )
@@ -241,8 +217,8 @@ def _entry_style(entry: Entry) -> str:
             return STATE_STYLES.get(entry["context"]["state"], "")
         case "custom-output":
             return "detail"
-        case _:
-            return "action"
+        case name:
+            return STYLES.get(name, "action")
 
 
 def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
@@ -286,7 +262,7 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
         case "best" | "front":
             return _best(context)
         case "ask" | "ask-failed" | "trial-failed" | "pruned" | "search-done":
-            return _of_search(entry)
+            return search_sentence(entry)
         case "epoch":
             return f"service number {context['epoch']} goes on with it"
         case "shutdown":
@@ -304,6 +280,8 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             return "\n".join(_indented([f"{context['function']}:", *context["text"].splitlines()]))
         case "finish" | "stopped":
             return f"{context['state']}: {context['reason']}"
+        case name if name in STYLES:
+            return member_sentence(entry)
         case _:
             return " ".join(_each_pair(context))
 

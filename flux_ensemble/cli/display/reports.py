@@ -17,6 +17,7 @@ from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.messages import explain, plain
 from flux_ensemble.cli.display.metrics_tables import metrics_rows
 from flux_ensemble.client.responses import Entry as LogEntry
+from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.gather import gather
 from flux_ensemble.report.page import MARK
@@ -131,8 +132,9 @@ def _failures(counted: Failures, source: Source) -> list[Failure]:
                     for one in counted.lifts(kind)
                 ],
                 note=job["exception"]["note"] or "",
-                example=source.label(job["id"]),
+                example=shown(job["id"], job, source.label),
                 tail=source.tail(job),
+                missing=source.missing(job),
                 command=""
                 if command is None
                 else f"{command} jobs {name} --group {kind.group} "

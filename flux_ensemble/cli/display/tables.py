@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.cli.common import job_id
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.messages import STATE_STYLES
 from flux_ensemble.cli.display.plain_tables import fsd
-from flux_ensemble.client.responses import EnsembleStatus, RuleStatus, Summary
+from flux_ensemble.client.responses import EnsembleStatus, MemberStatus, RuleStatus, Summary
 
 ENSEMBLES = Table(
     "list",
@@ -98,6 +100,7 @@ MEMBERS = Table(
         "nodes": "NODES",
         "cores": "CORES",
         "jobs": "JOBS",
+        "job": "JOBID",
         "left": "LEFT",
         "reason": "REASON",
         "color_state": "",
@@ -107,13 +110,13 @@ MEMBERS = Table(
         "default": {
             "description": "members that have not ended, and how long they last",
             "format": "+:{name:<8} {color_state}{state:<8}{color_off} {nodes:>5h} {cores:>5h} "
-            "{jobs:>4} {left!F:>8h} ?:{reason}",
+            "{jobs:>4} {job:>12h} {left!F:>8h} ?:{reason}",
         },
     },
     yields="reason",
 )
 
-_MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost": "bad"}
+MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost": "bad"}
 
 
 def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
@@ -146,19 +149,24 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
     ]
 
 
+def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:
+    """The members of an ensemble that have not ended."""
+    return [member for pool in status.get("pools", {}).values() for member in pool["members"]]
+
+
 def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
     """The rows of `MEMBERS`; `now` is epoch seconds."""
-    members = [member for pool in status.get("pools", {}).values() for member in pool["members"]]
     return [
         {
             **{key: member[key] for key in ("name", "state", "jobs", "reason")},
             "nodes": "" if member["nodes"] is None else member["nodes"],
             "cores": "" if member["cores"] is None else member["cores"],
+            "job": "" if (job := member.get("job")) is None else job_id(job),
             "left": "" if member["t_expires"] is None else max(0.0, member["t_expires"] - now),
-            "color_state": colour(_MEMBER_STYLES.get(member["state"], "")),
+            "color_state": colour(MEMBER_STYLES.get(member["state"], "")),
             "color_off": colour_off(),
         }
-        for member in members
+        for member in members_of(status)
     ]
 
 

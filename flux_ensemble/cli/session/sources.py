@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from functools import partial
 from typing import Any
 
 from flux_ensemble.cli.common import Failure, job_id, naming
-from flux_ensemble.cli.session.job_output import tail
+from flux_ensemble.cli.session.job_output import Outputs
 from flux_ensemble.cli.session.target import LocalStates
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.report.source import Source
@@ -30,7 +29,7 @@ def _loaded(client: Client, name: str) -> Source:
     service = status["service"]
     if "pid" not in service:
         raise Failure("only the owner of the instance may make a report")
-    jobs = client.jobs(name)
+    jobs, outputs = client.jobs(name), Outputs(client, name)
     nodes = status["nodes"]["node_up_count"]
     facts = {
         "Service": f"flux-ensemble {service['version']}, Python {service['python']}",
@@ -47,9 +46,12 @@ def _loaded(client: Client, name: str) -> Source:
         now=time.time(),
         dropped=lambda: jobs.dropped,
         why={rule["id"]: rule for rule in client.why(name)["rules"]},
-        size=None if nodes is None else (nodes, status["nodes"]["node_cores_up"] // max(1, nodes)),
+        size=None
+        if nodes is None or "pools" in ensemble
+        else (nodes, status["nodes"]["node_cores_up"] // max(1, nodes)),
         facts=facts,
-        tail=partial(tail, handle=client.handle),
+        tail=outputs.tail,
+        missing=outputs.missing,
     )
 
 
@@ -69,5 +71,5 @@ def _local(states: LocalStates, name: str) -> Source:
         now=time.time(),
         why=why,
         facts={"Directory": ensemble.get("directory", "")},
-        tail=partial(tail, handle=None),
+        tail=Outputs().tail,
     )

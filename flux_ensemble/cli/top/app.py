@@ -1,4 +1,4 @@
-"""The live view in Textual: lists of ensembles, groups, rules, failures and log, and keys."""
+"""The live view in Textual: lists of ensembles, groups, members, rules, failures and log; keys."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import Footer, Static
 
 from flux_ensemble.cli.display.failures import Kind
+from flux_ensemble.cli.display.job_names import submitted_text
 from flux_ensemble.cli.display.progress import active_first
 from flux_ensemble.cli.display.reasons import reasons
 from flux_ensemble.cli.display.views import as_text
@@ -24,6 +25,7 @@ from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.cli.top.rows import STYLES, Rows
 from flux_ensemble.cli.top.screens import KEYS, JobsScreen, Prompt, Question, TextScreen
 from flux_ensemble.cli.top.source import PAGE, Source
+from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.texts import printable
 
 #: From so many columns on there are two columns of lists.
@@ -103,6 +105,7 @@ class TopApp(App[Exception | None]):
             with Vertical(id="left"):
                 yield self._rows("Ensembles", self._draw_ensembles, lambda one: one["name"])
                 yield self._rows("Groups", self._draw_groups, lambda one: one.name)
+                yield self._rows("Members", self._draw_members, lambda one: one["name"])
                 yield self._rows("Rules", self._draw_rules, lambda one: one["id"])
             with Vertical(id="right"):
                 yield self._rows(
@@ -149,6 +152,7 @@ class TopApp(App[Exception | None]):
         self._list("ensembles").show(picture.ensembles if many else ())
         groups = self._list("groups")
         groups.show(active_first(picture.groups, max(groups.size.height - 1, 3)))
+        self._list("members").show(picture.members)
         self._list("rules").show(picture.rules)
         self._list("failures").show(picture.failures)
         self._list("log").show(picture.log)
@@ -168,7 +172,7 @@ class TopApp(App[Exception | None]):
         # The title has a second line where it is too long for one.
         above = 1 + (self._title_width > self.size.width) + bool(self.picture.trouble)
         room = self.size.height - above - 1
-        columns = [("ensembles", "groups", "rules"), ("failures", "log")]
+        columns = [("ensembles", "groups", "members", "rules"), ("failures", "log")]
         for names in columns if wide else [columns[0] + columns[1]]:
             found = [self._list(name) for name in names]
             for rows, height in zip(
@@ -183,6 +187,9 @@ class TopApp(App[Exception | None]):
 
     def _draw_groups(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return lines.group_lines(seen, width, self._ascii)
+
+    def _draw_members(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
+        return lines.member_lines(seen, self.picture.t)
 
     def _draw_rules(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return lines.rule_lines(seen, self.picture.t, self._ascii)
@@ -214,8 +221,7 @@ class TopApp(App[Exception | None]):
             if isinstance(answer, Exception):
                 self._say(str(answer), "error")
             elif isinstance(answer, list):
-                ids = ", ".join(map(self._label, answer[:5])) + ", ..." * (len(answer) > 5)
-                self._say(f"{len(answer)} job{'s'[: len(answer) != 1]} submitted: {ids}")
+                self._say(submitted_text(answer, self._label))
             else:
                 self._say(f"{op}: {name} is {answer['state']}")
             self._poller.look_now()
@@ -270,6 +276,9 @@ class TopApp(App[Exception | None]):
                 self._poller.look_now()
             case "groups":
                 self._open_jobs(f"Jobs of {item.name}", item.name, None)
+            case "members":
+                member = item["name"]
+                self._open_jobs(f"Jobs of {member}", None, f'job.member == "{member}"')
             case "failures":
                 self._open_jobs(f"{item.group}: {item.reason}", item.group, item.expression)
             case "rules":
@@ -282,7 +291,7 @@ class TopApp(App[Exception | None]):
                 text += "\n".join(f"{key}: {value}" for key, value in item["context"].items())
                 self._open(TextScreen(line[1].text, printable(text), ascii_only=self._ascii))
 
-    def _open_jobs(self, title: str, group: str, expression: str | None) -> None:
+    def _open_jobs(self, title: str, group: str | None, expression: str | None) -> None:
         def done(found: Any) -> None:
             if isinstance(found, Exception):
                 self._say(str(found), "error")
@@ -298,7 +307,7 @@ class TopApp(App[Exception | None]):
             if isinstance(text, Exception):
                 self._say(str(text), "error")
                 return
-            title = f"Output of {self._label(job['id'])}"
+            title = f"Output of {shown(job['id'], job, self._label)}"
             self._open(TextScreen(title, printable(text), end=True, ascii_only=self._ascii))
 
         self._work(lambda source: source.output(job), done)

@@ -18,8 +18,10 @@ from flux_ensemble.cli.display.progress import (
     middle,
     percent,
 )
+from flux_ensemble.cli.display.tables import MEMBER_STYLES
 from flux_ensemble.cli.top.picture import Picture
-from flux_ensemble.client.responses import Entry, RuleReason, Summary
+from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
+from flux_ensemble.report.texts import plural
 
 #: Longest label of an action in the line of a rule, and longest id that others are aligned with.
 MOST_LABEL = 20
@@ -112,6 +114,32 @@ def chance(rule: RuleReason, now: float) -> tuple[str, str]:
     return rule["waits"] or f"at the next {rule['trigger']}", "action"
 
 
+def member_lines(members: Sequence[MemberStatus], now: float) -> list[Line]:
+    """A line for each member: its state, what it has, how many jobs, and how long it lasts."""
+    width = max((len(member["name"]) for member in members), default=0)
+    return [_member_line(member, now, width) for member in members]
+
+
+def _member_line(member: MemberStatus, now: float, width: int) -> Line:
+    parts = [
+        plural(number, noun)
+        for number, noun in ((member["nodes"], "node"), (member["cores"], "core"))
+        if number is not None
+    ]
+    parts.append(plural(member["jobs"], "job"))
+    if member["t_expires"] is not None:
+        parts.append(f"{in_words(member['t_expires'] - now)} left")
+    state = member["state"]
+    spans = [
+        Span(f"{member['name']:<{width}}  ", "name"),
+        Span(f"{state:<8}", MEMBER_STYLES.get(state, "")),
+        Span(f"  {', '.join(parts)}"),
+    ]
+    if member["reason"]:
+        spans.append(Span(f"  {member['reason']}", "detail"))
+    return tuple(spans)
+
+
 def failure_line(kind: Kind) -> Line:
     """A kind of failures: how many jobs, of which group, why, and where."""
     spans = [
@@ -156,6 +184,7 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
             more = (Span(", "), *details) if details else ()
             lines.append((Span(f"  {', '.join(words)}"), *more))
     for name, found in (
+        ("Members", member_lines(picture.members, picture.t)),
         ("Rules", rule_lines(picture.rules, picture.t, True)),
         ("Failures", [failure_line(kind) for kind in picture.failures]),
         ("Log", [log_line(entry, status["t_start"], label) for entry in list(picture.log)[-10:]]),

@@ -74,6 +74,7 @@ def fit(
     groups = active_first(picture.groups, max(height // 4, 3))
     parts += [
         lines.group_lines(groups, width, ascii_only),
+        lines.member_lines(picture.members, picture.t),
         lines.rule_lines(picture.rules, picture.t, ascii_only),
         [lines.failure_line(kind) for kind in picture.failures],
     ]

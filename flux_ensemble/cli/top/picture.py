@@ -8,7 +8,8 @@ from typing import Any
 
 from flux_ensemble.cli.display.failures import Kind
 from flux_ensemble.cli.display.progress import Progress
-from flux_ensemble.client.responses import Entry, RuleReason, Summary
+from flux_ensemble.cli.display.tables import members_of
+from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Picture:
     failures: Sequence[Kind] = ()
     log: Sequence[Entry] = field(default_factory=list)
     trouble: str = ""
+
+    @property
+    def members(self) -> Sequence[MemberStatus]:
+        """The members of the ensemble that have not ended."""
+        return () if self.status is None else members_of(self.status)
 
     @property
     def name(self) -> str | None:

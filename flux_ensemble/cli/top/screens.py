@@ -16,6 +16,7 @@ from textual.widgets import Footer, Input, Static
 from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.cli.top.rows import Rows
+from flux_ensemble.engine.job_keys import shown
 
 _STYLES = {"success": "good", "failed": "bad", "timeout": "bad", "canceled": "warn",
            "running": "action"}  # fmt: skip
@@ -23,7 +24,7 @@ _STYLES = {"success": "good", "failed": "bad", "timeout": "bad", "canceled": "wa
 KEYS = """\
 Tab, Shift-Tab        go to the next list, or the one before
 arrows, Page keys     move in a list (or j, k, Space, g, G)
-Enter                 ensemble: look at it; group or failure: its jobs;
+Enter                 ensemble: look at it; group, member, failure: its jobs;
                       rule: why it fires or does not; job: its output
 o                     the output of the last job of a failure
 p, r                  pause the ensemble, let it go on
@@ -91,7 +92,9 @@ class JobsScreen(Pager):
         def draw(seen: Sequence[Mapping[str, Any]], width: int) -> list[Line]:
             return [job_line(job, label) for job in seen]
 
-        rows = Rows(title, draw, key=lambda job: job["id"], ascii_only=ascii_only)
+        rows = Rows(
+            title, draw, key=lambda job: (job.get("member"), job["id"]), ascii_only=ascii_only
+        )
         super().__init__(rows, jobs)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
@@ -108,7 +111,7 @@ def job_line(job: Mapping[str, Any], label: Callable[[int], str]) -> Line:
     params = " ".join(f"{name}={value}" for name, value in job.get("params", {}).items())
     note = (job.get("exception") or {}).get("note") or ""
     return (
-        Span(f"{label(job['id']):>12}  "),
+        Span(f"{shown(job['id'], job, label):>12}  "),
         Span(f"{job['group']}  ", "name"),
         Span(f"{status:<8}", _STYLES.get(status, "")),
         Span(f" {runtime:>8}  "),

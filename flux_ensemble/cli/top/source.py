@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.progress import Paces
+from flux_ensemble.cli.session.job_output import Outputs
 from flux_ensemble.cli.session.local_states import LocalStates, summary_of
 from flux_ensemble.cli.session.target import reach
 from flux_ensemble.cli.top.picture import Picture
@@ -247,7 +248,7 @@ class FluxSource(Source):
         return list(jobs), next(found, None) is not None
 
     def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, self._client.handle)
+        return _output(job, Outputs(self._client, self._chosen or ""))
 
     def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
         return getattr(self._client, op)(self._chosen, *arguments, **more)
@@ -300,7 +301,7 @@ class LocalSource(Source):
         return jobs, next(found, None) is not None
 
     def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, None)
+        return _output(job, Outputs())
 
     def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
         method = getattr(self._states, op, None)
@@ -330,8 +331,7 @@ def _latest(ensembles: Sequence[Summary]) -> str | None:
     return next((one["name"] for one in reversed(going or by_start)), None)
 
 
-def _output(job: Mapping[str, Any], handle: Any | None) -> str:
-    from flux_ensemble.cli.session.job_output import written
-
-    parts = [f"{title}:\n{text}" for title, text in written(job, handle) if text.strip()]
-    return "\n\n".join(parts) or "it has written nothing that can be read from here"
+def _output(job: Mapping[str, Any], outputs: Outputs) -> str:
+    parts = [f"{title}:\n{text}" for title, text in outputs.written(job) if text.strip()]
+    nothing = outputs.missing(job) or "it has written nothing that can be read from here"
+    return "\n\n".join(parts) or nothing

@@ -47,11 +47,37 @@ function idset(text) {
 }
 
 /**
+ * The nodes of places such as "0-3", or "pool.1:0-3" where there are members, as numbers; with
+ * members `names` has what the numbers stand for, else it is null.
+ */
+function numbered(values) {
+  const parts = values.map((value) => {
+    if (value === null) return { member: "", ids: [0] };
+    const at = value.lastIndexOf(":");
+    return { member: value.slice(0, Math.max(at, 0)), ids: idset(value.slice(at + 1)) };
+  });
+  if (parts.every(({ member }) => member === "")) return { nodes: parts.map(({ ids }) => ids), names: null };
+  const sizes = new Map();
+  for (const { member, ids } of parts) {
+    if (member !== "") sizes.set(member, ids.reduce((a, b) => Math.max(a, b + 1), sizes.get(member) || 0));
+  }
+  const names = [];
+  const first = new Map();
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  for (const member of [...sizes.keys()].sort(compare)) {
+    first.set(member, names.length);
+    const size = sizes.get(member);
+    for (let rank = 0; rank < size; rank++) names.push(size === 1 ? member : `${member}:${rank}`);
+  }
+  return { nodes: parts.map(({ member, ids }) => ids.map((id) => id + (first.get(member) || 0))), names };
+}
+
+/**
  * The lanes of jobs: `of[at]` for `at` from `starts[row]` to `starts[row + 1]` are those of a row;
  * `places` says which lanes a node, or some nodes, have.
  */
 function makeLanes(begins, ends, ranks) {
-  const nodes = ranks.values.map((value) => (value === null ? [0] : idset(value)));
+  const { nodes, names } = numbered(ranks.values);
   const known = ranks.values.length > 1;
   const most = nodes.reduce((high, some) => some.reduce((a, b) => Math.max(a, b), high), 0) + 1;
   const bunch = Math.ceil(most / MOST_PLACES);
@@ -92,7 +118,8 @@ function makeLanes(begins, ends, ranks) {
   for (let place = 0; place < count; place++) {
     const low = place * bunch;
     const high = Math.min(most, low + bunch) - 1;
-    const name = !known ? "" : low === high ? `${low}` : `${low}–${high}`;
+    const called = (node) => (names ? names[node] : `${node}`);
+    const name = !known ? "" : low === high ? called(low) : `${called(low)}–${called(high)}`;
     places.push({ name, first, lanes: used[place] });
     first += used[place];
   }
@@ -101,5 +128,6 @@ function makeLanes(begins, ends, ranks) {
       of[at] += places[placesOf[ranks.array[row]][at - starts[row]]].first;
     }
   }
-  return { of, starts, places: places.filter((place) => place.lanes), total: first, bunch, known };
+  const members = names !== null;
+  return { of, starts, places: places.filter((place) => place.lanes), total: first, bunch, known, members };
 }

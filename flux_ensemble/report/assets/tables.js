@@ -35,11 +35,11 @@ class JobsTable {
   }
 
   makeColumns() {
-    const { jobs, about, label } = this.run;
+    const { jobs, about } = this.run;
     const { id, group, outcome, state, t_submit: submit, t_run: begin, t_end: end, returncode, ranks, exception } = jobs.columns;
     const runtime = (row) => end.number(row) - begin.number(row);
     const found = [
-      { name: "Job", text: (row) => label(id.array[row]), key: (row) => Number(id.array[row]) },
+      { name: "Job", text: (row) => jobName(this.run, row), key: (row) => Number(id.array[row]) },
       { name: "Group", text: (row) => group.get(row), key: (row) => group.get(row) },
       { name: "Outcome", text: (row) => outcome.get(row) || state.get(row), key: (row) => outcome.get(row) || "" },
       { name: "Submitted", number: true, text: (row) => seconds(submit.get(row)), key: (row) => submit.number(row) },
@@ -109,9 +109,8 @@ class JobsTable {
       const hits = column.values.map((value) => value !== null && `${label}=${shownValue(value)}`.toLowerCase().includes(text));
       if (hits.some(Boolean)) sets.push([column.array, hits]);
     }
-    const ids = columns.id.array;
-    const isId = /^[ƒ\w]{4,}$/i.test(this.text.trim()) || /^\d+$/.test(text);
-    return (row) => sets.some(([array, hits]) => hits[array[row]]) || (isId && this.run.label(ids[row]).toLowerCase().includes(text));
+    const isId = /^[ƒ\w.:-]{4,}$/i.test(this.text.trim()) || /^\d+$/.test(text);
+    return (row) => sets.some(([array, hits]) => hits[array[row]]) || (isId && jobName(this.run, row).toLowerCase().includes(text));
   }
 
   order(rows) {
@@ -158,7 +157,7 @@ class JobsTable {
 /** The best points, as the chart above compares jobs. */
 function drawBest(box, run, parallel) {
   const table = box.querySelector("table");
-  const { id, group } = run.jobs.columns;
+  const { group } = run.jobs.columns;
   const names = run.about.params.slice(0, 8);
   const draw = () => {
     const rows = parallel.best(SHOWN_BEST);
@@ -168,7 +167,7 @@ function drawBest(box, run, parallel) {
     const head = ["Job", "Group", what, ...names];
     table.tHead.replaceChildren(element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at > 1 ? "number" : null }, name))));
     table.tBodies[0].replaceChildren(...rows.map((row) => element(
-      "tr", {}, element("th", { scope: "row" }, run.label(id.array[row])), element("td", {}, group.get(row)),
+      "tr", {}, element("th", { scope: "row" }, jobName(run, row)), element("td", {}, group.get(row)),
       element("td", { class: "number" }, value(parallel.values[row])),
       ...names.map((name) => element("td", { class: "number" }, shownValue(run.jobs.columns[`params.${name}`].get(row)))),
     )));

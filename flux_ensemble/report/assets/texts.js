@@ -35,6 +35,13 @@ function f58(id) {
   return `ƒ${text || "1"}`;
 }
 
+/** A job as people see it: its id, after its member where there are some. */
+function jobName(run, row) {
+  const { id, member } = run.jobs.columns;
+  const where = member ? member.get(row) : null;
+  return `${where === null ? "" : `${where}:`}${run.label(id.array[row])}`;
+}
+
 /** An element with attributes and children; a text is never markup. */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);

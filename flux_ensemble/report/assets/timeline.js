@@ -258,8 +258,9 @@ class Timeline {
       }
       const y = top + (place.lanes * tall) / 2;
       if (y - 7 < free) continue;
-      const name = place.name === "" ? "jobs" : this.lanes.bunch > 1 ? place.name : `node ${place.name}`;
-      context.fillText(name, GUTTER - 8, y);
+      const plain = place.name !== "" && this.lanes.bunch === 1 && !this.lanes.members;
+      const name = place.name === "" ? "jobs" : plain ? `node ${place.name}` : place.name;
+      context.fillText(name, GUTTER - 8, y, GUTTER - 10);
       free = y + 7;
     }
   }
@@ -299,11 +300,11 @@ function legend(kinds) {
 
 /** A job in a few lines. */
 function describeJob(run, row) {
-  const { id, group, outcome, state, returncode, t_run: begins, t_end: ends, exception } = run.jobs.columns;
+  const { group, outcome, state, returncode, t_run: begins, t_end: ends, exception } = run.jobs.columns;
   const begin = begins.get(row);
   const end = ends.get(row);
   const lines = [
-    `${run.label(id.array[row])} ${group.get(row)}`,
+    `${jobName(run, row)} ${group.get(row)}`,
     outcome.get(row) ? WORDS[outcome.get(row)] : state.get(row),
   ];
   if (returncode.get(row)) lines.push(`exit code ${returncode.get(row)}`);

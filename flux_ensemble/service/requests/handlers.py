@@ -108,8 +108,8 @@ class Handlers:
 
     @request_handler("submit")
     def submit(self, message: Message, payload: Payload) -> None:
-        """Submit jobs, and respond with their ids."""
-        self._ask(message, payload, lambda result: {"ids": result["ids"]})
+        """Submit jobs, and respond with their ids; with members also with where they are."""
+        self._ask(message, payload, _accepted)
 
     @request_handler("rules", "action")
     def ask_engine(self, message: Message, payload: Payload) -> None:
@@ -155,3 +155,8 @@ class Handlers:
     def scale(self, message: Message, payload: Payload) -> None:
         """Begin to change the size of the member, and respond with what it is going to be."""
         self._responder.respond(message, self._members.scale(payload["to"]))
+
+
+def _accepted(result: Payload) -> Payload:
+    """What is told of jobs that were submitted."""
+    return {key: result[key] for key in ("ids", "members", "waiting") if key in result}

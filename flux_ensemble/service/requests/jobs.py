@@ -26,7 +26,8 @@ Payload = Mapping[str, Any]
 
 #: What guests see of a job where a site lets them: nothing that its owner has written.
 GUEST_KEYS = (
-    "id", "name", "state", "group", "nnodes", "t_submit", "t_run", "t_end", "runtime", "outcome",
+    "id", "member", "name", "state", "group", "nnodes", "t_submit", "t_run", "t_end", "runtime",
+    "outcome",
 )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[Found]
 
 
 def _cut(jobs: list[Found], keys: tuple[str, ...] | None) -> list[Found]:
-    return jobs if keys is None else [{key: job[key] for key in keys} for job in jobs]
+    return jobs if keys is None else [{key: job[key] for key in keys if key in job} for job in jobs]
 
 
 def _names(ensemble: Ensemble) -> Callable[[int], str]:

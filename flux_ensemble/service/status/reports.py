@@ -11,6 +11,7 @@ from typing import Any
 from flux_ensemble import __version__
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Numbers
+from flux_ensemble.service.fleet import Fleet
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
@@ -95,7 +96,7 @@ class Reports:
     def _answer(
         self, chosen: Iterable[Ensemble], owner: bool, nodes: Numbers, queue: Numbers
     ) -> Payload:
-        listed: Listed = [ensemble.status() for ensemble in chosen]
+        listed: Listed = [_status(ensemble) for ensemble in chosen]
         answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
         if owner:
             answer["service"] = self._service()
@@ -122,6 +123,17 @@ class Reports:
             },
             "perf": self._perf.report(),
         }
+
+
+def _status(ensemble: Ensemble) -> Payload:
+    """The status of an ensemble; of its members also which jobs they are, and where."""
+    status = ensemble.status()
+    if isinstance(ensemble.fleet, Fleet):
+        places = ensemble.fleet.places()
+        for pool in status["pools"].values():
+            for member in pool["members"]:
+                member.update(places.get(member["name"], {"job": None, "uri": None}))
+    return status
 
 
 def _cut(listed: Iterable[Payload], keys: Iterable[str]) -> Listed:

@@ -10,7 +10,7 @@ import pytest
 
 from flux_ensemble.cli.display import failures
 from flux_ensemble.cli.display.failures import Failures, chance, reason
-from flux_ensemble.cli.session.job_output import tail
+from flux_ensemble.cli.session.job_output import Outputs
 
 
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
@@ -141,9 +141,9 @@ def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
     file = tmp_path / "a.err"
     file.write_text("loading\nflux-shell[0]: FATAL: start failed: no such file\n")
     one = job("failed", 127, error=str(file), output=None)
-    assert len(tail(one, None)) == 2
+    assert len(Outputs().tail(one)) == 2
     one["exception"] = {"type": "exec", "note": "start failed: no such file"}
-    assert tail(one, None) == ["loading"]
+    assert Outputs().tail(one) == ["loading"]
 
 
 def test_few_jobs_show_nothing() -> None:
@@ -155,3 +155,16 @@ def test_parameters_with_ever_new_values_are_bounded(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(failures, "MOST_VALUES", 10)
     found = counted(*(job("failed", 1, params={"seed": seed}) for seed in range(100)))
     assert len(found.kinds()[0].traits) <= 11
+
+
+def test_members_are_compared_and_each_has_ranks_of_its_own() -> None:
+    found = counted(
+        *(job("failed", 1, member="pool.1") for _ in range(6)),
+        *(job(member="pool.0") for _ in range(12)),
+    )
+    (kind,) = found.kinds()
+    assert kind.ranks == {"pool.1:0": 6}
+    assert [(one.name, one.value) for one in found.lifts(kind)] == [
+        ("member", "pool.1"),
+        ("ranks", "pool.1:0"),
+    ]

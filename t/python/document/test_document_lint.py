@@ -247,3 +247,18 @@ def test_an_order_of_jobs_that_never_wait_is_warned_of() -> None:
         "with 'max-active' others wait"
     ]
     assert found(f"{group}, max-active: 1}}").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("members", "output", "notes"),
+    [("{name: p, count: 2}", "'{{id}}'", 1), ("{name: p, count: 2}", "'{t}-{{id}}'", 0),
+     ("{name: p}", "'{{id}}'", 0)],
+)  # fmt: skip
+def test_a_file_that_jobs_on_two_members_can_share_is_noted(
+    members: str, output: str, notes: int
+) -> None:
+    said = found(
+        f"{{name: a, command: x, params: {{t: [1, 2]}}, output: {output}}}",
+        more=f"members: [{members}]",
+    ).notes
+    assert sum("put a parameter into its name" in note for note in said) == notes

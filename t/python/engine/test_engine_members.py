@@ -13,6 +13,7 @@ from flux_ensemble.engine.commands import (
     DrainMember,
     EndMember,
     Record,
+    Reply,
     StartMember,
     StartTimer,
     SubmitJobs,
@@ -32,7 +33,7 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.job_keys import make
-from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
 
 
@@ -195,3 +196,93 @@ def test_a_rule_on_jobs_that_run_says_where_they_do() -> None:
     log = [entry for entry in one.handle(TimerFired(30.0, timer.key)) if isinstance(entry, Record)]
     causes = [entry.context["cause"] for entry in log if entry.name == "fire"]
     assert [cause["member"] for cause in causes] == ["pool.0"]
+
+
+def asks(one: Engine, count: int) -> tuple[list[SubmitJobs], list[Reply]]:
+    """A request submits jobs: what is sent for it, and what it is told at once."""
+    made = one.handle(Request(5.0, 7, "submit", {"group": "a", "count": count}))
+    one.check()
+    return (
+        [command for command in made if isinstance(command, SubmitJobs)],
+        [command for command in made if isinstance(command, Reply)],
+    )
+
+
+def accepts(one: Engine, command: SubmitJobs) -> list[Command]:
+    """A member has accepted the jobs of a command."""
+    keys = [make(command.ordinal, index + 1) for index in range(command.count)]
+    made = one.handle(CommandDone(6.0, command.id, {"ids": keys}))
+    return [command for command in made if isinstance(command, Reply)]
+
+
+def idle_engine(count: Any = 2) -> Engine:
+    """An engine whose members have nothing to do yet."""
+    document = {
+        "name": "test",
+        "finish": "never",
+        "members": [{"name": "pool", "count": count}],
+        "jobs": [{"name": "a", "command": "a"}],
+    }
+    one = Engine(load_mapping(document))
+    one.handle(Started(0.0))
+    return one
+
+
+def test_a_request_is_told_the_member_of_each_job_when_all_that_were_sent_are_accepted() -> None:
+    one = idle_engine()
+    one.handle(up(1))
+    one.handle(up(2))
+    sent, told_at_once = asks(one, 4)
+    assert {command.ordinal for command in sent} == {1, 2}
+    assert told_at_once == []
+    *before, last = sent
+    assert [accepts(one, command) for command in before] == [[] for _ in before]
+    (reply,) = accepts(one, last)
+    ids = [(command.ordinal, index + 1) for command in sent for index in range(command.count)]
+    assert reply.request == 7
+    assert reply.result == {
+        "ids": [id for _, id in ids],
+        "firing": 0,
+        "members": [f"pool.{ordinal - 1}" for ordinal, _ in ids],
+        "waiting": 0,
+    }
+
+
+def test_a_request_does_not_wait_for_jobs_that_no_member_has_room_for() -> None:
+    one = idle_engine(1)
+    (reply,) = asks(one, 3)[1]
+    assert reply.result == {"ids": [], "firing": 0, "members": [], "waiting": 3}
+    # They are sent when there is room, and nobody is told a second time.
+    sent = [command for command in one.handle(up(1)) if isinstance(command, SubmitJobs)]
+    assert sum(command.count for command in sent) == 3
+    assert [accepts(one, command) for command in sent] == [[] for _ in sent]
+    one.check()
+
+
+def test_a_request_is_told_how_many_of_its_jobs_wait() -> None:
+    one = idle_engine(1)
+    one.handle(up(1))
+    sent, _ = asks(one, 100)
+    number = sum(command.count for command in sent)
+    assert 0 < number < 100
+    replies = [reply for command in sent for reply in accepts(one, command)]
+    assert [(len(reply.result["ids"]), reply.result["waiting"]) for reply in replies] == [
+        (number, 100 - number)
+    ]
+    # An engine that is restored in between tells the same.
+    again = idle_engine(1)
+    again.handle(up(1))
+    sent, _ = asks(again, 100)
+    again = restore(again.spec, json.loads(json.dumps(dump(again))), [])
+    assert [reply for command in sent for reply in accepts(again, command)] == replies
+
+
+def test_a_request_whose_member_is_lost_is_answered() -> None:
+    one = idle_engine(1)
+    one.handle(up(1))
+    asks(one, 2)
+    one.handle(MemberLost(6.0, "pool.0", 1, "gone"))
+    made = one.handle(MemberEnded(7.0, "pool.0", 1, "gone"))
+    (reply,) = [command for command in made if isinstance(command, Reply)]
+    assert (reply.request, reply.result["ids"]) == (7, [])
+    one.check()

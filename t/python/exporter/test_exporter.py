@@ -46,6 +46,18 @@ def ensemble(name: str, **fields: Any) -> dict[str, Any]:
     return {**made, **fields}
 
 
+POOLS = {
+    "pool": {
+        "min": 2, "max": 3, "ended": 4, "lost": 1,
+        "members": [
+            {"name": "pool.4", "state": "up", "reason": "", "nodes": 2, "cores": 16, "t_up": 110.0,
+             "t_expires": 500.0, "jobs": 7},
+            {"name": "pool.5", "state": "starting", "reason": "", "nodes": None, "cores": None,
+             "t_up": None, "t_expires": None, "jobs": 0},
+        ],
+    },
+}  # fmt: skip
+
 STATUS: dict[str, Any] = {
     "service": {
         "version": "0.1.0", "mode": "module", "pid": 1, "t_start": 50.0, "python": "3.11",
@@ -62,7 +74,7 @@ STATUS: dict[str, Any] = {
         }
     },
     "ensembles": [
-        ensemble("study", t_predicted=160.0),
+        ensemble("study", t_predicted=160.0, pools=POOLS),
         ensemble('odd"\n\\', state="completed", t_end=200.0),
     ],
 }  # fmt: skip
@@ -137,13 +149,25 @@ def test_openmetrics_on_a_unix_socket_has_the_numbers_of_the_status(tmp_path: Pa
     assert value(found, "predicted_end_time_seconds", ensemble="study") == 160.0
     assert sum("predicted_end" in name for name, _ in found) == 1
     assert value(found, "member_nodes_free", member="default") == 1
+    pool = {"ensemble": "study", "pool": "pool"}
+    member = {**pool, "member": "pool.4"}
+    assert value(found, "pool_member_nodes", **member) == 2
+    assert value(found, "pool_member_jobs", **member) == 7
+    assert value(found, "pool_member_expiration_time_seconds", **member) == 500.0
+    up = {f"{PREFIX}pool_member_state": "up"}
+    assert value(found, "pool_member_state", **member, **up) == 1
+    assert value(found, "pool_member_state", **{**member, "member": "pool.5"}, **up) == 0
+    assert sum("pool_member_cores" in name for name, _ in found) == 1
+    assert value(found, "pool_members_ended_total", **pool) == 4
+    assert value(found, "pool_members_lost_total", **pool) == 1
     assert value(found, "service_cpu_seconds_total") == 0.83
     assert value(found, "up") == 1
     assert not any("lag_mean" in name for name, _ in found)
 
 
 def test_every_metric_has_a_help_our_prefix_and_labels_that_are_few(tmp_path: Path) -> None:
-    allowed = {"ensemble", "group", "outcome", "rule", "member", f"{PREFIX}state"}
+    allowed = {"ensemble", "group", "outcome", "rule", "pool", "member"}
+    allowed |= {f"{PREFIX}state", f"{PREFIX}pool_member_state"}
     for family in families(STATUS):
         assert family.name.startswith(PREFIX)
         assert family.documentation.endswith(".")

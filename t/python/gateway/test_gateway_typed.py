@@ -306,8 +306,38 @@ class Asked:
         "resume": {"state": "running"},
         "load": {"name": "demo", "state": "running"},
         "status": {
-            "ensembles": [{"name": "demo", "groups": {"a": {"attempts": 7, "gave-up": 2}}}],
+            "ensembles": [
+                {
+                    "name": "demo",
+                    "groups": {"a": {"attempts": 7, "gave-up": 2}},
+                    "members": {},
+                    "pools": {
+                        "pool": {
+                            "min": 1,
+                            "max": 2,
+                            "ended": 3,
+                            "lost": 1,
+                            "members": [
+                                {
+                                    "name": "pool.3",
+                                    "state": "starting",
+                                    "reason": "",
+                                    "nodes": None,
+                                    "cores": None,
+                                    "t_up": None,
+                                    "t_expires": None,
+                                    "jobs": 0,
+                                    "job": 2**60 + 1,
+                                    "uri": None,
+                                }
+                            ],
+                        }
+                    },
+                }
+            ],
         },
+        "submit": {"ids": [17, 17], "members": ["pool.0", "pool.1"], "waiting": 3},
+        "action": {"firing": 4, "ids": [17], "members": ["pool.0"], "waiting": 0},
     }
 
     def __init__(self, *, uri: str | None) -> None:
@@ -362,6 +392,21 @@ def test_a_path_that_is_not_absolute_is_refused(asked: RpcClient) -> None:
 def test_the_status_has_the_attempts_and_the_jobs_that_gave_up(asked: RpcClient) -> None:
     (ensemble,) = asked.status().ensembles
     assert (ensemble.groups["a"].attempts, ensemble.groups["a"].gave_up) == (7, 2)
+
+
+def test_the_status_has_the_members_of_an_ensemble(asked: RpcClient) -> None:
+    (ensemble,) = asked.status().ensembles
+    pool = ensemble.pools["pool"]
+    assert (pool.min, pool.max, pool.ended, pool.lost) == (1, 2, 3, 1)
+    (member,) = pool.members
+    assert (member.name, member.state, member.job) == ("pool.3", "starting", 2**60 + 1)
+    assert not member.HasField("nodes")
+
+
+def test_who_submits_is_told_the_member_of_each_job(asked: RpcClient) -> None:
+    ids = asked.submit("demo", "a")
+    assert (ids, ids.members, ids.waiting) == ([17, 17], ["pool.0", "pool.1"], 3)
+    assert asked.action("demo", {"name": "submit", "label": "a"}) == Asked.answers["action"]
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

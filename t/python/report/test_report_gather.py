@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reports import SWEEP, columns, html, job, simulated, source
@@ -196,3 +197,29 @@ def test_entries_that_are_none_of_ours_are_refused_in_one_sentence() -> None:
     entry = {"timestamp": 1.0, "name": "fire", "context": {}}
     with pytest.raises(Failure, match="none of ours"):
         html(source([job(1)], entries=[entry]))
+
+
+MEMBERS: dict[str, Any] = {
+    "name": "shared",
+    "seed": 3,
+    "members": [{"name": "pool", "count": 2}],
+    "jobs": [{"name": "sim", "command": "sim {s}", "params": {"s": {"range": [0, 20]}}}],
+    "rules": [{"trigger": "start", "action": {"name": "submit", "label": "sim"}}],
+    "simulate": {"sim": {"duration": 10}},
+}
+
+
+def test_a_report_has_the_members_and_where_each_job_was() -> None:
+    page = html(simulated(MEMBERS))
+    jobs = data(page)["e0.jobs"]
+    assert set(jobs["member"]) == {"pool.0", "pool.1"}
+    assert set(jobs["ranks"]) == {"pool.0:0", "pool.1:0"}
+    text = re.sub("<[^>]*>", "", page)
+    assert "2 instances shared the jobs, and none of them was lost." in text
+    assert re.search(r"<th scope=\"row\">pool.0:\d+</th>", page)
+
+
+def test_a_report_without_members_does_not_name_any() -> None:
+    page = html(simulated(SWEEP))
+    assert "member" not in data(page)["e0.jobs"]
+    assert "shared the jobs" not in page

@@ -62,7 +62,7 @@ def test_job_events_are_shown_to_those_who_want_them_and_not_kept() -> None:
     before = log.wants_events
     log.read(debug, follow=True)
     assert (before, log.wants_events) == (False, True)
-    log.job_event(1.0, 7, "start", {"a": 1})
+    log.job_event(1.0, {"id": 7}, "start", {"a": 1})
     late = Reader(events=True)
     log.read(late, follow=False)
     assert (plain.names, late.names) == ([], ["END"])

@@ -211,7 +211,6 @@ def test_there_can_be_as_many_members_as_one_likes(
         (["--members", "x=3"], "--members: no member named 'x' (members: pool, there)"),
         (["--members", "there=3"], "--members: 'there' is one instance, which its 'uri' names"),
         (["--members", "pool=0"], "a number from 1 to 100000, or POOL=N, not 'pool=0'"),
-        (["--report", "x.html"], "a report has no place for the members of a document yet"),
     ],
 )
 def test_what_cannot_be_said_of_members_is_refused_with_the_remedy(

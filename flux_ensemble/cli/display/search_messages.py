@@ -1,0 +1,33 @@
+"""What the log says of searches, in words."""
+
+from __future__ import annotations
+
+from flux_ensemble.client.responses import Entry
+
+
+def search_sentence(entry: Entry) -> str:
+    """What happened in a search, in one sentence."""
+    context = entry["context"]
+    search = context["search"]
+    match entry["name"]:
+        case "ask":
+            first, points = context["first"], context["points"]
+            which = f"trial {first}" if points == 1 else f"trials {first} to {first + points - 1}"
+            what = f"points of {which}" if points else "no points"
+            return f"{search}: {what}, {context['ended']} ended before"
+        case "ask-failed":
+            return f"{context['reason']} (try {context['tries']})"
+        case "pruned":
+            at, value = f"step {context['step']:g}", f"{context['value']:.6g}"
+            return f"{search}: trial {context['trial']} is stopped at {at}, with {value}"
+        case "trial-failed":
+            return f"{search}: trial {context['trial']} failed: {context['reason']}"
+        case _:
+            counts = f"{context['complete']} complete, {context['failed']} failed"
+            if "pruned" in context:
+                counts += f", {context['pruned']} stopped early"
+            best = context.get("best")
+            found = "" if best is None else f", best {best['value']:.6g} (trial {best['trial']})"
+            if "front" in context:
+                found = f", {context['front']} in the Pareto front"
+            return f"{search}: done ({context['reason']}): {counts}{found}"

@@ -1,0 +1,78 @@
+"""Connections to the members of an ensemble, for commands that ask these themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+from flux_ensemble.cli.display.tables import members_of
+
+if TYPE_CHECKING:
+    from flux_ensemble.client import Client
+
+#: Seconds that a broker may take to let somebody in.
+ANSWER_SECONDS = 5.0
+
+
+class MemberHandles:
+    """Handles of the members of one ensemble, opened as they are needed.
+
+    Args:
+        client: of the service that has the ensemble.
+        name: the ensemble.
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._uris: dict[str, str | None] | None = None
+        self._handles: dict[str, Any] = {}
+
+    def handle(self, member: str) -> Any | None:
+        """A handle of a member; None where it has ended, or does not answer."""
+        if member not in self._handles:
+            uri = self._known().get(member)
+            self._handles[member] = None if uri is None else _opened(uri)
+        return self._handles[member]
+
+    def fate(self, member: str) -> str:
+        """Why there is no handle of a member."""
+        return "cannot be reached" if member in self._known() else "has ended"
+
+    def _known(self) -> dict[str, str | None]:
+        """Where the members are that have not ended."""
+        if self._uris is None:
+            (status,) = self._client.status(self._name)["ensembles"]
+            self._uris = {member["name"]: member.get("uri") for member in members_of(status)}
+        return self._uris
+
+
+def _opened(uri: str) -> Any | None:
+    import flux
+
+    from flux_ensemble.members.nested.proxy import here
+
+    local = here(uri)
+    with contextlib.suppress(OSError, ValueError):
+        return flux.Flux(uri) if local is None else _local(local)
+    return None
+
+
+def _local(uri: str) -> Any:
+    """A handle of a broker of this machine, for which a stopped one is not waited.
+
+    Flux waits for a byte by which the broker lets it in (flux-core `librouter/usock.c`).
+    """
+    import flux
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect(urlparse(uri).path)
+        if not connection.recv(1, socket.MSG_PEEK):
+            raise ConnectionResetError
+        connection.setblocking(True)
+        handle = flux.Flux(f"fd://{connection.fileno()}")
+        connection.detach()
+    return handle

@@ -1,0 +1,60 @@
+"""Replies to requests that submit jobs: their ids, once whoever was sent some has accepted them.
+
+What is sent for a request at once can be several commands, to several members. What had to wait
+for room is sent later, and the reply does not wait for that: it says how many jobs those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flux_ensemble.engine.commands import Reply
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_keys import split
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.pending import Pending
+
+
+class Submitted:
+    """Replies to the requests of one engine that submit jobs."""
+
+    def __init__(self, core: Core, members: Members | None) -> None:
+        self._core = core
+        self._members = members
+
+    def accepted(self, pending: Pending, keys: Iterable[int]) -> None:
+        """A command that submits jobs has an outcome: these were accepted.
+
+        Args:
+            pending: the command, which is not in the table any more.
+            keys: of the jobs.
+        """
+        firing, request = pending.firing, pending.origin.request
+        if firing is None or request is None:
+            return
+        firing.answered = True
+        firing.accepted = [*(firing.accepted or ()), *keys]
+        commands = self._core.pending_table.commands.values()
+        if not any(one.firing is firing and one.origin.request == request for one in commands):
+            self._reply(request, firing)
+
+    def unsent(self, request: int) -> None:
+        """A request was handled: reply if there is no room yet for any of its jobs."""
+        if self._members is None:
+            return
+        for firing in self._core.workload.firings:
+            if firing.request == request and not (firing.outstanding or firing.answered):
+                firing.answered = True
+                self._reply(request, firing)
+                return
+
+    def _reply(self, request: int, firing: Firing) -> None:
+        jobs = [split(key) for key in firing.accepted or ()]
+        firing.accepted = None
+        result: dict[str, Any] = {"ids": [id for _, id in jobs], "firing": firing.number}
+        if self._members is not None:
+            result["members"] = [self._members.name_of(ordinal) for ordinal, _ in jobs]
+            result["waiting"] = firing.waiting
+        self._core.emit(Reply(request, result))

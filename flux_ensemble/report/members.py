@@ -1,0 +1,135 @@
+"""The members of an ensemble over several instances: how long each was there, and what it ran."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from flux_ensemble.report.markup import Child, h, table
+from flux_ensemble.report.source import Entry, Job
+from flux_ensemble.report.texts import NOTHING, plural, seconds
+
+#: Members that are kept by name; of more only the first are shown.
+MOST_MEMBERS = 2000
+
+#: The columns of the table that are numbers.
+_NUMERIC = range(2, 10)
+
+
+@dataclass
+class Seen:
+    """What is known of one member.
+
+    Args:
+        state: the last one that the log says.
+        t_start, t_up, t_end: when it was asked for, was up, and had ended.
+        nodes, cores: what it had.
+        why: it was drained, was lost or ended.
+        outcomes: how many of its jobs ended how; None are active.
+    """
+
+    state: str = "starting"
+    t_start: float | None = None
+    t_up: float | None = None
+    t_end: float | None = None
+    nodes: int | None = None
+    cores: int | None = None
+    why: str = ""
+    outcomes: Counter[str | None] = field(default_factory=Counter)
+
+
+class MembersSeen:
+    """The members that the log and the jobs of an ensemble name.
+
+    Attributes:
+        by_name: what is known of each, in the order in which they were asked for.
+        left_out: how many times one was named that there is no room for.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Seen] = {}
+        self.left_out = 0
+
+    def _of(self, name: str) -> Seen | None:
+        seen = self.by_name.get(name)
+        if seen is None:
+            if len(self.by_name) >= MOST_MEMBERS:
+                self.left_out += 1
+                return None
+            seen = self.by_name[name] = Seen()
+        return seen
+
+    def take_entry(self, entry: Entry) -> None:
+        """Take an entry of the log."""
+        kind, context = entry["name"], entry["context"]
+        if not kind.startswith("member-"):
+            return
+        seen = self._of(str(context["member"]))
+        if seen is None:
+            return
+        t = entry["timestamp"]
+        match kind:
+            case "member-start":
+                seen.t_start = t
+            case "member-up":
+                seen.state, seen.t_up = "up", t
+                seen.nodes, seen.cores = context["nodes"], context["cores"]
+            case "member-draining":
+                seen.state, seen.why = "draining", context["reason"]
+            case "member-lost":
+                seen.state, seen.why = "lost", context["reason"]
+            case "member-ended":
+                seen.t_end = t
+                seen.why = seen.why or context["reason"]
+                seen.state = "lost" if seen.state == "lost" else "ended"
+
+    def take_job(self, job: Job) -> None:
+        """Take a job."""
+        if "member" in job:
+            seen = self._of(job["member"])
+            if seen is not None:
+                seen.outcomes[job["outcome"]] += 1
+
+
+def members(seen: MembersSeen, begin: float, end: float, most: int) -> Iterator[Child]:
+    """The table of the members.
+
+    Args:
+        seen: the members.
+        begin, end: of the report's time.
+        most: rows of the table.
+    """
+    named = list(seen.by_name.items())
+    if not named:
+        return
+    lost = sum(member.state == "lost" for _, member in named)
+    words = f"{plural(len(named), 'instance')} shared the jobs"
+    yield h("p", f"{words}; {lost:,} of them {'was' if lost == 1 else 'were'} lost." if lost
+            else f"{words}, and none of them was lost.")  # fmt: skip
+    rows: list[list[Child]] = []
+    for name, one in named[:most]:
+        stop = end if one.t_end is None else one.t_end
+        rows.append([
+            name,
+            one.state,
+            "" if one.nodes is None else one.nodes,
+            "" if one.cores is None else one.cores,
+            NOTHING if one.t_start is None else seconds(one.t_start - begin),
+            NOTHING if None in (one.t_start, one.t_up) else seconds(one.t_up - one.t_start),  # type: ignore[operator]
+            NOTHING if one.t_up is None else seconds(stop - one.t_up),
+            one.outcomes["success"],
+            one.outcomes["failed"] + one.outcomes["timeout"],
+            one.outcomes["canceled"],
+            one.why,
+        ])  # fmt: skip
+    yield table(
+        "Members: when they were asked for, how long they took to start and were up, and how their "
+        "jobs ended",
+        ["Member", "State", "Nodes", "Cores", "Asked for", "Start", "Up", "Success", "Failed",
+         "Canceled", "Why it ended"],
+        rows, numeric=_NUMERIC,
+    )  # fmt: skip
+    left = len(named) - len(rows)
+    if left:
+        yield h("p.quiet", f"and {plural(left, 'more member')}.")
