@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
-_TESTS = Path(__file__).parents[2]
+_LIST = Path(__file__).parents[2] / "lib" / "examples.txt"
 
-#: Those that run examples.
-_FILES = ("t2000-examples.t", "t2002-parity.t", "t7000-members.t")
+OUTCOMES = ("success", "failed", "canceled", "timeout")
+
+
+class End(NamedTuple):
+    """What an example comes to.
+
+    Args:
+        fired: how often each rule fires, in their order.
+        counts: outcomes by group.
+    """
+
+    fired: tuple[int, ...]
+    counts: dict[str, tuple[int, ...]]
+
+
+def _numbers(text: str, separator: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(separator)))
+
+
+def _read() -> dict[str, End]:
+    ends = {}
+    for line in _LIST.read_text().splitlines():
+        if not line.startswith("#"):
+            name, fired, *groups = line.split()
+            pairs = (group.split("=") for group in groups)
+            counts = {group: _numbers(outcomes, "/") for group, outcomes in pairs}
+            ends[name] = End(_numbers(fired, ","), counts)
+    return ends
+
+
+def end_of(status: Mapping[str, Any]) -> End:
+    """What an ensemble came to, by its status."""
+    counts = {
+        group: tuple(counts[outcome] for outcome in OUTCOMES)
+        for group, counts in status["groups"].items()
+    }
+    return End(tuple(rule["fired"] for rule in status["rules"]), counts)
+
+
+#: By example, but for those that vary.
+EXPECTED = _read()
 
 #: Examples whose counts depend on how fast jobs are: which trials are stopped early.
 VARY = frozenset({"tune", "asha", "median-stop"})
 
-#: By example, but for those that vary: GROUP=success/failed/canceled/timeout, as words.
-EXPECTED: dict[str, str] = dict(
-    re.findall(
-        r"^\s+(?:run_example |on_flux |counts_are )?([\w-]+)"
-        r"((?: [\w-]+=\d+/\d+/\d+/\d+)+)(?: &&)?$",
-        "".join((_TESTS / name).read_text() for name in _FILES),
-        re.MULTILINE,
-    )
-)
+#: Examples of what is on Flux and in the simulator alone.
+MEMBERS = frozenset({"members", "pinned"})
+
+#: Examples of what is on Flux alone: jobs from outside, another size, and members that are killed or
+#: outlived by their jobs.
+ON_FLUX = frozenset({
+    "queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster", "member-lost",
+    "rolling-allocations",
+})  # fmt: skip
