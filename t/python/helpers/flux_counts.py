@@ -56,8 +56,8 @@ VARY = frozenset({"tune", "asha", "median-stop"})
 #: Examples of what is on Flux and in the simulator alone.
 MEMBERS = frozenset({"members", "pinned"})
 
-#: Examples of what is on Flux alone: jobs from outside, another size, and members that are killed or
-#: outlived by their jobs.
+#: Examples of what is on Flux alone: jobs from outside, another size, and members that are killed
+#: or outlived by their jobs.
 ON_FLUX = frozenset({
     "queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster", "member-lost",
     "rolling-allocations",
