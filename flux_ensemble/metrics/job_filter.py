@@ -22,6 +22,8 @@ FIELDS = (
     "firing",
     "index",
     "attempt",
+    "trial",
+    "trial_state",
     "nnodes",
     "duration",
     "ranks",
