@@ -78,6 +78,21 @@ print(json.load(open(\"json\"))[\"searches\"][0][\"best\"][0][\"params\"][\"x\"]
 	grep "^x=$x " printed
 '
 
+test_expect_success 'tune: Optuna reads what export writes, trials that were stopped early too' '
+	flux ensemble export tune tune.journal --to optuna >out &&
+	is "20 trials of search '"'best'"' written to tune.journal" "$(cat out)" &&
+	counts_of tune trial | tr / " " >counts &&
+	read complete failed canceled timeout <counts &&
+	"$SHARNESS_BUILD_DIRECTORY/python" -c "
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna import load_study
+storage = JournalStorage(JournalFileBackend(\"tune.journal\"))
+states = [trial.state.name for trial in load_study(study_name=None, storage=storage).trials]
+print(states.count(\"COMPLETE\"), states.count(\"PRUNED\"))" >actual &&
+	is "$complete $canceled" "$(cat actual)"
+'
+
 # $1 - The name of an example whose 9 trials are stopped early, some of them.
 stopped_early() {
 	flux ensemble run --timeout 600 "$PROJECT/examples/$1.yaml" &&

@@ -7,4 +7,8 @@ test_expect_success 'killed at random times, with its helpers or without, it goe
 	chaos --kills 8 local
 '
 
+test_expect_success 'so it does with searches: the points are those of a run that is not killed' '
+	chaos --kills 3 local-search
+'
+
 test_done

@@ -253,6 +253,8 @@ class Job(TypedDict):
     firing: int
     index: int
     attempt: int
+    trial: NotRequired[int]
+    trial_state: NotRequired[str]
     params: dict[str, Any]
     nnodes: int | None
     duration: float

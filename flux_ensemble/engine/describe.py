@@ -12,7 +12,11 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import Job, Phase, runtime
+from flux_ensemble.engine.pruning import note
+from flux_ensemble.engine.search_state import parse_trial
 from flux_ensemble.engine.submissions import Submissions
+from flux_ensemble.engine.trials import ACTIVE, CANCELED, COMPLETE, FAILED
+from flux_ensemble.metrics.searched import PRUNED
 
 #: The states of flux-jobs(1), as far as an ensemble tells them apart.
 _STATES = {
@@ -59,6 +63,7 @@ class Describer:
         self._cwd = cwd
         self._label = label
         self._member = member
+        self._searches = {search.id: search for search in spec.searches}
         self._submissions = Submissions(spec.groups, _REMEMBERED)
         #: Whether the jobs of a job set write to files, by its name and index.
         self._writes: dict[tuple[str, int], bool] = {}
@@ -82,6 +87,7 @@ class Describer:
             "firing": firing.number,
             "index": job.index,
             "attempt": firing.attempt,
+            **({} if firing.trial is None else self._trial(firing.trial, job)),
             "params": params,
             "nnodes": None if job.ranks is None else _nodes(job.ranks),
             "duration": job_set.duration,
@@ -99,6 +105,22 @@ class Describer:
             "output": output,
             "error": error,
         }
+
+    def _trial(self, name: str, job: Job) -> dict[str, Any]:
+        """The number of a trial of a search, and what its job has made of it."""
+        id, number = parse_trial(name)
+        state = ACTIVE
+        if job.outcome == "success":
+            try:
+                self._searches[id].values(job.memo)
+                state = COMPLETE
+            except ValueError:
+                state = FAILED
+        elif job.outcome == "canceled":
+            state = PRUNED if job.exception_note == note(id, number) else CANCELED
+        elif job.outcome is not None:
+            state = FAILED
+        return {"trial": number, "trial_state": state}
 
     def _paths(
         self, job: Job, job_set: JobSet, params: Mapping[str, Any]

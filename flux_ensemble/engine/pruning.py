@@ -50,9 +50,18 @@ class Pruning:
         core.record("pruned", search=id, trial=number, id=job.id, step=step, value=value)
         core.cancel(
             (job.id,),
-            f"trial {number} of search {id!r} is stopped early",
+            note(id, number),
             Origin(search_rule(id), number, (), None, (search.group,)),
         )
+
+
+def note(id: str, number: int) -> str:
+    """Why the job of a trial is cancelled that is stopped early.
+
+    >>> note("hpo", 3)
+    "trial 3 of search 'hpo' is stopped early"
+    """
+    return f"trial {number} of search {id!r} is stopped early"
 
 
 def _number(value: Any) -> float | None:

@@ -28,6 +28,7 @@ _FIRING_UNUSUAL: Mapping[str, Any] = {
     "params": None,
     "overrides": None,
     "attempt": 0,
+    "trial": None,
 }
 _COLUMNS = ("index", "ranks")
 _UNUSUAL: Mapping[str, Any] = {

@@ -23,6 +23,8 @@ FIELDS = (
     "firing",
     "index",
     "attempt",
+    "trial",
+    "trial_state",
     "nnodes",
     "duration",
     "ranks",

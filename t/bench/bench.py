@@ -47,6 +47,7 @@ NAMES = {
     "local": ("local", "BENCHMARK"),
     "simulate": ("simulate", "BENCHMARK"),
     "search": ("search", "BENCHMARK"),
+    "search-kills": ("search_kills", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),
     "export": ("export", "BENCHMARK"),
     "report": ("report", "BENCHMARK"),

@@ -55,16 +55,20 @@ SCENARIOS = {
     "broker-crash": ("restarts", "broker_crash", 0.0, 0),
     "broker-crash-strict": ("restarts", "broker_crash_strict", 0.0, 0),
     "local": ("localrun", "local", 0.03, 1),
+    "local-search": ("localsearch", "local_search", 0.01, 1),
     "rounds": ("rounds", "rounds", 0.9, 1),
 }
+
+#: Those that need no Flux, whose kills are none of the service.
+LOCAL = ("local", "local-search")
 
 COLUMNS = ("scenario", "jobs", "kills", "duplicates", "missing", "violations", "seconds")
 
 
 def find(name: str) -> Callable[[Context], None]:
-    """The function of a scenario; the local queue alone needs no Flux."""
+    """The function of a scenario; most need Flux."""
     module, function, *_ = SCENARIOS[name]
-    if module != "localrun":
+    if name not in LOCAL:
         require_flux()
     found: Callable[[Context], None] = getattr(import_module(module), function)
     return found
@@ -132,7 +136,7 @@ def main() -> int:
         total.seconds += row.seconds
         # Of the service on Flux, as it is meant to be.
         if not row.control:
-            total.kills += row.kills if row.scenario != "local" else 0
+            total.kills += row.kills if row.scenario not in LOCAL else 0
             total.duplicates += row.duplicates
             total.missing += row.missing
             total.violations += row.violations

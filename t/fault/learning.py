@@ -30,19 +30,25 @@ PIECES = 16
 #: The epochs of which a trial publishes its loss, and seconds from each to the next.
 EPOCHS, PAUSE = (1, 2), 0.25
 
+#: The searches that stop trials early, and how each does.
+STOPS: Mapping[str, Mapping[str, Any]] = {
+    "early": {"policy": "asha", "step": "epoch", "eta": 2},
+    "median": {"policy": "median", "step": "epoch", "trials": 4},
+}
+
 _WORK = "mkdir piece-{n} 2>/dev/null || exit 0; case {n} in 0) sleep 3600;; 5|10|15) sleep 1;; esac"
 
 
 def learning(trials: int, *, sampler: str, parallel: int) -> Workload:
-    """Three searches and a group whose jobs get copies, and one job when each is done.
+    """Four searches and a group whose jobs get copies, and one job when each is done.
 
     Jobs of the search `hpo` publish nothing, so each of its trials has failed when its job has
-    succeeded. Its points, those of `early`, and those of `learn` where what became of the trials
+    succeeded. Its points, those of `STOPS`, and those of `learn` where what became of the trials
     before is known, follow from their numbers.
 
     Args:
-        trials: of `hpo`, and of `early`.
-        sampler: of both, "random" or "qmc".
+        trials: of `hpo`, and of each of `STOPS`.
+        sampler: of these, "random" or "qmc".
         parallel: how many of each are in the queue at once.
     """
     variables = {
@@ -51,23 +57,22 @@ def learning(trials: int, *, sampler: str, parallel: int) -> Workload:
         "kind": ["p", "q"],
     }
     given = {"minimize": "loss", "variables": variables}
-    searches = ("hpo", "early", "learn")
+    many = {"sampler": sampler, "trials": trials, "parallel": parallel, "failures": trials + 1}
+    searches = ("hpo", *STOPS, "learn")
     document = {
         "name": NAME,
         "seed": SEED,
         "search": [
-            {"id": "hpo", "group": "trial", **given, "sampler": sampler, "trials": trials,
-             "parallel": parallel, "failures": trials + 1},
-            {"id": "early", "group": "epochs", **given, "sampler": sampler, "trials": trials,
-             "parallel": parallel, "failures": trials + 1,
-             "stop": {"policy": "asha", "step": "epoch", "eta": 2}},
+            {"id": "hpo", "group": "trial", **given, **many},
+            *({"id": id, "group": f"epochs-{id}", **given, **many, "stop": stop}
+              for id, stop in STOPS.items()),
             {"id": "learn", "group": "learnt", **given, "generator": "generators:Waits",
              "trials": LEARNT, "failures": LEARNT + 1},
         ],
         "jobs": [
             {"name": "trial", "command": "true {x} {n} {kind}", "attributes": mock(0.1)},
-            {"name": "epochs", "command": "true {x} {n} {kind}",
-             "attributes": mock(PAUSE * (len(EPOCHS) + 1))},
+            *({"name": f"epochs-{id}", "command": "true {x} {n} {kind}",
+               "attributes": mock(PAUSE * (len(EPOCHS) + 1))} for id in STOPS),
             {"name": "learnt", "command": "true {x} {n} {kind}", "attributes": mock(PAUSE)},
             {"name": "work", "command": ["sh", "-c", _WORK], "predict": ["n"],
              "order": "longest-first", "max-active": PIECES // 2,
@@ -109,7 +114,7 @@ def learning(trials: int, *, sampler: str, parallel: int) -> Workload:
         outcomes=outcomes,
         searches={
             "search:hpo": Submits("trial", trials, 1),
-            "search:early": Submits("epochs", trials, 1),
+            **{f"search:{id}": Submits(f"epochs-{id}", trials, 1) for id in STOPS},
             "search:learn": Submits("learnt", LEARNT, 1),
         },
         copied={"stragglers-copy": "work"},
@@ -131,7 +136,10 @@ class Publisher:
     """
 
     #: By group, the epochs after which there is a loss.
-    EPOCHS: Mapping[str, tuple[int, ...]] = {"epochs": EPOCHS, "learnt": EPOCHS[:1]}
+    EPOCHS: Mapping[str, tuple[int, ...]] = {
+        **{f"epochs-{id}": EPOCHS for id in STOPS},
+        "learnt": EPOCHS[:1],
+    }
 
     def __init__(self, uri: str, witness: Witness) -> None:
         import flux

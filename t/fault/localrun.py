@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,18 @@ def _workload(directory: Path) -> Workload:
 
 
 class LocalRun:
-    """Runs of one ensemble on the local queue, in a directory of their own."""
+    """Runs of one ensemble on the local queue, in a directory of their own.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: theirs.
+        workload: the ensemble.
+    """
+
+    def __init__(self, directory: Path, workload: Workload) -> None:
         self.directory = directory
-        self.files = directory / "state" / "local"
-        self.workload = _workload(directory)
-        self._document = directory / "local.yaml"
+        self.files = directory / "state" / workload.name
+        self.workload = workload
+        self._document = directory / f"{workload.name}.yaml"
         self._document.write_text(json.dumps(self.workload.document))
         self._log = (directory / "run.log").open("a")
 
@@ -109,10 +114,14 @@ class LocalRun:
     def state(self) -> str | None:
         """The state that its files tell; None before they are there."""
         try:
-            snapshot = json.loads((self.files / "status.json").read_text())
+            return str(self.snapshot()["status"]["state"])
         except FileNotFoundError:
             return None
-        return str(snapshot["status"]["state"])
+
+    def snapshot(self) -> dict[str, Any]:
+        """Its status and metrics, as its file has them."""
+        kept: dict[str, Any] = json.loads((self.files / "status.json").read_text())
+        return kept
 
     def jobs(self) -> list[Job]:
         """Its jobs by the events that it has put down."""
@@ -152,16 +161,37 @@ class LocalRun:
 def local(context: Context) -> None:
     """kill -9 of `run --member local`, and of its helpers, at random; it goes on with --resume."""
     while context.row.kills < context.kills and not context.row.problems:
-        directory = Path(tempfile.mkdtemp(prefix="fault-"))
-        _run(context, LocalRun(directory))
-        if context.row.problems:
-            log = (directory / "run.log").read_text().splitlines()[-20:]
-            print(f"---- local: {directory}", *log, sep="\n", file=sys.stderr, flush=True)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+        with local_run(context, _workload) as run:
+            if drive(context, run):
+                _verify(context, run)
 
 
-def _run(context: Context, run: LocalRun) -> None:
+@contextlib.contextmanager
+def local_run(context: Context, workload: Callable[[Path], Workload]) -> Iterator[LocalRun]:
+    """A run that has not begun; its files are kept where something was wrong.
+
+    Args:
+        context: of the scenario.
+        workload: makes the ensemble, for a directory.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="fault-"))
+    yield LocalRun(directory, workload(directory))
+    if context.row.problems:
+        log = (directory / "run.log").read_text().splitlines()[-20:]
+        print(f"---- {context.row.scenario}: {directory}", *log, sep="\n", file=sys.stderr)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def drive(context: Context, run: LocalRun, *, grows: int = 0) -> bool:
+    """Kill a run again and again, until it has ended or all kills are made; False if it fails.
+
+    Args:
+        context: of the scenario.
+        run: the run.
+        grows: so many bytes are put down before every second kill, or so. However slow the
+            machine is, it must get on.
+    """
     resume = False
     deadline = time.monotonic() + 60 + 10 * context.kills
     while True:
@@ -171,30 +201,36 @@ def _run(context: Context, run: LocalRun) -> None:
             # A run that goes on writes its files anew, so that any change will do.
             while run.size == before and process.poll() is None:
                 time.sleep(TICK)
+            if grows and context.random.random() < 0.5:
+                enough = run.size + grows
+                while run.size < enough and process.poll() is None:
+                    time.sleep(TICK)
             time.sleep(context.random.uniform(0, 0.5))
         if context.row.kills < context.kills and process.poll() is None:
             _kill(context, process)
             context.row.kills += 1
             state = run.state()
             if state in FINAL:
-                break
+                return True
             resume = state is not None
             continue
         code = process.wait(timeout=max(1.0, deadline - time.monotonic()))
         if code != 0:
             context.row.problems.append(f"the run exits with {code}")
-            return
-        break
-    _verify(context, run)
+        return code == 0
 
 
 def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
-    """Kill the run, and perhaps its guard and its supervisor, in any order."""
-    family = [process.pid]
+    """Kill the run, and perhaps guard, supervisor and what suggests points, in any order."""
+    family, helpers = [process.pid], list[int]()
     while below := children(family[-1]):
-        family.append(below[0])
+        jobs = [pid for pid in below if not _suggests(pid)]
+        helpers += [pid for pid in below if pid not in jobs]
+        if not jobs:
+            break
+        family.append(jobs[0])
     # Below the supervisor are jobs.
-    helpers = family[1:3]
+    helpers += family[1:3]
     victims = [process.pid, *(pid for pid in helpers if context.random.random() < 0.5)]
     context.random.shuffle(victims)
     for pid in victims:
@@ -203,24 +239,47 @@ def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _verify(context: Context, run: LocalRun) -> None:
+def _suggests(pid: int) -> bool:
+    """Whether a process suggests the points of a search."""
+    try:
+        return b"runtime/custom/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def verified(run: LocalRun, jobs: list[Job]) -> verify.Findings:
+    """What is wrong with an ensemble that has ended, whatever it is.
+
+    Args:
+        run: its run.
+        jobs: its jobs.
+    """
     findings = verify.Findings()
-    jobs = run.jobs()
-    expected = run.workload.expected
-    snapshot = json.loads((run.files / "status.json").read_text())
+    expected, snapshot = run.workload.expected, run.snapshot()
     findings.expect("completed", snapshot["status"]["state"], "state")
     findings.expect([], snapshot["status"]["errors"], "errors in status")
     verify.check_tags(expected, jobs, findings)
     verify.check_log(expected, run.entries(), findings)
     verify.check_metrics(jobs, snapshot["metrics"], findings)
-    verify.check_calls(expected, run.directory / "calls", findings)
+    return findings
+
+
+def note(context: Context, jobs: list[Job], findings: verify.Findings) -> None:
+    """Put down what was found."""
+    context.row.jobs += len(jobs)
+    context.row.duplicates += findings.duplicates
+    context.row.missing += findings.missing
+    context.row.problems += findings.problems
+
+
+def _verify(context: Context, run: LocalRun) -> None:
+    jobs = run.jobs()
+    findings = verified(run, jobs)
+    verify.check_calls(run.workload.expected, run.directory / "calls", findings)
     ran = (run.directory / "ran").read_text().split()
     findings.expect(len(set(ran)), len(ran), "jobs that ran, and how often they did")
     counts, _ = verify.fold(jobs)
     succeeded = sum(one["success"] for one in counts.values())
     if succeeded > len(ran):
         findings.problems.append(f"{succeeded} jobs succeeded, and {len(ran)} ran")
-    context.row.jobs += len(jobs)
-    context.row.duplicates += findings.duplicates
-    context.row.missing += findings.missing
-    context.row.problems += findings.problems
+    note(context, jobs, findings)

@@ -259,6 +259,11 @@ class Scene:
         self.row.problems += [f"{name}: {problem}" for problem in findings.problems]
         self._failed |= bool(findings.problems)
 
+    def note(self, problems: Sequence[str]) -> None:
+        """Note what else is wrong in the row; the files stay then."""
+        self.row.problems += problems
+        self._failed |= bool(problems)
+
     def _keep(self, name: str, durable: Durable) -> None:
         """Leave the log of an ensemble beside the other files, as it is told and as it is kept."""
         for kind, entries in (("told", self.entries(name)), ("kvs", durable.lines())):

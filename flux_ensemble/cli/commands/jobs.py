@@ -127,8 +127,9 @@ def jobs(name: str, which: tuple[str, ...], choice: Choice, output: Output, targ
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @click.option(
     "--to",
-    type=click.Choice(["otlp"]),
-    help="Send the ensemble, its firings and its jobs as a trace to an OpenTelemetry collector.",
+    type=click.Choice(["otlp", "optuna"]),
+    help="otlp: send the ensemble, its firings and its jobs as a trace to an OpenTelemetry "
+    "collector. optuna: write its searches as studies of Optuna.",
 )
 @click.option(
     "--endpoint",
@@ -150,9 +151,18 @@ def export(
 
     Parameters are columns params.NAME, and keys of memos memo.NAME. The table of a SQLite file is
     called jobs. With --to otlp, to a collector instead: what has ended, as spans of one trace.
+    With --to optuna FILE has a study of each search, for optuna-dashboard: .journal or .db.
     """
     from flux_ensemble.cli.display.export import ExportError, write
 
+    if to == "optuna":
+        if file is None or choice != Choice() or endpoint is not None:
+            said = "--to optuna writes all trials to a FILE: give that, and no choice of jobs"
+            raise Failure(said, USAGE)
+        from flux_ensemble.cli.session.studies import write_studies
+
+        click.echo(write_studies(target, name, file, force=force))
+        return
     if to is not None:
         if file is not None or choice != Choice():
             raise Failure("--to sends all of an ensemble: no FILE, and no choice of jobs", USAGE)

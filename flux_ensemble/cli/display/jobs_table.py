@@ -13,8 +13,9 @@ from flux_ensemble.engine.job_keys import shown
 #: Columns, with what takes the place of a value that is not known.
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
-    "name", "state", "group", "rule", "firing", "index", "attempt", "nnodes", "duration", "ranks",
-    "runtime", "outcome", "returncode", "memo_left_out", "output", "error",
+    "name", "state", "group", "rule", "firing", "index", "attempt", "trial",
+    "trial_state", "nnodes", "duration", "ranks", "runtime", "outcome", "returncode",
+    "memo_left_out", "output", "error",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",

@@ -163,3 +163,42 @@ def points_of(value: dict[str, Any]) -> dict[int, dict[str, Any]]:
     request = {"count": TRIALS, "points": [], "attributes": {}, "ends": []}
     points = Sampling(described(given, 7)).answer(request)["points"]
     return dict(enumerate(point["params"] for point in points))
+
+
+#: What a generator gives, by the search that has it; why that is over, and after how many trials.
+BAD = {
+    "twice": ("[{'x': 0.5}] * n", "exhausted", 1),
+    "nothing": ("[]", "exhausted", 0),
+    "beyond": ("[{'x': 1.5}]", "error", 0),
+    "nan": ("[{'x': float('nan')}]", "error", 0),
+    "million": ("[{'x': 0.5}] * 10**6", "error", 0),
+    "sleeps": ("time.sleep(1000)", "error", 0),
+}
+
+
+def test_generators_that_do_something_wrong_end_their_own_search_and_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gest_api")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+    bad = [
+        {
+            "id": id, "group": id, "variables": {"x": {"low": 0, "high": 1}}, "minimize": "loss",
+            "generator": "generators:Bad", "arguments": {"how": how}, "initial": 0, "trials": 3,
+            **({"timeout": 0.5} if id == "sleeps" else {}),
+        }
+        for id, (how, *_) in BAD.items()
+    ]  # fmt: skip
+    value = {
+        "name": "test",
+        "search": bad,
+        "jobs": [{"name": id, "command": "true {x}"} for id in BAD],
+        "rules": [{"trigger": "start", "action": {"name": "search", "label": id}} for id in BAD],
+    }
+    code, out, _ = Run(tmp_path, value).end()
+    status = States(tmp_path / "state").status("test")
+    assert (code, status["state"]) == (0, "completed"), out
+    found = {one["id"]: (one["state"], one["reason"], one["failed"]) for one in status["searches"]}
+    assert found == {id: ("done", reason, trials) for id, (_, reason, trials) in BAD.items()}
+    for id, (_, reason, _) in BAD.items():
+        assert (f"search {id!r}: its generator 'generators:Bad'" in out) == (reason == "error")

@@ -48,6 +48,7 @@ ROWS = {
             "from a snapshot",
         ],
     ),
+    "search-kills": (False, ["1 kills of a run on the local queue"]),
     "cost": (
         True,
         [

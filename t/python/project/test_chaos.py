@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.runtime.asking.asker import described
+from flux_ensemble.runtime.suggesting import suggesting
+
 FAULT = Path(__file__).parents[2] / "fault"
 sys.path.append(str(FAULT))
 
+import told  # noqa: E402
 import verify  # noqa: E402
 from witness import Job  # noqa: E402
 
@@ -74,3 +79,83 @@ def test_each_value_that_differs_is_found(key: str) -> None:
         record[number][key] = "other" if isinstance(value, str) else (value or 0) + 1
         (problem,) = problems(record)
         assert problem.startswith(f"job {number + 1} in the record: {key}: expected {value!r}, ")
+
+
+# -- searches -------------------------------------------------------------------------------
+
+SEARCHING = {
+    "name": "e",
+    "seed": 7,
+    "search": [
+        {
+            "id": "s", "group": "t", "variables": {"x": {"low": 0, "high": 1}}, "minimize": "loss",
+            "sampler": "qmc", "trials": 4, "parallel": 4,
+            "stop": {"policy": "asha", "step": "epoch", "eta": 2},
+        }
+    ],
+    "jobs": [{"name": "t", "command": "true {x}"}],
+    "rules": [{"trigger": "start", "action": {"name": "search", "label": "s"}}],
+}  # fmt: skip
+
+Searched = tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def trial(number: int, loss: float, *, stopped: bool) -> Job:
+    """The job of a trial with one epoch."""
+    t = 2.0 + number / 10
+    memo = ("memo", t, {"epoch": 1, "loss": loss})
+    cancel = [("exception", t + 1, {"type": "cancel"})] if stopped else []
+    made = job(number + 1, memo, *cancel, ("finish", t + 2, {"status": 15 if stopped else 0}))
+    made.tag = {**(made.tag or {}), "rule": "search:s", "firing": number, "index": 0}
+    return made
+
+
+def searched() -> Searched:
+    """What a status, a record and a log say of them."""
+    (given,) = load_mapping(SEARCHING).searches
+    request = {"count": 4, "points": [], "attributes": {}, "ends": []}
+    points = suggesting(described(given, 7)).answer(request)["points"]
+    state = {
+        "id": "s",
+        "state": "done",
+        "reason": "trials",
+        "complete": 2,
+        "failed": 0,
+        "pruned": 2,
+    }
+    rows = [
+        {"rule": "search:s", "firing": number, "params": point["params"]}
+        for number, point in enumerate(points)
+    ]
+    stops = [{"name": "pruned", "context": {"search": "s", "trial": number}} for number in (1, 3)]
+    return [state], rows, stops
+
+
+def objections(found: Searched) -> list[str]:
+    losses = (0.5, 0.7, 0.4, 0.6)
+    jobs = [trial(number, loss, stopped=number % 2 > 0) for number, loss in enumerate(losses)]
+    problems, _ = told.check(SEARCHING, *found, jobs)
+    return problems
+
+
+def test_searches_that_are_as_their_jobs_have_it_are_right() -> None:
+    assert objections(searched()) == []
+
+
+@pytest.mark.parametrize("what", ["point", "row", "order", "stop", "count", "state"])
+def test_whatever_is_wrong_with_a_search_is_found(what: str) -> None:
+    state, rows, stops = searched()
+    match what:
+        case "point":
+            rows[2]["params"] = rows[1]["params"]
+        case "row":
+            rows.pop()
+        case "order":
+            stops.reverse()
+        case "stop":
+            stops.pop()
+        case "count":
+            state[0]["complete"] += 1
+        case "state":
+            state[0]["reason"] = "exhausted"
+    assert len(objections((state, rows, stops))) == 1

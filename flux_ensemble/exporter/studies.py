@@ -1,0 +1,182 @@
+"""The searches of an ensemble as studies of Optuna: `export --to optuna`.
+
+Each search is a study of its name, and each of its trials one of the study with its number, its
+state and its value. What reads files of Optuna reads them, such as optuna-dashboard.
+
+    log, jobs ──► trials ──optuna──► a journal, or a database of SQLite
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.search import Search, Variable
+from flux_ensemble.document.yaml_reader import read_yaml
+from flux_ensemble.engine.trials import ACTIVE, COMPLETE
+from flux_ensemble.metrics.searched import PRUNED
+
+#: The files that Optuna can keep studies in, by their suffixes.
+JOURNALS, DATABASES = (".journal", ".log"), (".db", ".sqlite", ".sqlite3")
+SUFFIXES = (*JOURNALS, *DATABASES)
+
+Job = Mapping[str, Any]
+
+_DIRECTIONS = {False: StudyDirection.MINIMIZE, True: StudyDirection.MAXIMIZE}
+
+#: States of Optuna by ours; every other one is of a trial that failed.
+_STATES = {
+    ACTIVE: TrialState.RUNNING,
+    COMPLETE: TrialState.COMPLETE,
+    PRUNED: TrialState.PRUNED,
+}
+
+
+class StudyError(Exception):
+    """There is nothing to write; one sentence."""
+
+
+def searches_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
+    """The searches of the document that an eventlog begins with.
+
+    Args:
+        entries: the oldest first.
+
+    Raises:
+        StudyError: it has none.
+    """
+    for entry in entries:
+        if entry["name"] == "load":
+            document = entry["context"]["document"]
+            return _searches(
+                read_yaml(document)[0].value if isinstance(document, str) else document
+            )
+    raise StudyError(
+        "the log does not have the document any more, which says what the searches are"
+    )
+
+
+def _searches(document: Any) -> tuple[Search, ...]:
+    """The searches of a document, whatever files the rest of it needs."""
+    searches = list(document.get("search") or ())
+    if not searches:
+        raise StudyError("the ensemble has no search")
+    groups = [{"name": one["group"], "command": "true"} for one in searches]
+    limits = {key: document[key] for key in ("limits",) if key in document}
+    start = {"trigger": "start", "action": {"name": "search", "label": searches[0]["id"]}}
+    made = {"name": "searches", "search": searches, "jobs": groups, "rules": [start], **limits}
+    return load_mapping(made).searches
+
+
+def write(path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]) -> dict[str, int]:
+    """Write searches to a file that is not there yet, in the form that its suffix says.
+
+    Args:
+        path: the file; its suffix is one of `SUFFIXES`.
+        name: of the ensemble.
+        searches: of its document.
+        jobs: as `Client.jobs` gives them.
+
+    Returns:
+        How many trials each search has, by its id.
+
+    Raises:
+        StudyError, OSError: it cannot be written.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        return _write(path, name, searches, jobs)
+    except optuna.exceptions.StorageInternalError as error:
+        raise StudyError(f"Optuna cannot write {path.name}: {error}") from None
+
+
+def _write(
+    path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]
+) -> dict[str, int]:
+    by_group = {search.group: search for search in searches}
+    trials: dict[str, dict[int, Job]] = {search.id: {} for search in by_group.values()}
+    for job in jobs:
+        # The last job of a trial says what came of it.
+        if job.get("trial") is not None and job["group"] in by_group:
+            trials[by_group[job["group"]].id][job["trial"]] = job
+    database = path.suffix.lower() in DATABASES
+    storage: BaseStorage = (
+        RDBStorage(f"sqlite:///{path}")
+        if database
+        else JournalStorage(JournalFileBackend(str(path)))
+    )
+    for search in by_group.values():
+        study = optuna.create_study(
+            study_name=f"{name}/{search.id}",
+            storage=storage,
+            directions=[_DIRECTIONS[objective.maximize] for objective in search.objectives],
+        )
+        study.set_user_attr("objectives", [objective.key for objective in search.objectives])
+        study.set_user_attr("sampler", search.suggests)
+        found = trials[search.id]
+        distributions = {one.name: _distribution(one) for one in search.variables}
+        # One whose job is not in the record has its place all the same.
+        numbers = range(max(found, default=-1) + 1)
+        study.add_trials([_trial(search, distributions, found.get(number)) for number in numbers])
+    if isinstance(storage, RDBStorage):
+        storage.remove_session()
+        storage.engine.dispose()
+    return {id: len(found) for id, found in trials.items()}
+
+
+def _distribution(variable: Variable) -> Any:
+    if variable.choices:
+        return optuna.distributions.CategoricalDistribution(variable.choices)
+    if variable.integer:
+        return optuna.distributions.IntDistribution(
+            int(variable.low), int(variable.high), log=variable.log
+        )
+    return optuna.distributions.FloatDistribution(variable.low, variable.high, log=variable.log)
+
+
+def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) -> FrozenTrial:
+    """The trial of a job, as far as it is known."""
+    if job is None:
+        return create_trial(state=TrialState.FAIL)
+    state = _STATES.get(job["trial_state"], TrialState.FAIL)
+    values, steps = _values(search, state, job["memo"])
+    trial = create_trial(
+        state=state,
+        values=values,
+        params={name: job["params"][name] for name in distributions},
+        distributions=dict(distributions),
+        intermediate_values=steps,
+        user_attrs={"job": str(job["id"]), "outcome": job["outcome"]},
+    )
+    trial.datetime_start = _time(job["t_run"] or job["t_submit"])
+    trial.datetime_complete = _time(job["t_end"]) if state.is_finished() else None
+    return trial
+
+
+def _values(
+    search: Search, state: TrialState, memo: Mapping[str, Any]
+) -> tuple[list[float] | None, dict[int, float] | None]:
+    """The values of a trial, and that of the step at which it was stopped early."""
+    try:
+        value = search.values(memo)
+    except ValueError:
+        return None, None
+    values = list(value) if isinstance(value, tuple) else [value]
+    if state == TrialState.PRUNED and search.stop is not None:
+        step = memo.get(search.stop.step)
+        return values, {int(step): values[0]} if isinstance(step, (int, float)) else None
+    return (values, None) if state == TrialState.COMPLETE else (None, None)
+
+
+def _time(t: float | None) -> datetime.datetime | None:
+    # As Optuna has it: local, and without a zone.
+    return None if t is None else datetime.datetime.fromtimestamp(t)

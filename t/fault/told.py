@@ -1,0 +1,150 @@
+"""Searches held against what their jobs did: the points, what became of trials, which are stopped.
+
+What a search has to be follows from its document and the events of its jobs. So it does not matter
+what died meanwhile, nor where the jobs ran.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+from witness import Job
+
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search
+from flux_ensemble.engine.stopping import stopping
+from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
+from flux_ensemble.metrics.searched import PRUNED
+from flux_ensemble.runtime.asking.asker import described
+from flux_ensemble.runtime.suggesting import suggesting
+
+#: By number, the state of a trial whose job has ended, and its value.
+Ends = Mapping[int, tuple[str, float | None]]
+
+
+def check(
+    document: Mapping[str, Any],
+    told: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],
+    entries: Iterable[Mapping[str, Any]],
+    jobs: Sequence[Job],
+) -> tuple[list[str], Counter[str]]:
+    """Each trial has the parameters that its number gives, and has ended once, as it had to.
+
+    Args:
+        document: with searches; points that depend on trials before are those of one slot.
+        told: the searches, as the status has them.
+        rows: the jobs, as the record has them.
+        entries: of the eventlog.
+        jobs: by what the queue says of them.
+
+    Returns:
+        What is wrong, and how many trials each policy stopped.
+    """
+    problems, pruned = list[str](), Counter[str]()
+    by_id = {one["id"]: one for one in told}
+    params: dict[str, dict[int, Any]] = {}
+    for row in rows:
+        id = row["rule"].removeprefix("search:")
+        if id != row["rule"]:
+            params.setdefault(id, {})[row["firing"]] = row["params"]
+    stops = [one["context"] for one in entries if one["name"] == "pruned"]
+    for given in load_mapping(document).searches:
+        one, own = by_id[given.id], _jobs_of(given, jobs)
+        ends = {number: _end(job, given) for number, job in own.items()}
+        if (one["state"], one["reason"]) != ("done", "trials"):
+            problems.append(f"search {given.id!r} is {one['state']} ({one['reason']})")
+            continue
+        for number, wanted in enumerate(_points(given, document["seed"], ends)):
+            found = params[given.id].get(number)
+            if found != wanted:
+                problems.append(f"trial {number} of {given.id!r} has {found}, and not {wanted}")
+        counts = {state: one.get(state, 0) for state in (COMPLETE, FAILED, PRUNED)}
+        states = Counter(state for state, _ in ends.values())
+        if counts != {state: states[state] for state in counts}:
+            problems.append(f"search {given.id!r} says {counts}, and it was {dict(states)}")
+        if given.stop is not None:
+            numbers = [stop["trial"] for stop in stops if stop["search"] == given.id]
+            pruned[given.stop.policy] += len(numbers)
+            if numbers != (right := _stopped(given, own)):
+                pairs = enumerate(zip_longest(numbers, right))
+                place, (was, right_one) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+                problems.append(
+                    f"{len(numbers)} trials of {given.id!r} were stopped, and {len(right)} is "
+                    f"right; at place {place} trial {was}, and not {right_one}"
+                )
+    return problems, pruned
+
+
+def _jobs_of(given: Search, jobs: Iterable[Job]) -> dict[int, Job]:
+    """The jobs of the trials of a search."""
+    rule = f"search:{given.id}"
+    return {job.tag["firing"]: job for job in jobs if job.tag and job.tag["rule"] == rule}
+
+
+def _end(job: Job, given: Search) -> tuple[str, float | None]:
+    """The state of a trial whose job has ended, and its value."""
+    finish = job.first("finish")
+    if finish is None or finish[1].get("status") != 0:
+        kinds = {context.get("type") for name, _, context in job.events if name == "exception"}
+        return (PRUNED if "cancel" in kinds else FAILED), None
+    key = given.objectives[0].key
+    values = [memo[key] for name, t, memo in job.events if name == "memo" and t <= finish[0]]
+    return (COMPLETE, values[-1]) if values else (FAILED, None)
+
+
+def _points(given: Search, seed: int, ends: Ends) -> list[dict[str, Any]]:
+    """The points of a search that nothing disturbs, one after the other."""
+    if given.generator is not None:
+        # It gives the same, and does not wait.
+        given = replace(given, generator=replace(given.generator, name="generators:Learner"))
+    trials, source = Trials(given), suggesting(described(given, seed))
+    found: list[dict[str, Any]] = []
+    if given.sampler in INDEPENDENT:
+        while len(found) < given.trials:
+            count = min(MAX_BATCH, given.trials - len(found))
+            request = {"count": count, "points": [], "attributes": {}, "ends": []}
+            found += [point["params"] for point in source.answer(request)["points"]]
+        return found
+    for number in range(given.trials):
+        # It knows the points that it gave.
+        seen = trials.seen(number, max(0, number - 1), number, number)
+        (point,) = source.answer({"count": 1, **seen})["points"]
+        found.append(point["params"])
+        trials.add(point["params"], point.get("attributes"))
+        trials.next(0.0)
+        trials.end(number, *ends[number], 0.0)
+    return found
+
+
+def _stopped(given: Search, jobs: Mapping[int, Job]) -> list[int]:
+    """The trials that are stopped early, as the order of memos and ends has it."""
+    assert given.stop is not None
+    decides, stopped = stopping(given.stop), list[int]()
+    key = given.objectives[0].key
+    happened = sorted(
+        (
+            (t, number, name, context)
+            for number, job in jobs.items()
+            for name, t, context in job.events
+            if name in ("memo", "finish")
+        ),
+        key=lambda one: one[0],
+    )
+    over = set[int]()
+    for _, number, name, context in happened:
+        # A job that has finished can publish something still.
+        if number in over:
+            continue
+        if name == "finish":
+            over.add(number)
+            decides.end(number, _end(jobs[number], given)[0] == COMPLETE)
+        elif number not in stopped and decides.publish(
+            number, context[given.stop.step], context[key]
+        ):
+            stopped.append(number)
+    return stopped
