@@ -41,6 +41,7 @@ class ActionKeys(Overrides, total=False):
     count: Number
     params: Mapping[str, Any] | Literal["trigger"]
     jobs: Literal["trigger"]
+    near: Literal["trigger"]
     state: Literal["completed", "failed"]
     reason: str
     repetitions: int | Literal["unlimited"]

@@ -99,6 +99,42 @@ test_expect_success 'rolling-allocations: members with a walltime replace each o
 	test "$(entries rolling-allocations member-start)" -ge 2
 '
 
+test_expect_success 'a member that fails everything is drained; jobs run again elsewhere, others near them' '
+	cat >broken.yaml <<-EOD &&
+	finish: never
+	members:
+	  - {name: pool, count: 2, breaker: 3}
+	jobs:
+	  - name: sim
+	    command: sh -c '\''test "\$FLUX_URI" != "\$(cat broken)"'\''
+	    count: 8
+	    retries: {times: 1, spread: node}
+	  - {name: post, command: "true"}
+	rules:
+	  - {id: go, trigger: start, enabled: false, action: {name: submit, label: sim}}
+	  - {id: more, trigger: job-success, group: sim, action: {name: submit, label: sim, count: 1, repetitions: unlimited}}
+	  - {trigger: member-draining, action: {name: disable, label: more}}
+	  - {trigger: job-success, group: sim, action: {name: submit, label: post, near: trigger, repetitions: unlimited}}
+	  - {trigger: idle, action: {name: terminate}}
+	EOD
+	{ flux ensemble run broken.yaml >broken.log 2>&1 & run=$!; } &&
+	wait_loaded broken &&
+	wait_entry broken member-up 2 &&
+	flux uri --local $(flux jobs -n -o "{id}" --name=broken:pool.0) >broken &&
+	flux ensemble enable broken go &&
+	wait $run &&
+	flux ensemble log broken >log &&
+	grep "member-doubted.*pool.0" log &&
+	grep "member-draining.*pool.0.*3 more after others had run well elsewhere" log &&
+	is 0 "$(status_of broken groups.sim.gave-up)" &&
+	flux ensemble jobs -n -o "{group} {id} {outcome}" broken >jobs &&
+	test_must_fail grep "pool.0.*success" jobs &&
+	sims=$(grep -c "^sim pool.1:" jobs) &&
+	test $sims -ge 10 &&
+	is $sims "$(status_of broken groups.sim.success)" &&
+	is $sims "$(grep -c "^post pool.1:.*success" jobs)"
+'
+
 test_expect_success 'unload the module' '
 	flux module remove ensemble
 '

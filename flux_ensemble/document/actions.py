@@ -41,11 +41,12 @@ _ACTION_KEYS = {
     "state": ("terminate",),
     "reason": ("terminate",),
     "jobs": ("cancel", "copy", "update"),
+    "near": ("submit",),
     "timeout": ("custom",),
 }
 
 #: Keys of an action that are copied to the model unchanged.
-_AS_GIVEN = ("label", "params", "backoff", "cancel", "jobs", "state")
+_AS_GIVEN = ("label", "params", "backoff", "cancel", "jobs", "state", "near")
 
 #: Most job sets whose parameters the actions of a document override. The job sets of a group
 #: count once for each action.
@@ -176,6 +177,8 @@ class ActionReader:
                 f"{name!r} needs a member that can change its size, and this one has a fixed size",
             )
         self._label(name, entry, at)
+        if "near" in entry and name == "submit":
+            self._near((*at, "near"))
         values, expressions = self._values(entry, at)
         overrides = {}
         if name == "submit":
@@ -246,21 +249,10 @@ class ActionReader:
 
     def _label(self, name: str, entry: Mapping[str, Any], at: Path) -> None:
         label = entry.get("label")
-        if name == "copy" and self._context.pools:
-            self._problems.add(
-                at, "'copy' is not known of documents with 'members' yet; leave one of them out"
-            )
         if "jobs" in entry or name == "copy":
             if label is not None and name != "copy":
                 self._problems.add((*at, "label"), "give one of 'label' and 'jobs'")
-            # A combination that is idle has parameters, and is no job.
-            job = None if self._names is None else self._names.job
-            if job is None or "id" not in job.names:
-                self._problems.add(
-                    (*at, "jobs") if "jobs" in entry else at,
-                    "no job triggers this (only rules on 'job-*', 'drift' and 'anomaly' have a "
-                    "triggering job)",
-                )
+            self._triggering((*at, "jobs") if "jobs" in entry else at)
         elif label is None:
             if name in _NEED_LABEL and not self._blamed(at, "label"):
                 what = {
@@ -291,6 +283,23 @@ class ActionReader:
                 parse_label(label, self._context.names, self._context.by)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
+
+    def _triggering(self, at: Path) -> None:
+        """Check that a job triggers the rule."""
+        # A combination that is idle has parameters, and is no job.
+        job = None if self._names is None else self._names.job
+        if job is None or "id" not in job.names:
+            self._problems.add(
+                at,
+                "no job triggers this (only rules on 'job-*', 'drift' and 'anomaly' have a "
+                "triggering job)",
+            )
+
+    def _near(self, at: Path) -> None:
+        if not self._context.pools:
+            self._problems.add(at, "'near' chooses a member, and the document has no 'members'")
+        else:
+            self._triggering(at)
 
     def _search(self, id: str, at: Path) -> None:
         self._known(id, at, self._context.searched, "search", "search", "searches")

@@ -199,6 +199,10 @@ KEYS: dict[str, Key] = {
     "jobs.retries.with": Key(
         "What is other than at the last attempt.", ({"duration": "{job.duration * 2}"},)
     ),
+    "jobs.retries.spread": Key(
+        "'node': it runs again on another member than those that it failed on, if there is one.",
+        ("node",),
+    ),
     "jobs.max-active": Key("No more jobs of the group are in the queue at once.", (10,)),
     "jobs.predict": Key(
         "How long a job takes is learned from these parameters: job.predicted, time.remaining.",
@@ -279,6 +283,9 @@ KEYS: dict[str, Key] = {
         ({"t": "{job.params.t}"}, "trigger"),
     ),
     "rules.action.jobs": Key("'trigger': the triggering job alone.", ("trigger",)),
+    "rules.action.near": Key(
+        "'trigger': the jobs run on the member of the triggering job.", ("trigger",)
+    ),
     "rules.action.state": Key("How 'terminate' ends the ensemble.", ("failed",), "completed"),
     "rules.action.reason": Key(
         "What status and log say about a 'terminate'.", ("{job.params.t} K cannot be relaxed",)

@@ -28,6 +28,12 @@ MEMBER_KEYS = {
         ("fail", "hold"),
         "resubmit",
     ),
+    ".breaker": Key(
+        "After so many different jobs in a row that failed within 5 seconds a member is in doubt, "
+        "and is drained if others run such jobs well; 0 is never.",
+        (50, 0),
+        20,
+    ),
     ".labels": Key("What jobs can ask for with 'member', besides the name.", (["gpu"],)),
     ".uri": Key("A Flux instance that is there already.", ("ssh://host/run/flux/local",)),
     ".simulate": Key(
@@ -39,4 +45,5 @@ MEMBER_KEYS = {
         "How long it is up until it is lost. The default is never.",
         ({"exponential": {"mean": "20h"}},),
     ),
+    ".simulate.broken": Key("The probability that a member fails each of its jobs.", (0.1,), 0),
 }

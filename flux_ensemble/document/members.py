@@ -18,6 +18,11 @@ STARTUP_SECONDS = 2.0
 #: Most members of one pool, and of all pools together.
 MAX_MEMBERS = 100_000
 
+#: So many different jobs in a row that fail at once put a member in doubt, if nothing is said, and
+#: within so many seconds from its start a job does so.
+BREAKER_JOBS = 20
+QUICK_SECONDS = 5.0
+
 #: A job is placed where this many times its time limit is left.
 TIME_MARGIN = 1.1
 
@@ -49,6 +54,8 @@ class Pool:
         uri: of an instance that is there already; None for those that are started.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
+        broken: the probability that a member fails each of its jobs there.
+        breaker: after how many jobs that fail at once a member is in doubt; 0 for never.
 
     >>> pool = Pool("big", labels=("gpu",))
     >>> pool.has("gpu"), pool.has("big"), pool.has("small")
@@ -66,6 +73,8 @@ class Pool:
     uri: str | None = None
     startup: Drawable | None = None
     loss: Drawable | None = None
+    broken: float = 0.0
+    breaker: int = BREAKER_JOBS
 
     def has(self, wanted: str) -> bool:
         """Whether `member: WANTED` means it."""

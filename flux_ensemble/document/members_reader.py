@@ -10,6 +10,7 @@ from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members import (
+    BREAKER_JOBS,
     DRAIN_SECONDS,
     MAX_MEMBERS,
     ON_LOST,
@@ -105,6 +106,8 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
         uri=entry.get("uri"),
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
+        broken=float(simulate.get("broken", 0.0)),
+        breaker=entry.get("breaker", BREAKER_JOBS),
     )
 
 
@@ -167,10 +170,10 @@ def check_placement(
             places.setdefault(entry["name"], ("jobs", index))
     for name, group in groups.items():
         at = places[name]
-        if declared and any(job_set.order is not None for job_set in group.sets):
+        if not declared and any(job_set.retries.spread for job_set in group.sets):
             problems.add(
-                (*at, "order"),
-                "'order' is not known of documents with 'members' yet; leave one of them out",
+                (*at, "retries", "spread"),
+                "'spread' chooses between members, and the document has no 'members'",
             )
         wanted = {job_set.member for job_set in group.sets}
         if len(wanted) > 1:

@@ -134,7 +134,8 @@ class Action:
 
     `overrides` is what a submission has in place of what its group says; see
     `JobSet.overridden`. `expressions` has the keys with expressions, as in the document;
-    `filling` gives the action with their values, and their fields are not looked at before.
+    `filling` gives the action with their values, and their fields are not looked at before. `near`
+    is "trigger" where the jobs are to run on the member of the triggering job.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Action:
     state: str = "completed"
     reason: str | None = None
     expressions: Mapping[str, Any] | None = None
+    near: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

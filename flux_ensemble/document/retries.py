@@ -29,6 +29,7 @@ class Retries:
         after: seconds until then.
         factor: what the seconds are multiplied by from one time to the next.
         overrides: what is other than before, as in the document, maybe with expressions.
+        spread: "node" where it runs again on another member than those that it failed on.
 
     >>> Retries(3, after=30.0, factor=2.0).delay(2)
     120.0
@@ -40,6 +41,7 @@ class Retries:
     after: float = 0.0
     factor: float = 1.0
     overrides: Mapping[str, Any] | None = None
+    spread: str | None = None
 
     def delay(self, attempt: int) -> float:
         """Seconds from the end of attempt `attempt`, counted from 0, until the next one."""
@@ -149,4 +151,5 @@ def read_retries(value: Any, problems: Problems, at: Path) -> Retries:
         after,
         float(value.get("factor", 1.0)),
         value.get("with"),
+        value.get("spread"),
     )

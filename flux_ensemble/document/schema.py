@@ -23,6 +23,7 @@ from flux_ensemble.document.schema_terms import (
     IDENTIFIER,
     NAMED,
     OBJECT,
+    PROBABILITY,
     SCALAR,
     SYSTEM,
     URGENCY,
@@ -71,6 +72,7 @@ ACTION = mapping(
         },
         **_OVERRIDES,
         "jobs": choice("the jobs", ("trigger",)),
+        "near": choice("a job to run near to", ("trigger",)),
         "state": choice("a final state", ("completed", "failed")),
         "reason": text(),
         "repetitions": {
@@ -155,6 +157,7 @@ JOB = mapping(
                     "after": DURATION,
                     "factor": {"type": "number", "description": "a number >= 1", "minimum": 1},
                     "with": mapping("a mapping such as {duration: 2h}", _OVERRIDES),
+                    "spread": choice("where it runs again", ("node",)),
                 },
                 "times",
             ),
@@ -227,12 +230,7 @@ SIMULATED = mapping(
         "duration": _distribution(
             "a duration", DURATION, **{"from-log": text("the path of a recording")}
         ),
-        "failure-rate": {
-            "type": "number",
-            "description": "a probability (a number >= 0 and <= 1)",
-            "minimum": 0,
-            "maximum": 1,
-        },
+        "failure-rate": PROBABILITY,
         "startup": _distribution("a duration", DURATION),
         "memo": {
             "type": "object",

@@ -6,6 +6,7 @@ from flux_ensemble.document.members import MAX_MEMBERS, ON_LOST
 from flux_ensemble.document.schema_terms import (
     DURATION,
     PARAMETER,
+    PROBABILITY,
     Schema,
     choice,
     integer,
@@ -48,6 +49,7 @@ def member(duration: Schema) -> Schema:
             "duration": DURATION,
             "drain": DURATION,
             "on-lost": choice("what becomes of the jobs of a member that is lost", ON_LOST),
+            "breaker": integer(0),
             "labels": {
                 **list_of("a list of labels", text(_NAME, pattern=PARAMETER)),
                 "minItems": 1,
@@ -55,7 +57,7 @@ def member(duration: Schema) -> Schema:
             "uri": text("the URI of a Flux instance"),
             "simulate": mapping(
                 "a mapping such as {startup: 5s, loss: {exponential: {mean: 20h}}}",
-                {"startup": duration, "loss": duration},
+                {"startup": duration, "loss": duration, "broken": PROBABILITY},
             ),
         },
         "name",

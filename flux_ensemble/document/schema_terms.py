@@ -100,6 +100,13 @@ DURATION = {
     "minimum": 0,
 }
 
+PROBABILITY = {
+    "type": "number",
+    "description": "a probability (a number >= 0 and <= 1)",
+    "minimum": 0,
+    "maximum": 1,
+}
+
 SCALAR = {
     "type": ["string", "number", "boolean"],
     "description": "text, a number, true or false",

@@ -26,7 +26,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.engine.job_keys import split
+from flux_ensemble.engine.job_keys import ordinal_of, split
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
@@ -125,7 +125,12 @@ class Actions:
         match action.name:
             case "submit":
                 self._sending.submit(
-                    groups[0], action.count, action.params, origin, overrides=action.overrides
+                    groups[0],
+                    action.count,
+                    action.params,
+                    origin,
+                    overrides=action.overrides,
+                    near=0 if action.near is None else ordinal_of(call.event["job"]),
                 )
             case "cancel" if action.jobs is not None:
                 self._cancel_job(call.event["job"], origin)

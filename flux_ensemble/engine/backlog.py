@@ -2,7 +2,8 @@
 
 The firings of groups with a `max-active`, or with a time limit, are in queues of their own, so that
 those of a group whose jobs cannot be sent now are passed over at once, however many they are. So
-are those of groups with an `order`, whose jobs change places with each other and with no others.
+are those of groups with an `order`, whose jobs change places with each other and with no others,
+and those that are to run on one member, or not on some.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from flux_ensemble.engine.predictions import Predictions
 #: In place of the name of a group whose jobs can always be sent.
 _ANY = ""
 
+#: Urgency, name of the group if that can be passed over, and the members that are wanted or not.
+_Key = tuple[int, str, tuple[int, ...]]
+
+_ANYWHERE: tuple[int, ...] = ()
+
 
 class Backlog:
     """The firings with jobs to send.
@@ -28,8 +34,7 @@ class Backlog:
         apart: the firings of each group are in queues of their own, bounds or not.
 
     Attributes:
-        queues: urgency, and name of the group if that can be passed over -> its firings with their
-            numbers; none is empty.
+        queues: firings that can be sent or not together -> these with their numbers; none is empty.
         bounds: how many jobs of a group may be active at once, for the groups with a bound.
         ordered: the groups with an `order`.
     """
@@ -44,7 +49,7 @@ class Backlog:
             if any(job_set.order is not None for job_set in group.sets)
         )
         #: Of groups with an `order`, in which order the jobs of their queues are sent.
-        self._orders: dict[tuple[int, str], LongestFirst] = {}
+        self._orders: dict[_Key, LongestFirst] = {}
         self._urgency = {
             # Where the urgency differs from job to job, it is not known before a job is sent.
             name: max((job_set.urgency for job_set in group.sets), default=16)
@@ -56,7 +61,8 @@ class Backlog:
             if (bounds := [one.max_active for one in group.sets if one.max_active is not None])
         }
         self._timed = frozenset(name for name, group in groups.items() if group.longest or apart)
-        self.queues: dict[tuple[int, str], deque[tuple[int, Firing]]] = {}
+        self._apart = apart
+        self.queues: dict[_Key, deque[tuple[int, Firing]]] = {}
         self._number = 0
 
     def __bool__(self) -> bool:
@@ -66,7 +72,7 @@ class Backlog:
         """The firings in order, as if no group had a bound."""
         entries = [
             (-urgency, number, firing)
-            for (urgency, _), queue in self.queues.items()
+            for (urgency, _, _), queue in self.queues.items()
             for number, firing in queue
         ]
         entries.sort(key=lambda entry: entry[:2])
@@ -88,13 +94,24 @@ class Backlog:
             room: how many more jobs may be active of one whose group can be passed over.
         """
         first: tuple[int, int, Firing] | None = None
-        for (urgency, group), queue in self.queues.items():
+        for (urgency, group, _), queue in self.queues.items():
             number, firing = queue[0]
             if first is not None and (-urgency, number) > first[:2]:
                 continue
             if group == _ANY or room(firing) > 0:
                 first = -urgency, number, firing
         return None if first is None else first[2]
+
+    def head(self, firing: Firing) -> tuple[Firing, int]:
+        """The job that is next of the queue of a firing: its firing, and its index there.
+
+        Args:
+            firing: the first of a queue.
+        """
+        if firing.group not in self.ordered:
+            return firing, firing.next
+        key = self._key(firing)
+        return self._order(key).head(self.queues[key])
 
     def longest(self, firing: Firing, room: int) -> tuple[Firing, int, int]:
         """The jobs that are next where they change places.
@@ -109,7 +126,7 @@ class Backlog:
         key = self._key(firing)
         return self._order(key).next(self.queues[key], room)
 
-    def _order(self, key: tuple[int, str]) -> LongestFirst:
+    def _order(self, key: _Key) -> LongestFirst:
         order = self._orders.get(key)
         if order is None:
             model, rank = self._predictions.models[key[1]], self._predictions.rank
@@ -142,13 +159,16 @@ class Backlog:
             else:
                 order.forget(number)
 
-    def _key(self, firing: Firing) -> tuple[int, str]:
+    def _key(self, firing: Firing) -> _Key:
         group, urgency = firing.group, self._urgency[firing.group]
         if firing.overrides is not None:
             urgency = firing.overrides.get("urgency", urgency)
         own = group in self.bounds or group in self._timed or group in self.ordered
-        return urgency, group if own else _ANY
+        where = _ANYWHERE
+        if self._apart and (firing.near or firing.avoid):
+            where = (firing.near, *firing.avoid)
+        return urgency, group if own else _ANY, where
 
     def holds(self, group: str) -> bool:
         """Whether jobs wait of a group that can be passed over."""
-        return any(name == group for _, name in self.queues)
+        return any(name == group for _, name, _ in self.queues)

@@ -50,6 +50,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.member_events import MemberEvents
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
+from flux_ensemble.engine.placing import Placing
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
@@ -77,7 +78,8 @@ class Engine(Core):
         super().__init__(spec)
         self.scaling = Scaling(self)
         self.members = Members(self) if spec.members else None
-        self._sending = Sending(self, self.members)
+        placing = None if self.members is None else Placing(self, self.members)
+        self._sending = Sending(self, placing)
         self.searching = Searching(self, self._sending)
         self._submitted = Submitted(self, self.members)
         self._actions = Actions(

@@ -32,6 +32,8 @@ _UNUSUAL = {
     "delayed": False,
     "trial": None,
     "work": None,
+    "near": 0,
+    "avoid": (),
 }
 
 
@@ -59,6 +61,10 @@ class Firing:
     trial: str | None = None
     #: Of a copy: the firing of the job that it is a copy of; see `copies`.
     work: str | None = None
+    #: The number of the member that its jobs are to run on, 0 for any, and those of the members
+    #: that they are to be kept off; see `placing`.
+    near: int = 0
+    avoid: tuple[int, ...] = ()
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.
@@ -203,7 +209,8 @@ class Firings:
             firings.append(firing)
         for position, attributes in columns["more"]:
             for name, attribute in attributes.items():
-                setattr(firings[position], name, attribute)
+                kind = tuple if name == "avoid" else None
+                setattr(firings[position], name, attribute if kind is None else kind(attribute))
         for position, intervals in columns.get("sent", ()):
             firings[position].sent = IntervalSet(intervals)
         for firing in firings:

@@ -51,6 +51,16 @@ def ordinal_of(key: int) -> int:
     return key >> _BITS
 
 
+def members_of(key: int) -> tuple[int, ...]:
+    """The number of the member, and nothing on the enclosing instance.
+
+    >>> members_of(make(4, 17)), members_of(17)
+    ((4,), ())
+    """
+    ordinal = key >> _BITS
+    return (ordinal,) if ordinal else ()
+
+
 def shown(id: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
     """A job as people see it: its id, after its member if it has one.
 

@@ -69,6 +69,18 @@ class LongestFirst:
         for number, firing in queue:
             self.append(number, firing)
 
+    def _prepare(self, queue: Iterable[tuple[int, Firing]]) -> None:
+        """Have the jobs that are next in the heap."""
+        if self._made != self._version():
+            self._renew(queue)
+        self._fill()
+
+    def head(self, queue: Iterable[tuple[int, Firing]]) -> tuple[Firing, int]:
+        """The job that is next: its firing, and its index there; for `queue` see `next`."""
+        self._prepare(queue)
+        _, number, index = self._heap[0]
+        return self._firings[number], index
+
     def next(self, queue: Iterable[tuple[int, Firing]], room: int) -> tuple[Firing, int, int]:
         """Take the jobs that are next: one, or several in a row.
 
@@ -79,9 +91,7 @@ class LongestFirst:
         Returns:
             Their firing, the index of the first, and how many there are.
         """
-        if self._made != self._version():
-            self._renew(queue)
-        self._fill()
+        self._prepare(queue)
         heap = self._heap
         _, number, first = heappop(heap)
         count = 1

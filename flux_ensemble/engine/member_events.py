@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flux_ensemble.document.model import MEMBER_TRIGGERS
+from flux_ensemble.engine.breaker import BREAKER_TIMER
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import (
     JobEvent,
@@ -65,11 +66,22 @@ class MemberEvents:
         return self._triggered(_UP, member)
 
     def on_timer(self, key: str) -> Iterable[Triggered] | None:
-        """Drain a member whose time is nearly up, if a timer is for that; else None."""
+        """Do what a timer is for, if it is one for members; else None."""
+        if key.startswith(BREAKER_TIMER):
+            return self._judge(key.removeprefix(BREAKER_TIMER))
         if not key.startswith(DRAIN_TIMER):
             return None
         member = self._members.known.get(int(key.removeprefix(DRAIN_TIMER)))
         return () if member is None else self._drain(member, "its time is nearly up")
+
+    def _judge(self, ordinal: str) -> Iterable[Triggered]:
+        """The breaker looks at jobs, or has found a member that is to be drained."""
+        breaker = self._members.breaker
+        if not ordinal:
+            breaker.look()
+            return ()
+        member, reason = self._members.known.get(int(ordinal)), breaker.verdict(int(ordinal))
+        return () if member is None or reason is None else self._drain(member, reason)
 
     def on_draining(self, event: MemberDraining) -> Iterable[Triggered]:
         """A member is about to end."""

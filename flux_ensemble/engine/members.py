@@ -3,19 +3,20 @@
     StartMember ──► starting ──MemberUp──► up ──► draining ──MemberEnded──► (gone)
                                             └──MemberLost──► lost ──┘
 
-The engine numbers its members, and decides where a job goes when it sends it: what `placement`
-chooses is in the command, so a replay decides nothing again. It starts and drains members by the
-document and by `grow` and `shrink`; what becomes of their jobs is in `member_events`.
+The engine numbers its members, and decides where a job goes when it sends it (`placing`): that is
+in the command, so a replay decides nothing again. It starts and drains members by the document and
+by `grow` and `shrink`; what becomes of their jobs is in `member_events`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Action
+from flux_ensemble.engine.breaker import Breaker
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import (
     DrainMember,
@@ -26,9 +27,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import MemberUp, Tag
-from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of
-from flux_ensemble.engine.job_needs import JobNeeds
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, MEMBER_RULE, MOVED, Member
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
@@ -42,6 +41,8 @@ class Members:
         known: those that are not gone, by their numbers, in the order of these.
         gone: how many have ended, of each pool.
         lost: how many of them were lost.
+        placement: chooses between those that are up.
+        breaker: finds those that fail everything.
     """
 
     def __init__(self, core: Core) -> None:
@@ -51,7 +52,8 @@ class Members:
         self.known: dict[int, Member] = {}
         self.gone = dict.fromkeys(self._pools, 0)
         self.lost = dict.fromkeys(self._pools, 0)
-        self._placement = Placement()
+        self.placement = Placement()
+        self.breaker = Breaker(core, self.known, self.placement)
         self._last_ordinal = 0
         self._numbers = dict.fromkeys(self._pools, 0)
         #: Names of pools, each with how many members of it were started one after the other.
@@ -61,13 +63,6 @@ class Members:
         self._firings = 0
         #: Groups of which it was said that there is no member for their jobs.
         self._not_placed: list[str] = []
-        self._needs = JobNeeds(core)
-        self._allowed: dict[str, tuple[str, ...]] = {}
-        for name, group in core.spec.groups.items():
-            wanted = group.sets[0].member if group.sets else None
-            self._allowed[name] = tuple(
-                pool.name for pool in core.spec.members if wanted is None or pool.has(wanted)
-            )
 
     def _origin(self, member: str) -> Origin:
         """The origin of what the engine does by itself about a member."""
@@ -183,7 +178,7 @@ class Members:
             event.gpus,
             t_expires,
         )
-        self._placement.add(member.place)
+        self.placement.add(member.place)
 
     def drain(self, member: Member, reason: str) -> None:
         """No more jobs go to a member; those that have not started move to others."""
@@ -204,7 +199,8 @@ class Members:
 
     def _close(self, member: Member) -> None:
         if member.place is not None and member.place.open:
-            self._placement.close(member.place)
+            self.placement.close(member.place)
+            self.breaker.forget(member.ordinal)
             if member.up is not None and member.up.t_expires is not None:
                 self._core.emit(StopTimer(f"{DRAIN_TIMER}{member.ordinal}"))
 
@@ -240,7 +236,7 @@ class Members:
     def forget(self, member: Member) -> list[Pending]:
         """A member has ended, and its jobs are dealt with; returns the commands without outcome."""
         if member.place is not None:
-            self._placement.remove(member.place)
+            self.placement.remove(member.place)
         self.gone[member.pool.name] += 1
         del self.known[member.ordinal], self._core.member_names[member.ordinal]
         # Nobody will say what became of these.
@@ -253,43 +249,14 @@ class Members:
                 unanswered.append(pending)
         return unanswered
 
-    # -- placing jobs ---------------------------------------------------------------
-
-    def fits(self, firing: Firing) -> int:
-        """How many of the jobs of a firing can be sent now, to one member."""
-        need = self._needs.of(firing, firing.next)
-        pools = self._allowed[firing.group]
-        place = self._placement.choose(pools, need, self._core.t)
-        if place is None:
-            self._say_if_none(firing.group)
-            return 0
-        if self._needs.differ(firing):
-            return 1
-        others = sum(self._placement.open.get(pool, 0) for pool in pools)
-        return place.slice(need, self._core.t, firing.waiting, others)
-
-    def place(self, firing: Firing, first: int, count: int) -> int:
-        """Place jobs of a firing on the member that `fits` has found; returns its number."""
-        need = self._needs.of(firing, first)
-        place = self._placement.choose(self._allowed[firing.group], need, self._core.t)
-        assert place is not None
-        member, cores = self.known[place.ordinal], place.weight(need)
-        for index in range(first, first + count):
-            member.flying[firing.rule, firing.number, index] = cores
-        self._placement.take(place, cores * count)
-        return place.ordinal
-
-    def _say_if_none(self, group: str) -> None:
-        """Log once that nothing is left that could run jobs of a group."""
-        if group not in self._not_placed and not any(
-            self._live[pool] for pool in self._allowed[group]
-        ):
-            self._not_placed.append(group)
-            pools = ", ".join(self._allowed[group])
-            reason = f"no member of {pools} is up or starting; 'grow' starts one"
-            self._core.record("not-placed", group=group, reason=reason)
-
     # -- which member has which job ---------------------------------------------------
+
+    def none_for(self, group: str, pools: Iterable[str]) -> None:
+        """No member has room for jobs of a group: log once if none is left that could have."""
+        if group not in self._not_placed and not any(self._live[pool] for pool in pools):
+            self._not_placed.append(group)
+            reason = f"no member of {', '.join(pools)} is up or starting; 'grow' starts one"
+            self._core.record("not-placed", group=group, reason=reason)
 
     def takes_jobs(self, ordinal: int) -> bool:
         """Whether a member is up; if not, what it refuses is no fault of the jobs."""
@@ -323,7 +290,7 @@ class Members:
         member = self.known[ordinal_of(job.id)]
         cores = member.jobs.pop(job.id)
         if member.place is not None:
-            self._placement.give(member.place, cores, self._core.t)
+            self.placement.give(member.place, cores, self._core.t)
         self._end_if_over(member)
 
     # -- invariants ---------------------------------------------------------------------
@@ -347,6 +314,7 @@ class Members:
                 assert not taken
             else:
                 assert (member.place.taken, member.place.open) == (taken, member.state == "up")
+        assert all(self.known[ordinal].state == "up" for ordinal in self.breaker.closed)
         flying = sum(len(member.flying) for member in self.known.values())
         assert flying == sum(firing.unseen + firing.lost for firing in workload.firings)
 
@@ -354,7 +322,9 @@ class Members:
 
     def dump(self) -> dict[str, Any]:
         """The members as JSON; those of the active jobs follow from their keys."""
+        doubts = {} if self.breaker.idle else {"breaker": self.breaker.dump()}
         return {
+            **doubts,
             "last": self._last_ordinal,
             "numbers": self._numbers,
             "started": self._started,
@@ -404,6 +374,8 @@ class Members:
                 assert member.place is not None
                 member.place.rate = list(rate)
                 taken = sum(member.jobs.values()) + sum(member.flying.values())
-                self._placement.take(member.place, taken)
+                self.placement.take(member.place, taken)
                 if state != "up":
-                    self._placement.close(member.place)
+                    self.placement.close(member.place)
+        if "breaker" in value:
+            self.breaker.load(value["breaker"])

@@ -205,6 +205,8 @@ class Observer:
         stats.observe(group, "pending", pending)
         stats.pending_nodes -= job.nodes
         job.nodes = 0
+        if self._members is not None:
+            self._members.breaker.started(job)
         if self._predictions is not None:
             self._predictions.started(job)
         more = (
@@ -266,6 +268,8 @@ class Observer:
             return self._count(job, group, event, changed)
         before = pool_counts.before(group)
         outcome, changed = self._count(job, group, event, changed)
+        if self._members is not None:
+            self._members.breaker.ended(job)
         return outcome, changed + pool_counts.concluded(job, group, before)
 
     def _count(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:

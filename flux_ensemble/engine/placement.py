@@ -14,7 +14,7 @@ depends on the loads alone and not on how they came about, so a restored engine 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -165,20 +165,32 @@ class Placement:
         self.close(place)
         del self.places[place.ordinal]
 
-    def choose(self, pools: Iterable[str], need: Need, t: float) -> Place | None:
+    def choose(
+        self, pools: Iterable[str], need: Need, t: float, avoid: Collection[int] = ()
+    ) -> Place | None:
         """The member that the next job goes to; None if none has room.
 
         Args:
             pools: the names of those that it may run on.
             need: of the job.
             t: the time.
+            avoid: numbers of members that it is not to run on.
         """
         best: tuple[float, int] | None = None
         for pool in pools:
-            first = self._first(pool, need, t)
+            first = self._first(pool, need, t, avoid)
             if first is not None and (best is None or first < best):
                 best = first
         return None if best is None else self.places[best[1]]
+
+    def feasible(
+        self, pools: Collection[str], need: Need, t: float, avoid: Collection[int]
+    ) -> bool:
+        """Whether a job can run on a member, with room or not; for the arguments see `choose`."""
+        return any(
+            place.pool in pools and place.ordinal not in avoid and place.feasible(need, t)
+            for place in self.places.values()
+        )
 
     def take(self, place: Place, cores: int) -> None:
         """Jobs go to a member."""
@@ -198,8 +210,12 @@ class Placement:
             if pool == place.pool:
                 heappush(heap, entry)
 
-    def _first(self, pool: str, need: Need, t: float) -> tuple[float, int] | None:
+    def _first(
+        self, pool: str, need: Need, t: float, avoid: Collection[int]
+    ) -> tuple[float, int] | None:
         heap = self._heap(pool, need)
+        passed: list[tuple[float, int]] = []
+        first: tuple[float, int] | None = None
         while heap:
             load, ordinal = heap[0]
             place = self.places.get(ordinal)
@@ -210,9 +226,14 @@ class Placement:
                 and place.feasible(need, t)
                 and place.room(need, t)
             ):
-                return heap[0]
+                if ordinal not in avoid:
+                    first = heap[0]
+                    break
+                passed.append(heap[0])
             heappop(heap)
-        return None
+        for entry in passed:
+            heappush(heap, entry)
+        return first
 
     def _heap(self, pool: str, need: Need) -> list[tuple[float, int]]:
         key = pool, need

@@ -7,6 +7,7 @@ from enum import Enum
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.retries import Policy
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.job_keys import members_of
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.sending import Sending
@@ -77,8 +78,11 @@ class Retrying:
                 reason=f"retries: with: {error}",
             )
             return Further.GAVE_UP
-        delay = job_set.retries.delay(firing.attempt)
-        self._sending.retry(firing, job.index, overrides, delay, firing.attempt + 1)
+        delay, avoid = job_set.retries.delay(firing.attempt), firing.avoid
+        if job_set.retries.spread is not None:
+            tried = dict.fromkeys((*avoid, *members_of(job.id)))
+            avoid = tuple(ordinal for ordinal in tried if ordinal in core.member_names)
+        self._sending.retry(firing, job.index, overrides, delay, firing.attempt + 1, avoid)
         # Where that is over a limit, the ensemble has failed.
         return Further.AGAIN if core.acting else Further.OVER
 

@@ -171,7 +171,8 @@ class Searching:
             return True
         elif self._is_retried(search, job):
             state.runs_again(number)
-            self._sending.retry(firing, job.index, firing.overrides, 0.0, firing.attempt + 1)
+            attempt = firing.attempt + 1
+            self._sending.retry(firing, job.index, firing.overrides, 0.0, attempt, firing.avoid)
             return True
         state.look(t)
         state.chain = ()

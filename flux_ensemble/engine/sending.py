@@ -11,9 +11,10 @@ from flux_ensemble.engine.commands import StartTimer, SubmitJobs
 from flux_ensemble.engine.copies import Work
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import DELAY, Firing
+from flux_ensemble.engine.job_keys import members_of
 from flux_ensemble.engine.jobs import Job
-from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Origin, Pending
+from flux_ensemble.engine.placing import Placing
 
 #: What the rule ids of searches begin with; no id in a document has a colon.
 _SEARCH = "search:"
@@ -30,12 +31,12 @@ class Sending:
 
     Args:
         core: of the engine.
-        members: that the jobs are placed on; None where there is the enclosing instance alone.
+        placing: to members; None where there is the enclosing instance alone.
     """
 
-    def __init__(self, core: Core, members: Members | None = None) -> None:
+    def __init__(self, core: Core, placing: Placing | None = None) -> None:
         self._core = core
-        self._members = members
+        self._placing = placing
         self._table = core.pending_table
 
     def submit(
@@ -51,6 +52,8 @@ class Sending:
         delay: float = 0.0,
         trial: str | None = None,
         work: str | None = None,
+        near: int = 0,
+        avoid: tuple[int, ...] = (),
     ) -> None:
         """Ask for the jobs of one submission of a group, or for one of them again.
 
@@ -65,6 +68,7 @@ class Sending:
             delay: seconds until they are sent.
             trial: of a search that the one job is, if it is one.
             work: of a copy, what it is a copy of.
+            near, avoid: the member that they are to run on, and those that they are kept off.
         """
         core = self._core
         size = len(core.spec.groups[group].submission(each, params, overrides))
@@ -86,6 +90,8 @@ class Sending:
             overrides,
             trial,
             work,
+            near,
+            avoid,
         )
         firing.delayed = delay > 0
         if not core.workload.add(firing):
@@ -111,6 +117,7 @@ class Sending:
         overrides: Mapping[str, Any] | None,
         delay: float,
         attempt: int,
+        avoid: tuple[int, ...],
     ) -> None:
         """Ask for a job again.
 
@@ -120,6 +127,7 @@ class Sending:
             overrides: of fields of its group.
             delay: seconds until it is sent.
             attempt: how often it has been tried before.
+            avoid: the members that it is kept off.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
@@ -140,6 +148,8 @@ class Sending:
             attempt=attempt,
             delay=delay,
             trial=firing.trial,
+            near=firing.near,
+            avoid=avoid,
         )
 
     def copy(self, job: Job, origin: Origin) -> str | None:
@@ -170,6 +180,7 @@ class Sending:
             only=job.index,
             attempt=firing.attempt,
             work=core.copies.begin(job, (origin.rule, origin.number)),
+            avoid=members_of(job.id),
         )
         return None
 
@@ -196,7 +207,7 @@ class Sending:
         """
         self._core.workload.total -= 1
         overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
-        self.retry(firing, index, overrides, 0.0, firing.attempt)
+        self.retry(firing, index, overrides, 0.0, firing.attempt, firing.avoid)
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
         core = self._core
@@ -215,11 +226,11 @@ class Sending:
             if group not in core.not_started and core.workload.backlog.holds(group):
                 core.not_started.append(group)
                 core.record("not-started", group=group, reason=core.why_not(group))
-        members = self._members
-        fits = None if members is None else members.fits
+        placing = self._placing
+        fits = None if placing is None else placing.fits
         while (batch := core.workload.next_batch(too_long, fits)) is not None:
             firing, first, count = batch
-            ordinal = 0 if members is None else members.place(firing, first, count)
+            ordinal = 0 if placing is None else placing.place(firing, first, count)
             request = None if firing.answered else firing.request
             origin = Origin(firing.rule, firing.number, (), request)
             command = SubmitJobs(

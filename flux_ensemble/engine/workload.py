@@ -145,13 +145,13 @@ class Workload:
             self.backlog.append(firing)
 
     def next_batch(
-        self, closed: Collection[str] = (), fits: Callable[[Firing], int] | None = None
+        self, closed: Collection[str] = (), fits: Callable[[Firing, int], int] | None = None
     ) -> tuple[Firing, int, int] | None:
         """The next jobs to send, as many as the limits allow; None if there are none.
 
         Args:
             closed: groups with a time limit of which none are sent now.
-            fits: how many jobs of a firing may be sent, besides the limits.
+            fits: how many jobs of a firing from an index on may be sent, besides the limits.
 
         Returns:
             Their firing, the index of the first, and how many there are.
@@ -165,7 +165,7 @@ class Workload:
             if firing.group in closed:
                 return 0
             room = room_of(firing)
-            return room if fits is None or room <= 0 else min(room, fits(firing))
+            return room if fits is None or room <= 0 else min(room, fits(*backlog.head(firing)))
 
         firing = backlog.next(allowed if closed or fits is not None else room_of)
         if firing is None:

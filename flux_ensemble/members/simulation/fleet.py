@@ -5,7 +5,7 @@
 
 All of them number their jobs alike, from 1, so that equal ids are what an ensemble has to cope
 with all the time. How long a member takes until it is up, and until it is lost, comes from a hash
-of the seed and its number.
+of the seed and its number, as does whether it fails each of its jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 
-from flux_ensemble.document.distributions import Drawable, Simulated
+from flux_ensemble.document.distributions import Constant, Drawable, Simulated
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.members import STARTUP_SECONDS, Pool
 from flux_ensemble.document.model import Spec
@@ -45,6 +45,9 @@ from flux_ensemble.runtime.ports import Done
 #: Seconds from the loss of a member until its nodes are clean, as measured with Flux 0.88.
 FENCE_SECONDS = 25.0
 
+#: Seconds that a job runs on a member that fails each.
+BROKEN_SECONDS = 0.1
+
 
 class _Member:
     """One simulated member."""
@@ -56,6 +59,7 @@ class _Member:
         #: None before it is up, and when it is lost.
         self.instance: Single | None = None
         self.nodes = 0
+        self.broken = False
         self.happenings: list[Happening] = []
 
     def cancel(self) -> None:
@@ -101,6 +105,8 @@ class SimulatedFleet:
         self._node = node
         self._loop = loop
         self._behaviour = behaviour
+        #: How they behave on a member that is broken.
+        self._failing = {group: Simulated(Constant(BROKEN_SECONDS), 1.0) for group in spec.groups}
         self._uniforms = Uniforms(seed)
         self._shape = shape
         self._post = post
@@ -122,6 +128,7 @@ class SimulatedFleet:
         draws = self._uniforms.of(Tag("", f"member:{pool.name}", command.ordinal, 0))
         startup = self._draw(pool.startup, draws)
         loss = self._draw(pool.loss, draws)
+        member.broken = bool(pool.broken) and next(draws) < pool.broken
         after = STARTUP_SECONDS if startup is None else startup
         member.happenings.append(self._loop.timer(after, partial(self._up, member, loss)))
         done(CommandDone(self._loop.now(), command.id))
@@ -139,7 +146,7 @@ class SimulatedFleet:
             self._spec,
             cluster,
             self._loop,
-            self._behaviour,
+            self._failing if member.broken else self._behaviour,
             self._uniforms,
             self._shape,
             self._post,

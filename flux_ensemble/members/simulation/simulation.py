@@ -58,6 +58,8 @@ _SHOWN = frozenset(
         "member-draining",
         "member-lost",
         "member-ended",
+        "member-doubted",
+        "member-trusted",
         "not-placed",
         "finish",
     }

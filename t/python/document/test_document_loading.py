@@ -388,8 +388,8 @@ def test_an_action_of_a_function_is_read_as_one_of_the_document() -> None:
             {"name": "submit", "label": "amg", "cuont": 3},
             "cuont: unknown key 'cuont' (did you mean 'count'? keys: name, label, value, count, "
             "params, nodes, tasks, cores, gpus, duration, urgency, queue, bank, environment, "
-            "workdir, attributes, jobs, state, reason, repetitions, backoff, cooldown, cancel, "
-            "timeout); "
+            "workdir, attributes, jobs, near, state, reason, repetitions, backoff, cooldown, "
+            "cancel, timeout); "
             "label: no job group named 'amg' (groups: echo, sleep)",
         ),
         (

@@ -11,6 +11,7 @@ from flux_ensemble.document.members import Pool
 
 POOL: dict[str, Any] = {"name": "pool", "nodes": 4, "duration": "4h"}
 SIM: dict[str, Any] = {"name": "sim", "command": "sim", "duration": "2m"}
+NEAR = {"name": "submit", "label": "sim", "near": "trigger"}
 
 
 def problems(
@@ -63,17 +64,36 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         (None, [{**SIM, "member": "pool"}], None, "jobs[0].member: the document has no 'members'"),
         ([POOL], [SIM, {**SIM, "member": "pool"}], None, "'sim' differ in 'member'"),
         (
-            [POOL],
-            [{**SIM, "params": {"s": [1]}, "predict": ["s"], "order": "longest-first"}],
             None,
-            "jobs[0].order: 'order' is not known of documents with 'members' yet",
+            [{**SIM, "retries": {"times": 1, "spread": "node"}}],
+            None,
+            "jobs[0].retries.spread: 'spread' chooses between members, and the document has no",
+        ),
+        (
+            [POOL],
+            [{**SIM, "retries": {"times": 1, "spread": "nodes"}}],
+            None,
+            "did you mean 'node'?",
+        ),
+        (
+            None,
+            None,
+            [{"trigger": "job-success", "action": NEAR}],
+            "rules[0].action.near: 'near' chooses a member, and the document has no 'members'",
         ),
         (
             [POOL],
             None,
-            [{"trigger": "job-running", "group": "sim", "action": {"name": "copy"}}],
-            "rules[0].action: 'copy' is not known of documents with 'members' yet",
+            [{"trigger": "start", "action": NEAR}],
+            "rules[0].action.near: no job triggers this",
         ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "job-success", "action": {**NEAR, "name": "cancel"}}],
+            "'near' means nothing to the action 'cancel' (only to: submit)",
+        ),
+        ([{**POOL, "breaker": "off"}], None, None, "members[0].breaker: expected an integer >= 0"),
         ([POOL], [{**SIM, "nodes": 5}], None, "jobs[0].nodes: expected at most 4, the nodes of"),
         ([POOL], [{**SIM, "duration": "4h"}], None, "jobs[0].duration: expected at most 13091 sec"),
         (

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from typing import Any
 
 import pytest
 from simulations import outcomes, predict
+from watcher import Watcher
 
-from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.engine.codec import encode, event_from_json
-from flux_ensemble.engine.commands import Command, SubmitJobs
-from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import Event, JobEvent, MemberLost, MemberUp
+from flux_ensemble.engine.events import JobEvent, MemberLost, MemberUp
 from flux_ensemble.engine.job_keys import split
-from flux_ensemble.engine.snapshot import dump, restore
 
 AGAIN = {"label": "pool", "repetitions": "unlimited"}
 
@@ -43,43 +38,6 @@ def document(**more: Any) -> dict[str, Any]:
         ],
         "simulate": {"sim": {"duration": {"uniform": {"min": 10, "max": 50}}}},
     }
-
-
-class Watcher:
-    """Sees each event, with its commands; checks the engine's invariants by a second one.
-
-    Every so many events the second engine is made anew from a snapshot of itself.
-    """
-
-    def __init__(self, given: dict[str, Any], every: int = 25) -> None:
-        self.spec = load_mapping(given)
-        self.engine = Engine(self.spec)
-        self._every = every
-        self.events: list[Event] = []
-        self.sent: list[SubmitJobs] = []
-        self._values: list[Any] = []
-        self.engine.stats.keep_values()
-
-    def __call__(self, event: Event, commands: list[Command]) -> None:
-        assert event_from_json(json.loads(encode(event))) == event
-        own = self.engine.handle(event)
-        assert list(map(encode, own)) == list(map(encode, commands))
-        self.engine.check()
-        self.events.append(event)
-        self.sent += [one for one in commands if isinstance(one, SubmitJobs)]
-        if len(self.events) % self._every == 0:
-            self._values.append(self.engine.stats.take_values())
-            snapshot = json.loads(json.dumps(dump(self.engine)))
-            self.engine = restore(self.spec, snapshot, self._values)
-            assert json.loads(json.dumps(dump(self.engine))) == snapshot
-            self.engine.stats.keep_values()
-
-    @property
-    def jobs(self) -> list[JobEvent]:
-        """What the members said first of each job."""
-        return [
-            event for event in self.events if isinstance(event, JobEvent) and event.name == "submit"
-        ]
 
 
 @pytest.mark.parametrize("seed", range(3))

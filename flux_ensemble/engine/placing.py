@@ -1,0 +1,93 @@
+"""Placing: the jobs of firings are sent to members; see `placement` for the choice between these.
+
+A firing may want its jobs on one member (`near`), or not on some (`avoid`). Both hold as long as
+there is a feasible member by them, full or not; where there is none, the jobs go where others do.
+Members in doubt (`breaker`) are kept off alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_needs import JobNeeds
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.placement import Need, Place
+
+
+class Placing:
+    """Places the jobs of one engine.
+
+    Args:
+        core: of the engine.
+        members: that there are.
+    """
+
+    def __init__(self, core: Core, members: Members) -> None:
+        self._core = core
+        self._members = members
+        self._placement = members.placement
+        self._breaker = members.breaker
+        self._needs = JobNeeds(core)
+        self._allowed: dict[str, tuple[str, ...]] = {}
+        for name, group in core.spec.groups.items():
+            wanted = group.sets[0].member if group.sets else None
+            self._allowed[name] = tuple(
+                pool.name for pool in core.spec.members if wanted is None or pool.has(wanted)
+            )
+
+    def fits(self, firing: Firing, index: int) -> int:
+        """How many of the jobs of a firing, from `index` on, can be sent now, to one member."""
+        need = self._needs.of(firing, index)
+        place = self._choose(firing, need)
+        if place is None:
+            self._members.none_for(firing.group, self._allowed[firing.group])
+            return 0
+        if self._needs.differ(firing) or self._breaker.on_trial(place.ordinal):
+            return 1
+        pools = self._allowed[firing.group]
+        others = sum(self._placement.open.get(pool, 0) for pool in pools)
+        if place.ordinal == firing.near:
+            others = 1
+        return place.slice(need, self._core.t, firing.waiting, others)
+
+    def place(self, firing: Firing, first: int, count: int) -> int:
+        """Place jobs of a firing on the member that `fits` has found; returns its number."""
+        need = self._needs.of(firing, first)
+        place = self._choose(firing, need)
+        assert place is not None
+        member, cores = self._members.known[place.ordinal], place.weight(need)
+        for index in range(first, first + count):
+            member.flying[firing.rule, firing.number, index] = cores
+        self._placement.take(place, cores * count)
+        if self._breaker.on_trial(place.ordinal):
+            self._breaker.placed(place.ordinal, firing, first)
+        return place.ordinal
+
+    def _choose(self, firing: Firing, need: Need) -> Place | None:
+        placement, t = self._placement, self._core.t
+        pools = self._allowed[firing.group]
+        closed = self._breaker.closed
+        if firing.near and firing.near not in closed:
+            place = placement.places.get(firing.near)
+            if place is not None and place.pool in pools and place.feasible(need, t):
+                return place if place.room(need, t) else None
+        place = placement.choose(pools, need, t)
+        if place is None:
+            return None
+        for avoided in self._avoided(firing):
+            if place.ordinal not in avoided:
+                return place
+            other = placement.choose(pools, need, t, avoided)
+            if other is not None or placement.feasible(pools, need, t, avoided):
+                return other
+        return place
+
+    def _avoided(self, firing: Firing) -> Iterator[Collection[int]]:
+        """Members that a firing's jobs are kept off, as long as others are feasible."""
+        closed = self._breaker.closed
+        if firing.avoid:
+            yield closed.union(firing.avoid)
+        if closed:
+            yield closed
