@@ -262,8 +262,7 @@ class Actions:
                 ids = [split(key)[1] for key in keys]
                 where = core.where(keys[0]) if keys else {}
                 core.emit(Reply(origin.request, {"ids": ids, "firing": origin.number, **where}))
-            if not firing.waiting and not firing.outstanding and firing.trial is None:
-                self._outcome(origin, jobs=firing.stop - firing.first)
+            core.record_sent(origin, firing)
         elif pending.call is not None:
             if "state" in event.result:
                 core.function_states[pending.call.action.label or ""] = event.result["state"]
@@ -290,6 +289,7 @@ class Actions:
             if self._members is not None and not self._members.takes_jobs(pending.command.ordinal):
                 # Which of them it has is decided when it has ended.
                 core.workload.confirm(firing)
+                core.record_sent(origin, firing)
                 return ()
             count = pending.command.count
             core.workload.confirm(firing, count - len(event.ids))

@@ -251,6 +251,7 @@ class Members:
                 del commands[id]
                 if pending.firing is not None:
                     self._core.workload.confirm(pending.firing)
+                    self._core.record_sent(pending.origin, pending.firing)
                 if pending.origin.request is not None:
                     answer = {"ids": [], "firing": pending.origin.number}
                     self._core.emit(Reply(pending.origin.request, answer))
