@@ -188,8 +188,15 @@ class Engine(Core):
         """The commands without an outcome, in the order of their ids."""
         return [pending.command for pending in self.pending_table.commands.values()]
 
-    def expects(self, tag: Tag) -> bool:
-        """Whether a job with this tag was sent and has not appeared in the queue."""
+    def expects(self, tag: Tag, job: int | None = None) -> bool:
+        """Whether a job with this tag was sent and has not appeared in the queue.
+
+        Args:
+            tag: of the job.
+            job: its key, if it has one: then it has to be on the member that it was sent to.
+        """
+        if job is not None and self.members is not None:
+            return self.members.expects(job, tag)
         return self.workload.firings.expecting(tag.rule, tag.firing, tag.index) is not None
 
     def named(self, key: int) -> dict[str, Any]:

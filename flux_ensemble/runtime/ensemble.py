@@ -259,16 +259,16 @@ class Ensemble:
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""
+        engine = self.engine
         if event.tag is not None:
             self.member.seen(event.tag, event.job)
-            if not self.engine.expects(event.tag) and event.job not in self.engine.workload.jobs:
+            if event.job not in engine.workload.jobs and not engine.expects(event.tag, event.job):
                 self.violation(event)
                 return
         if event.name == "invalidate":
             self.member.refused(event.job)
         if self.log.wants_events:
-            self.log.job_event(event.t, self.engine.named(event.job), event.name, event.context)
-        engine = self.engine
+            self.log.job_event(event.t, engine.named(event.job), event.name, event.context)
         if event.name not in engine.wants_events:
             return
         if not event.foreign or engine.wants_job(event.job_name):

@@ -31,7 +31,7 @@ from flux_ensemble.engine.trials import Trials
 Outcome = CommandDone | CommandFailed
 
 #: The job events of the enclosing instance by which a `Fleet` follows its members.
-FLEET_EVENTS = frozenset(("submit", "memo", "exception", "clean", "invalidate"))
+FLEET_EVENTS = frozenset(("submit", "memo", "exception", "resource-update", "clean", "invalidate"))
 
 #: Is shown an event and its commands.
 Tap = Callable[[Event, list[Command]], None]

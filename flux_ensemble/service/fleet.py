@@ -37,7 +37,7 @@ from flux_ensemble.engine.events import (
     MemberUp,
     Tag,
 )
-from flux_ensemble.engine.job_keys import make, split
+from flux_ensemble.engine.job_keys import ENCLOSING, make, split
 from flux_ensemble.members.nested.instance import Facts, Instance
 from flux_ensemble.members.nested.jobspec import MemberTag, Size
 from flux_ensemble.members.nested.member import Durable, NestedMember
@@ -170,8 +170,16 @@ class Fleet:
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
         """Cancel jobs; those of a member that is gone are no error."""
+        members = []
+        for key in command.jobs:
+            ordinal, id = split(key)
+            if ordinal == ENCLOSING:
+                # No job of the ensemble is there: it has the tag of one.
+                self._site.cancel(id, command.reason)
+            else:
+                members.append(key)
         self._ask_all(
-            command,
+            replace(command, jobs=tuple(members)),
             lambda nested, part, told: nested.cancel(replace(command, jobs=part), told),
             done,
         )

@@ -55,6 +55,7 @@ class Fleets:
         self._report = report
         self._log_error = log_error
         self._site: Site | None = None
+        self._settled = False
         self._fleets: dict[tuple[str, int], Fleet] = {}
 
     @property
@@ -71,6 +72,7 @@ class Fleets:
         """Make the fleet of an ensemble: see `Fleet`."""
         if self._site is None:
             self._site = self._found()
+            self._site.settled = self._settled
         fleet = Fleet(self._site, spec, load, owner=self._owner, epoch=self._epoch, warn=warn)
         self._fleets[spec.name, load["run"]] = fleet
         return fleet
@@ -110,8 +112,16 @@ class Fleets:
         if self._site is not None:
             self._site.past(job, jobspec, entries)
 
+    def caught_up(self) -> None:
+        """`history` has been given all jobs."""
+        if self._site is not None:
+            self._site.caught_up()
+
     def settle(self) -> None:
         """All that earlier services sent has shown."""
+        self._settled = True
+        if self._site is not None:
+            self._site.settled = True
         for fleet in list(self._fleets.values()):
             fleet.settle()
             self.changed(fleet.ensemble)

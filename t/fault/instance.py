@@ -27,6 +27,9 @@ cores = "0-{last}"
 
 _CORES = 4096
 
+#: What hwloc, and with it each broker, takes a node of several brokers for.
+_NODE = "core:4 pu:1"
+
 _PROGRAM = 'echo "$FLUX_URI" && flux getattr broker.pid && exec cat'
 
 #: What a shell of the user or another instance around this one must not change.
@@ -41,26 +44,40 @@ class Instance:
         statedir: it keeps its state there, and starts again with it.
         config: more TOML for the broker.
         cores: how many fake ones it has.
+        brokers: how many it has; several are nodes of four cores each, as are those of instances
+            in it.
 
     Attributes:
         uri: where it is to be reached.
     """
 
     def __init__(
-        self, directory: Path, *, statedir: bool = False, config: str = "", cores: int = _CORES
+        self,
+        directory: Path,
+        *,
+        statedir: bool = False,
+        config: str = "",
+        cores: int = _CORES,
+        brokers: int = 1,
     ) -> None:
         self.directory = directory
+        self._brokers = brokers
+        #: What jobs that are instances need of its environment.
+        self.nested = {"TMPDIR": str(directory)}
         self._statedir = directory / "state" if statedir else None
         self._log = directory / "broker.log"
         self._environment = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("FLUX_") or name in _KEPT
-        } | {"TMPDIR": str(directory)}
+        }
+        if brokers > 1:
+            self.nested["HWLOC_SYNTHETIC"] = _NODE
+        self._environment |= self.nested
         conf = directory / "conf"
         conf.mkdir()
-        text = _CONFIG.format(host=socket.gethostname(), last=cores - 1) + config
-        (conf / "fault.toml").write_text(text)
+        fake = _CONFIG.format(host=socket.gethostname(), last=cores - 1) if brokers == 1 else ""
+        (conf / "fault.toml").write_text(fake + config)
         if self._statedir is not None:
             self._statedir.mkdir()
         self._process: subprocess.Popen[str] | None = None
@@ -88,8 +105,9 @@ class Instance:
             environment["FLUX_DISABLE_JOB_CLEANUP"] = "t"
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                ["flux", "start", "--test-size=1", f"--config-path={self.directory / 'conf'}",
-                 *state, *options, "sh", "-c", _PROGRAM],
+                ["flux", "start", f"--test-size={self._brokers}",
+                 f"--config-path={self.directory / 'conf'}", *state, *options,
+                 "sh", "-c", _PROGRAM],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 text=True, env=environment, cwd=self.directory,
             )  # fmt: skip

@@ -8,6 +8,7 @@ import select
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlparse
 
 #: Seconds between two looks at what has no event to wait for.
 TICK = 0.002
@@ -100,3 +101,8 @@ def ends(pid: int) -> bool:
         return bool(select.select([fd], [], [], 10)[0])
     finally:
         os.close(fd)
+
+
+def hold_of(uri: str) -> Path:
+    """The file that holds up the commits of the service of an instance (`standby.py --hold`)."""
+    return Path(urlparse(uri).path).with_name("hold")

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import flux
 import verify
@@ -22,10 +22,13 @@ from instance import Instance
 from keeper import Kept
 from scenario import FINAL, TICK, Context
 from services import Command, Launcher, Module, Service, Warm
+from verify import Findings
 from witness import Witness
 from workloads import Workload
 
 from flux_ensemble.client import Client
+
+_Scene = TypeVar("_Scene", bound="Scene")
 
 
 def _launcher(kind: str, directory: Path, options: tuple[str, ...]) -> Launcher:
@@ -45,6 +48,7 @@ class Scene:
         statedir, config: as for `Instance`.
         start_options: of the first start of the instance.
         raises: the service is to log a traceback.
+        brokers: of the instance.
     """
 
     def __init__(
@@ -57,13 +61,14 @@ class Scene:
         config: str = "",
         start_options: Sequence[str] = (),
         raises: bool = False,
+        brokers: int = 1,
     ) -> None:
         self._raises = raises
         self.row = context.row
         self.random = context.random
         # Sockets are there too, whose paths must be short.
         self.directory = Path(tempfile.mkdtemp(prefix="fault-"))
-        self.instance = Instance(self.directory, statedir=statedir, config=config)
+        self.instance = Instance(self.directory, statedir=statedir, config=config, brokers=brokers)
         self.kept = Kept()
         launcher = self.kept if kind == "kept" else _launcher(kind, self.directory, options)
         self.service = Service(self.instance, launcher)
@@ -127,7 +132,9 @@ class Scene:
 
     def begin_load(self, workload: Workload) -> Any:
         """The future of a request to load an ensemble."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.directory), **self.instance.nested
+        }  # fmt: skip
         payload = {
             "spec": workload.document, "cwd": str(self.directory), "environment": environment
         }  # fmt: skip
@@ -224,7 +231,7 @@ class Scene:
             purged: as for `verify.check_tags`; those are counted so too.
             calls: the file that its custom functions write to, if not `Scene.calls`.
         """
-        findings = verify.Findings()
+        findings = Findings()
         name, expected = workload.name, workload.expected
         self.await_quiet(name)
         # Its state is told before the entry that says so is durable.
@@ -250,12 +257,17 @@ class Scene:
             verify.check_log(expected, durable.entries(), findings)
         except ValueError as error:
             findings.problems.append(str(error))
-        if findings.problems:
-            self._keep(name, durable)
         self.row.jobs += len(jobs)
         self.row.duplicates += findings.duplicates
-        self.row.missing += findings.missing
         self.row.violations += status.get("violations", 0)
+        self.note(workload, findings)
+
+    def note(self, workload: Workload, findings: Findings) -> None:
+        """Note what is wrong with an ensemble, and keep its log."""
+        name = workload.name
+        if findings.problems:
+            self._keep(name, self.durable(name))
+        self.row.missing += findings.missing
         self.row.problems += [f"{name}: {problem}" for problem in findings.problems]
         self._failed |= bool(findings.problems)
 
@@ -343,11 +355,17 @@ class Scene:
 @contextlib.contextmanager
 def scene(context: Context, **options: Any) -> Iterator[Scene]:
     """A scene; what goes wrong in it is noted in the row, with diagnostics."""
-    made = Scene(context, **options)
+    with within(Scene(context, **options)) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def within(made: _Scene) -> Iterator[_Scene]:
+    """Take a scene down in the end; what goes wrong in it is noted in its row."""
     try:
         yield made
     except (OSError, RuntimeError, KeyError) as error:
-        context.row.problems.append(f"{type(error).__name__}: {error}")
+        made.row.problems.append(f"{type(error).__name__}: {error}")
         made.diagnose()
     finally:
         made.close()

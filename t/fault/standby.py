@@ -6,6 +6,9 @@ back before the queue has come to rest, which is when duplicates would be made.
 
 --no-fence              recovery does not wait for what the dead service sent: the negative
                         control, which must fail
+--no-member-fence       a member that is lost counts as ended at once: another control
+--hold                  no commit is sent while there is a file (`hold_of`)
+--no-await              jobs are sent to members before it is durable where to: another control
 --raise STATISTIC       that of River panics at the 80th value, in the engine's midst
 --snapshot-events N     a snapshot after N events instead of thousands
 --rest SECONDS          the journal is closed so long after the last job, instead of after seconds
@@ -19,6 +22,8 @@ import signal
 import sys
 from typing import Any
 
+from scenario import hold_of
+
 from flux_ensemble.bindings import require_flux
 
 require_flux()
@@ -27,9 +32,13 @@ import flux  # noqa: E402
 from river import stats  # noqa: E402
 
 from flux_ensemble.members.flux import queue as member  # noqa: E402
+from flux_ensemble.members.nested import member as nested  # noqa: E402
+from flux_ensemble.members.nested import member_job  # noqa: E402
+from flux_ensemble.members.nested.life import Phase  # noqa: E402
 from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
 from flux_ensemble.service import needs  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
+from flux_ensemble.service.store import kvs  # noqa: E402
 
 #: At which value the statistic of --raise panics: later than it is tried when a document is read.
 _UNLUCKY = 80
@@ -42,6 +51,41 @@ class Panic(BaseException):
 def no_fence() -> None:
     """Have every fence back at once."""
     member.FluxQueue.fence = lambda self, done: done(None)  # type: ignore[method-assign]
+
+
+def no_member_fence() -> None:
+    """Have a member that is lost count as one of which nothing runs any more."""
+
+    def give_up(self: Any, reason: str) -> None:
+        if self.phase not in (Phase.FENCING, Phase.GONE):
+            self._why = reason
+            self._tell_lost()
+            self._enter(Phase.FENCING)
+            self._conclude(fenced=False)
+
+    member_job.MemberJob._give_up = give_up  # type: ignore[method-assign]
+
+
+def no_await() -> None:
+    """Have jobs of members sent at once."""
+
+    def ask(self: Any) -> None:
+        waiting, self._waiting = self._waiting, []
+        for send in waiting:
+            send()
+
+    nested.NestedMember._ask = ask  # type: ignore[method-assign]
+
+
+def hold_commits() -> None:
+    """Send no commit while the service is to be held up, and so none of those after it."""
+    commit = kvs.KvsStore.commit
+
+    def held(self: Any, batches: Any, done: Any) -> None:
+        if not hold_of(os.environ["FLUX_URI"]).exists():
+            commit(self, batches, done)
+
+    kvs.KvsStore.commit = held  # type: ignore[method-assign]
 
 
 def raise_in(statistic: str) -> None:
@@ -79,12 +123,21 @@ def main() -> None:
     """Fork a service for each line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--no-fence", action="store_true")
+    parser.add_argument("--no-member-fence", action="store_true")
+    parser.add_argument("--hold", action="store_true")
+    parser.add_argument("--no-await", action="store_true")
     parser.add_argument("--raise", dest="unlucky")
     parser.add_argument("--snapshot-events", type=int)
     parser.add_argument("--rest", type=float, default=needs.REST_SECONDS)
     options = parser.parse_args()
     if options.no_fence:
         no_fence()
+    if options.no_member_fence:
+        no_member_fence()
+    if options.hold:
+        hold_commits()
+    if options.no_await:
+        no_await()
     if options.unlucky:
         raise_in(options.unlucky)
     if options.snapshot_events:

@@ -7,6 +7,7 @@ finished, a job that is nobody's (a fence).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -26,14 +27,16 @@ class Job:
     """A job: its id, its tag or None, its events as (name, time, context), and its ranks.
 
     Attributes:
+        member: the tag of a member of an ensemble, which is a job too; None for other jobs.
         beaten: another job did the same, and succeeded before; see `verify.mark_beaten`.
     """
 
-    __slots__ = ("_known", "beaten", "events", "id", "ranks", "tag")
+    __slots__ = ("_known", "beaten", "events", "id", "member", "ranks", "tag")
 
     def __init__(self, id: int) -> None:
         self.id = id
         self.tag: dict[str, Any] | None = None
+        self.member: dict[str, Any] | None = None
         self.events: list[tuple[str, float, Mapping[str, Any]]] = []
         #: As in R (RFC 20): idsets.
         self.ranks: list[str] = []
@@ -63,6 +66,10 @@ class Job:
 class Witness:
     """Watches one instance, from now until `close` or the end of the instance.
 
+    Args:
+        uri: of the instance.
+        starting: it may not answer yet, and nobody waits until it does.
+
     Attributes:
         jobs: all jobs seen that were not refused, by id.
         seen: how often (ensemble or "", event) was seen; "" is for jobs without a tag.
@@ -70,8 +77,9 @@ class Witness:
         error: why it watches no more, where that is a fault of its own.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, starting: bool = False) -> None:
         self._uri = uri
+        self._starting = starting
         self._changed = threading.Condition()
         self._closed = False
         self.jobs: dict[int, Job] = {}
@@ -80,7 +88,7 @@ class Witness:
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
         self._thread.start()
-        if not self.wait(lambda: self.sentinel, 60):
+        if not starting and not self.wait(lambda: self.sentinel, 60):
             raise RuntimeError("the job manager does not answer")
 
     def wait(self, until: Callable[[], bool], seconds: float) -> bool:
@@ -113,6 +121,11 @@ class Witness:
             ]
         return sorted(found, key=lambda job: job.id)
 
+    def members(self) -> list[Job]:
+        """The jobs that are members of ensembles."""
+        with self._changed:
+            return [job for job in self.jobs.values() if job.member is not None]
+
     def forget(self, ensemble: str) -> None:
         """Forget the jobs of an ensemble, which are all over."""
         with self._changed:
@@ -127,16 +140,30 @@ class Witness:
         self._closed = True
         self._thread.join(10)
 
-    def _watch(self) -> None:
+    def connected(self, handle: Any) -> None:
+        """There is a handle of the instance."""
+
+    def _connect(self) -> Any:
+        """A handle of the instance; None where there is none."""
         # Not needed by those who only fold the events of jobs.
         import flux
 
-        try:
-            handle = flux.Flux(self._uri)
-        except OSError:
+        while not self._closed:
+            try:
+                return flux.Flux(self._uri)
+            except OSError:
+                if not self._starting:
+                    break
+                time.sleep(_RETRY_SECONDS)
+        return None
+
+    def _watch(self) -> None:
+        handle = self._connect()
+        if handle is None:
             return
         while not self._closed:
             try:
+                self.connected(handle)
                 self._follow(handle)
             except BrokenPipeError:
                 return  # the instance is gone
@@ -153,16 +180,35 @@ class Witness:
         request = {"full": True, "allow": dict.fromkeys(_EVENTS, 1)}
         topic = "job-manager.events-journal"
         stream = handle.rpc(topic, request, flags=FLUX_RPC_STREAMING)
-        while not self._closed:
-            try:
-                stream.wait_for(0.2)
-            except TimeoutError:
-                continue
-            message = json.loads(stream.get_str())
-            with self._changed:
-                self._take(message)
-                self._changed.notify_all()
-            stream.reset()
+        try:
+            while not self._closed:
+                try:
+                    stream.wait_for(0.2)
+                except TimeoutError:
+                    continue
+                self._told(stream.get_str())
+                stream.reset()
+        except OSError:
+            self._read_rest(handle, stream)
+            raise
+
+    def _read_rest(self, handle: Any, stream: Any) -> None:
+        """Read what an instance that is gone has sent before, which is not handed out any more."""
+        from flux.constants import FLUX_O_NONBLOCK
+
+        with contextlib.suppress(OSError):
+            while stream.is_ready():
+                self._told(stream.get_str())
+                stream.reset()
+        with contextlib.suppress(OSError):
+            while (message := handle.recv(flags=FLUX_O_NONBLOCK)) is not None:
+                if '"events"' in (message.payload_str or ""):
+                    self._told(message.payload_str)
+
+    def _told(self, text: str) -> None:
+        with self._changed:
+            self._take(json.loads(text))
+            self._changed.notify_all()
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if message["id"] == -1:
@@ -174,6 +220,7 @@ class Witness:
             tag = user.get("ensemble") or {}
             # A fence is nobody's job.
             job.tag = tag if "name" in tag else None
+            job.member = user.get("ensemble-member")
         if message.get("R"):
             job.ranks = [part["rank"] for part in message["R"]["execution"]["R_lite"]]
         whose = "" if job.tag is None else job.tag["name"]

@@ -16,6 +16,9 @@ from typing import Any
 #: Group, rule, firing, index of a job.
 Tag = tuple[str, str, int, int]
 
+#: What rules begin with that start a member in place of another: they fire as often as it takes.
+REPLACED = "replaced-"
+
 
 def mock(seconds: float, **more: Any) -> dict[str, Any]:
     """Attributes of a job that runs for so long without a process."""
@@ -390,3 +393,47 @@ def alarmed(workload: Workload) -> Workload:
         "rules": [*workload.document["rules"], *rules],
     }
     return Workload(document, workload.expected)
+
+
+def shared(
+    name: str, jobs: int, *, members: int = 2, seconds: float = 1.0, command: str | None = None
+) -> Workload:
+    """A sweep over members, of which others are started in place of those that end.
+
+    Args:
+        name: of the ensemble.
+        jobs: of the sweep; another one follows on each of them, and one on all of these.
+        members: how many there are at first.
+        seconds: how long a job of the sweep runs.
+        command: that its jobs run instead, with {s}.
+    """
+    sweep: dict[str, Any] = {"command": command or "true {s}"}
+    if command is None:
+        sweep["attributes"] = mock(seconds)
+    quick = {"command": "true", "attributes": mock(0.01)}
+    document = {
+        "name": name,
+        "members": [{"name": "pool", "count": {"min": members, "max": members + 1}}],
+        "jobs": [
+            {"name": "sim", **sweep, "params": {"s": {"range": [0, jobs]}}},
+            {"name": "echo", **quick},
+            {"name": "last", **quick},
+        ],
+        "rules": [
+            {"id": "sim", "trigger": "start", "action": {"name": "submit", "label": "sim"}},
+            {"id": "echo", "trigger": "job-success", "group": "sim",
+             "action": {"name": "submit", "label": "echo", "repetitions": "unlimited"}},
+            {"id": "last", "trigger": "idle", "group": "echo",
+             "when": f"count.echo.success == {jobs}",
+             "action": {"name": "submit", "label": "last", "repetitions": "unlimited"}},
+            *({"id": f"{REPLACED}{trigger}", "trigger": f"member-{trigger}",
+               "action": {"name": "grow", "label": "pool", "repetitions": "unlimited"}}
+              for trigger in ("lost", "draining")),
+        ],
+    }  # fmt: skip
+    submits = {
+        "sim": Submits("sim", 1, jobs),
+        "echo": Submits("echo", jobs, 1),
+        "last": Submits("last", 1, 1),
+    }
+    return alarmed(Workload(document, Expected(submits)))

@@ -54,18 +54,22 @@ class Inbox:
         self._report = report
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._handling = False
+        self._closed = False
         # Can be read as long as something is there.
         self._there = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._reader = loop.reader(self._there, self._turn)
 
     def close(self) -> None:
-        """Handle nothing any more."""
+        """Handle nothing any more, also from within what is handled."""
+        self._closed = True
         self._reader.cancel()
         self._queue.clear()
         os.close(self._there)
 
     def put(self, work: Callable[..., None], *args: Any) -> None:
         """Have something handled: at once, if nothing else waits; never from within."""
+        if self._closed:
+            return
         if not self._queue and not self._handling and not self._more():
             self._do(work, args)
             return
@@ -80,7 +84,7 @@ class Inbox:
             self._do(work, args)
             if time.perf_counter() >= t_end:
                 break
-        if not self._queue:
+        if not self._queue and not self._closed:
             os.eventfd_read(self._there)
 
     def _do(self, work: Callable[..., None], args: tuple[Any, ...]) -> None:

@@ -31,17 +31,26 @@ class Shutdown:
         guard: wraps what is called from the reactor.
         inbox: what job events go through, too.
         begins: called once, when the shutdown begins.
+        moves: called with each state but the first, before anything that happens in it is told, and
+            before the name of the state is known.
 
     Attributes:
         begun: the instance is shutting down.
     """
 
     def __init__(
-        self, handle: Flux, guard: Guard, inbox: Inbox, begins: Callable[[], None]
+        self,
+        handle: Flux,
+        guard: Guard,
+        inbox: Inbox,
+        begins: Callable[[], None],
+        moves: Callable[[], None] = lambda: None,
     ) -> None:
         self._handle = handle
         self._guard = guard
         self._begins = begins
+        self._moves = moves
+        self._states = 0
         self.begun = False
         # A Flux that has no such stream says so, and nothing is noticed.
         self._stream: Stream | None = Stream(
@@ -53,6 +62,9 @@ class Shutdown:
         self._ended()
 
     def _changed(self, *_: Any) -> None:
+        self._states += 1
+        if self._states > 1:
+            self._moves()
         try:
             future = self._handle.rpc("state-machine.get")
         except OSError:

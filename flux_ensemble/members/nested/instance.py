@@ -10,7 +10,6 @@ comes. That it says nothing does not mean that it is lost; see `site`.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -172,7 +171,11 @@ class Instance:
         refuse_others(int(owner), os.getuid(), theirs, version)
         handle = self.broker.handle
         yield self.broker.response(handle.rpc("state-machine.wait"), seconds=START_SECONDS)
-        self._shutdown = Shutdown(handle, self.broker.guard, self.broker.inbox, self._ending)
+        # It runs: whatever state follows is one of its end. The exceptions of its jobs come before
+        # the name of that state, if they have waited here together.
+        self._shutdown = Shutdown(
+            handle, self.broker.guard, self.broker.inbox, self._ending, self._moves_on
+        )
         yield from self.look()
         yield self._catch_up
         # What an earlier connection sent has shown when this is back.
@@ -239,7 +242,7 @@ class Instance:
     def _lost_journal(self, reason: str) -> None:
         """Its job manager is loaded anew, or it ends."""
         self.queue.suspend()
-        if self.closed or self.pump.over or self.ends.t_shutdown is not None:
+        if self.closed or self.pump.over or self.ends.begun:
             return
         self._log_error(reason)
         self.broker.loop.timer(AGAIN_SECONDS, self._read_again)
@@ -248,8 +251,11 @@ class Instance:
         if not self.pump.over:
             self._catch_up(self._resume)
 
+    def _moves_on(self) -> None:
+        self.ends.begun = True
+
     def _ending(self) -> None:
-        self.ends.t_shutdown = time.time()
+        self.ends.begun = True
         self._heard.ending()
 
     def _lost(self) -> None:

@@ -21,12 +21,12 @@ class Interruptions:
     """When a member ends.
 
     Attributes:
-        t_shutdown: when its broker began to shut down, in epoch seconds; None before.
+        begun: its broker has begun to shut down.
         t_expires: when its allocation expires; None where it has no limit.
     """
 
     def __init__(self) -> None:
-        self.t_shutdown: float | None = None
+        self.begun = False
         self.t_expires: float | None = None
 
     def interrupts(self, entry: Mapping[str, Any]) -> bool:
@@ -45,7 +45,7 @@ class Interruptions:
         context, t = entry.get("context") or {}, entry["timestamp"]
         if context.get("severity", 0) != 0:
             return False
-        if self.t_shutdown is not None and t >= self.t_shutdown:
+        if self.begun:
             return True
         return (
             context.get("type") == "timeout"

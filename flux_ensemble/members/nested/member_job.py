@@ -143,6 +143,8 @@ class MemberJob:
             and self.phase not in (Phase.ENDING, Phase.FENCING)
         ):
             self._why = f"{context.get('type')}: {bounded(str(context.get('note') or ''))}"
+        elif name == "resource-update" and "expiration" in context:
+            self._expires(context["expiration"] or None)
         elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
             self._clean()
 
@@ -235,7 +237,7 @@ class MemberJob:
     def _lost(self, instance: Instance) -> None:
         if instance is not self.instance:
             return
-        ending = instance.ends.t_shutdown is not None
+        ending = instance.ends.begun
         self._disconnect()
         if self.phase is Phase.UP and not ending:
             self._enter(Phase.CONNECTING)
@@ -308,6 +310,12 @@ class MemberJob:
                 self._watch_walltime(instance)
 
         self._later("walltime", min(left, LOOK_SECONDS), look)
+
+    def _expires(self, t_expires: float | None) -> None:
+        """Its walltime was changed."""
+        if self.instance is not None and self.phase is Phase.UP:
+            self.instance.ends.t_expires = t_expires
+            self._watch_walltime(self.instance)
 
     def _give_up(self, reason: str) -> None:
         """Fence it: cancel its job, and wait until that is clean."""

@@ -13,9 +13,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flux.job import JobID
+
 from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.nested.instance import attempt
 from flux_ensemble.members.nested.jobspec import (
     MemberTag,
     Size,
@@ -26,6 +29,7 @@ from flux_ensemble.members.nested.jobspec import (
 from flux_ensemble.members.nested.life import Phase
 from flux_ensemble.members.nested.member_job import MemberJob
 from flux_ensemble.members.nested.told import Told
+from flux_ensemble.texts import bounded
 
 #: Seconds after which a member that cannot be connected to is given up, where nothing else is said.
 RECONNECT_SECONDS = 60.0
@@ -47,6 +51,9 @@ class Site:
         follows: gives the names of job events of members that are followed besides the usual
             ones, and whether it is followed where jobs are.
         reconnect: seconds after which a member that cannot be connected to is given up.
+
+    Attributes:
+        settled: all jobs that earlier services sent have shown.
     """
 
     def __init__(
@@ -71,7 +78,9 @@ class Site:
         self._log_error = log_error
         self._follows = follows
         self._reconnect = reconnect
+        self.settled = False
         self._members: dict[Key, MemberJob] = {}
+        self._past: dict[int, tuple[MemberTag, float, Sequence[Mapping[str, Any]]]] = {}
         self._jobs: dict[int, MemberJob] = {}
 
     def __getitem__(self, tag: MemberTag) -> MemberJob:
@@ -169,11 +178,8 @@ class Site:
         """Take in an event of the enclosing instance's journal; those of FLEET_EVENTS matter."""
         if jobspec is not None:
             tag = self._owned(entry, jobspec)
-            if tag is not None and tag not in self:
-                # The service before this one sent it, and then it died.
-                self._new(tag, member_drain(jobspec))
             if tag is not None:
-                self._submitted(self[tag], job)
+                self._show(tag, job, member_drain(jobspec))
         member = self._jobs.get(job)
         if member is not None:
             member.parent_event(entry)
@@ -185,19 +191,58 @@ class Site:
     ) -> None:
         """Take in a job that was there when the journal was opened, with its entries in order.
 
-        A member that this service has not started is found again.
+        They come in any order; `caught_up` follows on the last one.
         """
         tag = self._owned(entries[0], jobspec) if entries else None
-        if tag is None:
+        if tag is not None:
+            self._past[job] = tag, member_drain(jobspec), entries
+
+    def caught_up(self) -> None:
+        """All jobs that were there have been told: find members of earlier services again.
+
+        Of several jobs with one tag the first is the member, also where it has ended.
+        """
+        past, self._past = self._past, {}
+        firsts: dict[Key, int] = {}
+        for job, (tag, drain, entries) in sorted(past.items()):
+            first = firsts.setdefault(_key(tag), job)
+            over = entries[-1]["name"] in ("clean", "invalidate")
+            if first != job:
+                if not over:
+                    self._cancel_copy(tag, job)
+            elif tag in self or not over:
+                self._show(tag, job, drain)
+                for entry in entries[1:]:
+                    self.event(job, entry, None)
+
+    def _show(self, tag: MemberTag, job: int, drain: float) -> None:
+        """A job shows that is a member, or has the tag of another one that is."""
+        if tag not in self and self.settled:
+            self._cancel_copy(tag, job)
             return
         if tag not in self:
-            if entries[-1]["name"] in ("clean", "invalidate"):
-                return
-            self._new(tag, member_drain(jobspec))
+            # The service before this one sent it, and then it died.
+            self._new(tag, drain)
         member = self[tag]
-        self._submitted(member, job)
-        for entry in entries[1:]:
-            self.event(job, entry, None)
+        if member.job not in (None, job):
+            self._cancel_copy(tag, job)
+        else:
+            self._submitted(member, job)
+
+    def _cancel_copy(self, tag: MemberTag, job: int) -> None:
+        """A job has the tag of a member that is another job."""
+        reason = f"its tag is that of member {bounded(tag.member)}, which is another job"
+        self._log_error(f"{bounded(tag.name)}: job {JobID(job).f58} is cancelled: {reason}")
+        self.cancel(job, reason)
+
+    def cancel(self, job: int, reason: str) -> None:
+        """Cancel a job of the enclosing instance."""
+
+        def canceled(error: Exception | None) -> None:
+            if error is not None:
+                self._log_error(f"cannot cancel job {JobID(job).f58}: {sentence(error)}")
+
+        attempt(lambda report: self._queue.broker.cancel(job, reason, report), canceled)
 
     def _owned(
         self, submit: Mapping[str, Any], jobspec: Mapping[str, Any] | None

@@ -102,7 +102,7 @@ class CatchUp:
         past, engine = self._past[ensemble], ensemble.engine
         if job in engine.workload.jobs:
             self._take(ensemble, job, entries)
-        elif engine.expects(tag):
+        elif engine.expects(tag, job):
             past.expected.setdefault(tag, {})[job] = entries
         elif active:
             past.surplus.append(_event(job, entries[0], tag))

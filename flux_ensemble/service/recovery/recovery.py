@@ -77,6 +77,8 @@ class Fleets(Protocol):
         self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
     ) -> None: ...
 
+    def caught_up(self) -> None: ...
+
     def settle(self) -> None: ...
 
 
@@ -202,6 +204,7 @@ class Recovery:
     def _caught_up(self, catch_up: CatchUp) -> None:
         self._blind = False
         catch_up.apply()
+        self._fleets.caught_up()
         self._queue.resume()
         run(self._settle(catch_up), _check)
 

@@ -286,3 +286,29 @@ def test_a_request_whose_member_is_lost_is_answered() -> None:
     (reply,) = [command for command in made if isinstance(command, Reply)]
     assert (reply.request, reply.result["ids"]) == (7, [])
     one.check()
+
+
+def test_a_job_is_expected_on_the_member_that_it_was_sent_to_alone() -> None:
+    one = engine()
+    one.handle(Started(0.0))
+    jobs = [command for command in told(engine_up(one)) if isinstance(command, SubmitJobs)]
+    one.handle(up(2))
+    tag = Tag("a", jobs[0].rule, jobs[0].firing, 0)
+    assert one.expects(tag)
+    assert [one.expects(tag, make(ordinal, 7)) for ordinal in (0, 1, 2)] == [False, True, False]
+
+
+def test_a_firing_has_its_outcome_also_where_its_jobs_are_lost_on_their_way() -> None:
+    one = engine()
+    one.handle(Started(0.0))
+    engine_up(one)
+    one.handle(MemberLost(3.0, "pool.0", 1, "nobody answers"))
+    entries = [
+        command.context
+        for command in one.handle(MemberEnded(4.0, "pool.0", 1, "nobody answers"))
+        if isinstance(command, Record) and command.name == "outcome"
+    ]
+    rule = next(iter(one.rules.states))
+    assert [entry for entry in entries if entry["rule"] == rule] == [
+        {"rule": rule, "firing": 0, "ok": True, "jobs": 4}
+    ]

@@ -612,6 +612,9 @@ class NoMembers:
     def history(self, *_: Any) -> None:
         """A job was there."""
 
+    def caught_up(self) -> None:
+        """All jobs have been told."""
+
     def settle(self) -> None:
         """All has shown."""
 

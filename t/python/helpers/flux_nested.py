@@ -262,6 +262,7 @@ class Sites(Bench):
         ready: list[bool] = []
         self.journal.catch_up(FLEET_EVENTS, False, self.site.past, lambda: ready.append(True))
         self.until(lambda: bool(ready))
+        self.site.caught_up()
 
     def tag(self, ordinal: int) -> MemberTag:
         return MemberTag("test", 1, "pool", ordinal, self.epoch)

@@ -128,9 +128,9 @@ def test_a_job_that_starts_as_it_is_cancelled_is_interrupted() -> None:
 # -- interruptions -----------------------------------------------------------------------
 
 
-def ends(t_shutdown: float | None = None, t_expires: float | None = None) -> Interruptions:
+def ends(*, begun: bool = False, t_expires: float | None = None) -> Interruptions:
     found = Interruptions()
-    found.t_shutdown, found.t_expires = t_shutdown, t_expires
+    found.begun, found.t_expires = begun, t_expires
     return found
 
 
@@ -142,10 +142,9 @@ def exception(kind: str, t: float, note: str = "", severity: int = 0) -> dict[st
     ("member", "event", "interrupted"),
     [
         (ends(), exception("cancel", 5.0), False),
-        (ends(t_shutdown=4.0), exception("cancel", 5.0), True),
-        (ends(t_shutdown=6.0), exception("cancel", 5.0), False),
-        (ends(t_shutdown=4.0), exception("note", 5.0, severity=7), False),
-        (ends(t_shutdown=4.0), entry("finish", 5.0, status=0), False),
+        (ends(begun=True), exception("cancel", 5.0), True),
+        (ends(begun=True), exception("note", 5.0, severity=7), False),
+        (ends(begun=True), entry("finish", 5.0, status=0), False),
         (ends(t_expires=10.0), exception("timeout", 9.1, EXPIRED), True),
         (ends(t_expires=10.0), exception("timeout", 8.9, EXPIRED), False),
         (ends(t_expires=10.0), exception("timeout", 9.9, "resource allocation"), False),

@@ -1,0 +1,108 @@
+"""Members of ensembles as a test has them: watched on its own, killed, stopped, and cancelled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+from flux.uri import JobURI
+from scenario import TICK, parent
+from witness import Job, Witness
+
+#: What became of a job by which it can tell nothing more.
+_OVER = ("clean", "invalidate")
+
+
+class Member(Witness):
+    """A member: its job in the enclosing instance, and a witness of its own jobs.
+
+    Attributes:
+        job: its job.
+        name: such as "pool.0".
+        pid: of its broker; 0 before that is known.
+        lost: its broker was killed, so that nobody may know of the last that happened there.
+    """
+
+    def __init__(self, job: Job, uri: str) -> None:
+        assert job.member is not None
+        self.job = job
+        self.name = str(job.member["member"])
+        self.pid = 0
+        self.lost = False
+        super().__init__(uri, starting=True)
+
+    def connected(self, handle: Any) -> None:
+        """Learn which process it is."""
+        self.pid = self.pid or int(handle.attr_get("broker.pid"))
+
+    @property
+    def t_clean(self) -> float | None:
+        """When nothing of it could run any more, as the enclosing instance says."""
+        end = next((found for name in _OVER if (found := self.job.first(name))), None)
+        return None if end is None else end[0]
+
+    def running(self, ensemble: str) -> int:
+        """How many jobs of an ensemble run on it, as far as is known."""
+        return sum(job.first("start") is not None for job in self.started(ensemble))
+
+    def kill(self) -> None:
+        """Kill its broker."""
+        self.lost = True
+        os.kill(self.pid, signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send its broker a signal."""
+        os.kill(self.pid, number)
+
+    @property
+    def shell(self) -> int:
+        """The process by which the enclosing instance learns of its end."""
+        return parent(self.pid)
+
+
+class Members:
+    """The members that there are in an instance, and were.
+
+    Args:
+        enclosing: watches the instance.
+    """
+
+    def __init__(self, enclosing: Witness) -> None:
+        self._enclosing = enclosing
+        self._members: dict[int, Member] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="members", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.wait(5 * TICK):
+            for job in self._enclosing.members():
+                memos = [memo for name, _, memo in job.events if name == "memo"]
+                uri = next((memo["uri"] for memo in memos if "uri" in memo), None)
+                if uri is not None and job.id not in self._members:
+                    self._members[job.id] = Member(job, str(JobURI(uri).local))
+
+    def of(self, ensemble: str) -> list[Member]:
+        """All members of an ensemble that there have been."""
+        return [
+            one for one in list(self._members.values())
+            if one.job.member is not None and one.job.member["name"] == ensemble
+        ]  # fmt: skip
+
+    def up(self, ensemble: str) -> list[Member]:
+        """Those that were not harmed, and have not ended, with the most running jobs first."""
+        found = [one for one in self.of(ensemble) if not one.lost and one.t_clean is None]
+        return sorted(found, key=lambda one: -one.running(ensemble))
+
+    def jobs(self, ensemble: str) -> list[tuple[Member, Job]]:
+        """The jobs of an ensemble that its members accepted."""
+        return [(member, job) for member in self.of(ensemble) for job in member.of(ensemble)]
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._end.set()
+        self._thread.join(10)
+        for member in self._members.values():
+            member.close()
