@@ -115,7 +115,7 @@ class Stage(Scene):
     def verify_shared(self, workload: Workload, **how: Any) -> int:
         """Note all that is not as expected; returns how often jobs ran again. See `check`."""
         findings, attempts = self.check(workload, **how)
-        self.note(workload, findings)
+        self.note_findings(workload, findings)
         return attempts.further
 
     def close(self) -> None:

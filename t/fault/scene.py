@@ -260,9 +260,9 @@ class Scene:
         self.row.jobs += len(jobs)
         self.row.duplicates += findings.duplicates
         self.row.violations += status.get("violations", 0)
-        self.note(workload, findings)
+        self.note_findings(workload, findings)
 
-    def note(self, workload: Workload, findings: Findings) -> None:
+    def note_findings(self, workload: Workload, findings: Findings) -> None:
         """Note what is wrong with an ensemble, and keep its log."""
         name = workload.name
         if findings.problems:
