@@ -16,9 +16,11 @@ from typing import Any
 from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.nested.attached import Channel
 from flux_ensemble.members.nested.jobspec import (
     MemberTag,
     Size,
+    member_calls,
     member_drain,
     member_jobspec,
     member_tag,
@@ -93,12 +95,13 @@ class Site:
         labels: tuple[str, ...] = (),
         queue: str | None = None,
         prefix: str = "",
+        calls: bool = False,
     ) -> None:
         """Start a member; one that is there already is left as it is.
 
         Args:
             tag: which.
-            size, environment, cwd, labels, queue, prefix: see `member_jobspec`.
+            size, environment, cwd, labels, queue, prefix, calls: see `member_jobspec`.
             drain: seconds before its walltime from which it is sent no more.
 
         Raises:
@@ -115,8 +118,9 @@ class Site:
             drain=drain,
             queue=queue,
             prefix=prefix,
+            calls=calls,
         )
-        member = self._new(tag, drain)
+        member = self._new(tag, drain, calls)
 
         def send(answer: Answer) -> None:
             self._queue.send(text, 16, answer, validate=True)
@@ -137,7 +141,11 @@ class Site:
             uri: of the instance.
         """
         if tag not in self:
-            self._new(tag, 0.0).connect(uri)
+            self._new(tag, 0.0, False).connect(uri)
+
+    def attached(self, tag: MemberTag, channel: Channel, load: Mapping[str, Any]) -> bool:
+        """The service of a member has called: see `MemberJob.attached`."""
+        return self[tag].attached(channel, load)
 
     def drain(self, tag: MemberTag, reason: str) -> None:
         """Send a member no more: see `MemberJob.drain`."""
@@ -171,7 +179,7 @@ class Site:
             tag = self._owned(entry, jobspec)
             if tag is not None and tag not in self:
                 # The service before this one sent it, and then it died.
-                self._new(tag, member_drain(jobspec))
+                self._new(tag, member_drain(jobspec), member_calls(jobspec))
             if tag is not None:
                 self._submitted(self[tag], job)
         member = self._jobs.get(job)
@@ -193,7 +201,7 @@ class Site:
         if tag not in self:
             if entries[-1]["name"] in ("clean", "invalidate"):
                 return
-            self._new(tag, member_drain(jobspec))
+            self._new(tag, member_drain(jobspec), member_calls(jobspec))
         member = self[tag]
         self._submitted(member, job)
         for entry in entries[1:]:
@@ -211,13 +219,14 @@ class Site:
             self._jobs[job] = member
         member.submitted(job)
 
-    def _new(self, tag: MemberTag, drain: float) -> MemberJob:
+    def _new(self, tag: MemberTag, drain: float, calls: bool) -> MemberJob:
         member = self._members[_key(tag)] = MemberJob(
             tag,
             self._queue.broker,
             self._version,
             self._told,
             drain=drain,
+            calls=calls,
             reconnect=self._reconnect,
             follows=self._follows,
             report=self._report,
