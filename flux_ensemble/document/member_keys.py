@@ -35,6 +35,13 @@ MEMBER_KEYS = {
         20,
     ),
     ".labels": Key("What jobs can ask for with 'member', besides the name.", (["gpu"],)),
+    ".service": Key(
+        "Who submits and follows the jobs of a member: the service of the ensemble (parent), or a "
+        "service in the member, which calls that one (child). With auto it is child where there "
+        "may be more than 8 members.",
+        ("child", "auto"),
+        "parent",
+    ),
     ".uri": Key("A Flux instance that is there already.", ("ssh://host/run/flux/local",)),
     ".simulate": Key(
         "How the members behave in a simulation.",

@@ -9,6 +9,13 @@ from flux_ensemble.document.distributions import Drawable
 #: What becomes of a job that had not ended when its member was lost, the default first.
 ON_LOST = ("resubmit", "fail", "hold")
 
+#: Who follows the jobs of a member and submits them: the ensemble's own service, or one in the
+#: member. The default is the first.
+SERVICES = ("parent", "child", "auto")
+
+#: With `auto`, the members have services of their own where there may be more of them than this.
+MANY_MEMBERS = 8
+
 #: Seconds before its allocation expires from which a member gets no more jobs, if nothing is said.
 DRAIN_SECONDS = 30.0
 
@@ -51,6 +58,7 @@ class Pool:
         drain: seconds before it expires from which nothing is placed on it.
         on_lost: one of `ON_LOST`.
         labels: what jobs can ask for with `member`, besides the name.
+        calls: they have services of their own, which call that of the ensemble.
         uri: of an instance that is there already; None for those that are started.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
@@ -70,6 +78,7 @@ class Pool:
     drain: float = DRAIN_SECONDS
     on_lost: str = ON_LOST[0]
     labels: tuple[str, ...] = ()
+    calls: bool = False
     uri: str | None = None
     startup: Drawable | None = None
     loss: Drawable | None = None

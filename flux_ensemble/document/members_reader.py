@@ -12,8 +12,10 @@ from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members import (
     BREAKER_JOBS,
     DRAIN_SECONDS,
+    MANY_MEMBERS,
     MAX_MEMBERS,
     ON_LOST,
+    SERVICES,
     TIME_MARGIN,
     Pool,
 )
@@ -22,7 +24,7 @@ from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.texts import listed
 
 #: Keys of a member that is started, which one that is there already does not have.
-_OF_STARTED = ("count", "nodes", "duration", "drain")
+_OF_STARTED = ("count", "nodes", "duration", "drain", "service")
 
 
 def pool_names(entries: Any) -> list[str]:
@@ -103,12 +105,22 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
         drain=drain,
         on_lost=entry.get("on-lost", ON_LOST[0]),
         labels=tuple(dict.fromkeys(entry.get("labels", ()))),
+        calls=_calls(entry.get("service", SERVICES[0]), high),
         uri=entry.get("uri"),
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
         broken=float(simulate.get("broken", 0.0)),
         breaker=entry.get("breaker", BREAKER_JOBS),
     )
+
+
+def _calls(service: str, high: int) -> bool:
+    """Whether the members have services of their own, where there may be so many of them.
+
+    >>> _calls("auto", 8), _calls("auto", 9), _calls("child", 1)
+    (False, True, True)
+    """
+    return service == "child" or (service == "auto" and high > MANY_MEMBERS)
 
 
 def _count(count: Any, at: Path, problems: Problems) -> tuple[int, int]:

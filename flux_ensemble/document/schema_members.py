@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_ensemble.document.members import MAX_MEMBERS, ON_LOST
+from flux_ensemble.document.members import MAX_MEMBERS, ON_LOST, SERVICES
 from flux_ensemble.document.schema_terms import (
     DURATION,
     PARAMETER,
@@ -54,6 +54,7 @@ def member(duration: Schema) -> Schema:
                 **list_of("a list of labels", text(_NAME, pattern=PARAMETER)),
                 "minItems": 1,
             },
+            "service": choice("who submits the jobs of a member", SERVICES),
             "uri": text("the URI of a Flux instance"),
             "simulate": mapping(
                 "a mapping such as {startup: 5s, loss: {exponential: {mean: 20h}}}",

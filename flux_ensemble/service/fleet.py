@@ -38,9 +38,16 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import ENCLOSING, make, split
-from flux_ensemble.members.nested.instance import Facts, Instance
+from flux_ensemble.members.nested.attached import (
+    AttachedInstance,
+    AttachedMember,
+    Followed,
+    Submitting,
+)
+from flux_ensemble.members.nested.commits import Durable
+from flux_ensemble.members.nested.instance import Facts
 from flux_ensemble.members.nested.jobspec import MemberTag, Size
-from flux_ensemble.members.nested.member import Durable, NestedMember
+from flux_ensemble.members.nested.member import NestedMember
 from flux_ensemble.members.nested.site import Site
 from flux_ensemble.members.nested.told import Gone
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -57,12 +64,14 @@ class Fleet:
     Args:
         site: has the members of all ensembles.
         spec: the ensemble's document.
-        load: what it was loaded with: `environment`, `cwd` and `run` are looked at.
+        load: what it was loaded with: `environment`, `cwd` and `run` are looked at; the services
+            of members get all of it.
         owner: userid of the instance owner.
         epoch: gives the number of the service.
         warn: gets a sentence about what is wrong, and keeps no job from being submitted.
 
     Attributes:
+        load: as given.
         ensemble: whose members they are, and
         durable: what waits for its commits; both are set before anything is asked of it.
     """
@@ -83,6 +92,7 @@ class Fleet:
     ) -> None:
         self._site = site
         self._spec = spec
+        self.load = load
         self._run: int = load["run"]
         self._where = {"environment": load["environment"], "cwd": load["cwd"]}
         self._owner = owner
@@ -127,6 +137,7 @@ class Fleet:
                     drain=pool.drain,
                     labels=pool.labels,
                     prefix=self._spec.job_prefix,
+                    calls=pool.calls,
                     **self._where,
                 )
         except ValueError as error:
@@ -152,7 +163,7 @@ class Fleet:
         if member is None:
             return
 
-        def ask(nested: NestedMember, told: Done) -> None:
+        def ask(nested: Submitting, told: Done) -> None:
             jobs = shown(self.ensemble.engine, command)
             nested.known.update((tag, split(job)[1]) for tag, job in jobs)
             nested.submit(command, told)
@@ -195,7 +206,7 @@ class Fleet:
     def _ask_all(
         self,
         command: CancelJobs | UpdateJobs,
-        ask: Callable[[NestedMember, tuple[int, ...], Done], None],
+        ask: Callable[[Submitting, tuple[int, ...], Done], None],
         done: Done,
     ) -> None:
         """Ask each member that has some of the jobs; the outcome is the first failure, if any."""
@@ -246,7 +257,7 @@ class Fleet:
             if member.nested is not None:
                 member.nested.revoke()
 
-    def _nested(self, ordinal: int) -> NestedMember | None:
+    def _nested(self, ordinal: int) -> Submitting | None:
         member = self._members.get(ordinal)
         return None if member is None else member.nested
 
@@ -295,7 +306,7 @@ class Fleet:
         if not interrupted:
             self._member(tag).tracker.event(make(tag.ordinal, job), entry, jobspec)
 
-    def up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+    def up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         """A member can be sent jobs: for the first time, or once more."""
         ensemble, member, now = self.ensemble, self._member(tag), time.time()
         catch_up, member.caught_up = member.caught_up, None
@@ -305,15 +316,18 @@ class Fleet:
         # What the engine asks for from here on is asked at once.
         waiting, before = list(member.asked), list(ensemble.engine.pending)
         member.instance = instance
-        member.nested = NestedMember(
-            instance,
-            self._site[tag].attempts,
-            self._spec,
-            run=self._run,
-            durable=self.durable,
-            warn=self._warn,
-            **self._where,
-        )
+        if isinstance(instance, AttachedInstance):
+            member.nested = AttachedMember(instance, self.durable)
+        else:
+            member.nested = NestedMember(
+                instance,
+                self._site[tag].attempts,
+                self._spec,
+                run=self._run,
+                durable=self.durable,
+                warn=self._warn,
+                **self._where,
+            )
         instance.follow(*self.follows)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
@@ -378,9 +392,9 @@ class Fleet:
 
 
 def _part(
-    ask: Callable[[NestedMember, tuple[int, ...], Done], None],
+    ask: Callable[[Submitting, tuple[int, ...], Done], None],
     jobs: tuple[int, ...],
-    nested: NestedMember,
+    nested: Submitting,
     told: Done,
 ) -> None:
     """Ask a member about some of its jobs."""

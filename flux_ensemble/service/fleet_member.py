@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from itertools import count
 
 from flux_ensemble.engine.events import CommandFailed
-from flux_ensemble.members.nested.instance import Instance
-from flux_ensemble.members.nested.member import NestedMember
+from flux_ensemble.members.nested.attached import Followed, Submitting
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
 
 #: Asks something of a member; the outcome goes to `Done`.
-Ask = Callable[[NestedMember, Done], None]
+Ask = Callable[[Submitting, Done], None]
 
 #: What a request comes to whose connection breaks as it is sent.
 _BROKEN = frozenset(("EPIPE", "ECONNRESET", "ENOTCONN"))
@@ -51,8 +50,8 @@ class FleetMember:
         self.tracker = tracker
         self.catch_up: CatchUp | None = None
         self.caught_up: CatchUp | None = None
-        self.instance: Instance | None = None
-        self.nested: NestedMember | None = None
+        self.instance: Followed | None = None
+        self.nested: Submitting | None = None
         self.asked: dict[int, Asked] = {}
         self._numbers = count(1)
 
@@ -73,7 +72,7 @@ class FleetMember:
             if number in self.asked and self.nested is not None and self.connected:
                 self._perform(self.nested, number)
 
-    def _perform(self, nested: NestedMember, number: int) -> None:
+    def _perform(self, nested: Submitting, number: int) -> None:
         instance = self.instance
 
         def told(outcome: Outcome) -> None:

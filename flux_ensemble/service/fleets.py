@@ -12,7 +12,8 @@ from typing import Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.members.flux.queue import FluxQueue
-from flux_ensemble.members.nested.instance import Facts, Instance
+from flux_ensemble.members.nested.attached import Channel, Followed
+from flux_ensemble.members.nested.instance import Facts
 from flux_ensemble.members.nested.jobspec import MemberTag
 from flux_ensemble.members.nested.site import Site
 from flux_ensemble.members.nested.told import Gone, Told
@@ -157,7 +158,25 @@ class Fleets:
         if fleet is not None:
             tell(fleet)
 
-    def _up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+    def attached(self, tag: MemberTag, channel: Channel) -> bool | None:
+        """The service of a member has called.
+
+        Args:
+            tag: of the member.
+            channel: the way to it.
+
+        Returns:
+            False where that is not waited for now, None where there is no such member.
+        """
+        fleet = self._fleets.get((tag.name, tag.run))
+        if self._site is None or tag not in self._site:
+            return None
+        if fleet is None:
+            # Of an ensemble that cannot be read, and may be when the service begins anew.
+            return False if self._keeps(tag.name) else None
+        return self._site.attached(tag, channel, fleet.load)
+
+    def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         fleet = self._fleets.get((tag.name, tag.run))
         if fleet is not None:
             fleet.up(tag, instance, facts)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from flux.core.handle import Flux
+from flux.message import Message
 
 from flux_ensemble import __version__
 from flux_ensemble.faults import ENDINGS
@@ -34,6 +35,7 @@ from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.flux.shutdown import Shutdown
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.attachments import Attachments
 from flux_ensemble.service.claim import ClaimedError, Claims
 from flux_ensemble.service.collector import Collector
 from flux_ensemble.service.fleets import Fleets
@@ -99,7 +101,7 @@ class Service:
         self._wire_ensembles(mode)
         self._wire_requests(guests=settings.allow_guest_status)
         self._watchers = listen(
-            self._requests, name, self._broker.guard, self._dispatcher.dispatch, self._streams.gone
+            self._requests, name, self._broker.guard, self._dispatcher.dispatch, self._gone
         )
         self._broker.guard(self._begin)()
 
@@ -243,11 +245,14 @@ class Service:
             self._needs,
         )
         jobs = Jobs(self._responder, self._streams, self._ensembles, self._broker.loop)
+        self._attachments = Attachments(
+            self._responder, self._fleets, self._broker.loop, lambda: self._recovery.epoch
+        )
         self._dispatcher = Dispatcher(
             self._responder,
             self._recovery,
             self._shutdown,
-            collect_handlers(handlers, jobs, self._loading),
+            collect_handlers(handlers, jobs, self._loading, self._attachments),
             guests=guests,
         )
 
@@ -354,6 +359,11 @@ class Service:
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()
+
+    def _gone(self, message: Message) -> None:
+        """A client has disconnected, or ends a stream."""
+        self._streams.gone(message)
+        self._attachments.gone(message)
 
     def _job_event(
         self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None

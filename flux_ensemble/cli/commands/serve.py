@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import sys
 
 import click
 
@@ -22,13 +24,16 @@ from flux_ensemble.service.logger import LEVELS
     help="The least urgent that it logs; `flux dmesg` shows the log.",
 )
 @click.option("--keeper", "socket", type=click.IntRange(min=3), hidden=True)
-def serve(log_level: str, socket: int | None) -> None:
+@click.option("--attach", "member", metavar="MEMBER", hidden=True)
+def serve(log_level: str, socket: int | None, member: str | None) -> None:
     """Run the service in the foreground until Ctrl-C.
 
     It registers with the broker as a client does: for Flux older than 0.84, which has no
     Python broker modules, and for debugging. The broker module "ensemble-keeper" runs it,
     too, and starts it again when it dies ("load --isolate").
     """
+    if member is not None:
+        sys.exit(_attach(member))
     try:
         handle = Client().handle
     except (BindingsError, EnsembleError) as exc:
@@ -49,6 +54,26 @@ def serve(log_level: str, socket: int | None) -> None:
         if keeper is not None:
             keeper.refused(exc.errno or errno.EIO, exc.strerror or str(exc))
         raise Failure(exc.strerror or str(exc)) from exc
+
+
+def _attach(member: str) -> int:
+    """Be the service of a member, which a document with `service: child` starts."""
+    own = Client().handle
+    try:
+        uri = own.attr_get("parent-uri")
+    except OSError:
+        uri = None
+    if uri is None:
+        raise Failure("--attach: this Flux instance is in no other; it is for members of ensembles")
+    try:
+        tag = json.loads(member)
+    except ValueError as error:
+        raise Failure(f"--attach: expected the tag of a member as JSON: {error}") from None
+    parent = Client(uri=uri).handle
+
+    from flux_ensemble.service.child import attach
+
+    return attach(parent, own.attr_get("local-uri"), tag)
 
 
 COMMANDS = (serve,)

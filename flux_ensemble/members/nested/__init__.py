@@ -4,7 +4,8 @@
 
 `site` starts them and finds those of an earlier service; `member_job` is the life of one, from its
 start until nothing of it can run any more; `instance` is what the service does in one of them, with
-its own handle (`connection`, `proxy`), reactor (`pump`), queue (`outbox`) and journal; `member` is
-an ensemble's view of it. What became of the jobs of one that is gone is told by `attempts`,
-`interruptions` and `moving`, which know no Flux.
+its own handle (`connection`, `proxy`, `route`), reactor (`pump`), queue (`outbox`) and journal;
+`member` is an ensemble's view of it. Where a member has a service of its own, `attached` is in
+place of both, and `link` has what the two services say to each other. What became of the jobs of
+one that is gone is told by `attempts`, `interruptions` and `moving`, which know no Flux.
 """

@@ -212,6 +212,11 @@ class Instance:
         resume, self._resume = self._resume, _nothing
         resume(None)
 
+    def finish(self, then: Callable[[], None]) -> None:
+        """Read what a broker that is gone has sent, and call back when that was handled."""
+        self.pump.finish()
+        self.broker.inbox.put(then)
+
     def close(self) -> None:
         """Take in nothing more, and send nothing more; its jobs go on."""
         if self.closed:

@@ -7,6 +7,7 @@ begins anew finds the members of the one before it in the queue.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,20 @@ END_TOPIC = "ensemble-member.end"
 #: What runs in it. It ends with its broker, so that nothing of it holds up the end of the job.
 SCRIPT = f"#!/bin/sh\nexec flux event sub --count=1 {END_TOPIC}\n"
 
+
+#: What runs in one with a service of its own, which is started again if it dies, as long as the
+#: broker is there.
+SERVED = """#!/bin/sh
+trap 'kill $service 2>/dev/null; exit 1' HUP INT TERM
+while :
+do
+	flux ensemble serve --attach %s &
+	service=$!
+	wait $service && exit
+	flux getattr rank >/dev/null 2>&1 || exit
+	sleep 1
+done
+"""
 
 #: What an instance needs of its environment that begins with FLUX_.
 _PATHS = (
@@ -81,6 +96,7 @@ def member_jobspec(
     drain: float = 0.0,
     queue: str | None = None,
     prefix: str = "",
+    calls: bool = False,
 ) -> str:
     """The jobspec of a member, encoded.
 
@@ -91,12 +107,13 @@ def member_jobspec(
         labels, drain: of its entry; they are kept in the tag, for a service that finds it again.
         queue: of the enclosing instance.
         prefix: of the name of the job.
+        calls: it has a service of its own, which calls.
 
     Raises:
         ValueError: there is no such job.
     """
     jobspec = JobspecV1.from_batch_command(
-        SCRIPT,
+        SERVED % shlex.quote(json.dumps(tag.dump())) if calls else SCRIPT,
         clip(f"{prefix}{tag.name}:{tag.member}"),
         num_slots=size.nodes or 1,
         cores_per_slot=size.cores or 1,
@@ -112,7 +129,8 @@ def member_jobspec(
     } | {key: environment[key] for key in _PATHS if key in environment}
     if queue is not None:
         jobspec.queue = queue
-    jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), "labels": list(labels), "drain": drain})
+    kept = {"labels": list(labels), "drain": drain, "calls": calls}
+    jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), **kept})
     return json.dumps(jobspec.jobspec)
 
 
@@ -137,3 +155,8 @@ def member_drain(jobspec: Mapping[str, Any]) -> float:
     """The seconds before its walltime from which a member is sent no more, from its jobspec."""
     drain = jobspec["attributes"]["user"][MEMBER_KEY].get("drain")
     return float(drain) if isinstance(drain, (int, float)) else 0.0
+
+
+def member_calls(jobspec: Mapping[str, Any]) -> bool:
+    """Whether a member has a service of its own, which calls, from its jobspec."""
+    return jobspec["attributes"]["user"][MEMBER_KEY].get("calls") is True

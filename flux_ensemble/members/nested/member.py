@@ -10,11 +10,9 @@ from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.flux.member import FluxMember
 from flux_ensemble.members.nested.attempts import ATTEMPT, Attempt, Attempts
+from flux_ensemble.members.nested.commits import Commits, Durable
 from flux_ensemble.members.nested.instance import Instance
 from flux_ensemble.runtime.ports import Done, Outcome
-
-#: Calls back when all that an ensemble's log was given is durable; dropped with the log.
-Durable = Callable[[Callable[[], None]], None]
 
 
 class NestedMember(FluxMember):
@@ -49,10 +47,8 @@ class NestedMember(FluxMember):
         super().__init__(instance.queue, spec, run=run, environment=environment, cwd=cwd, warn=warn)
         self._instance = instance
         self._attempts = attempts
-        self._durable = durable
+        self._commits = Commits(durable)
         self._number = number
-        self._waiting: list[Callable[[], None]] = []
-        self._asked = False
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs when it is durable that they were asked for.
@@ -77,22 +73,7 @@ class NestedMember(FluxMember):
             if not self._instance.closed:
                 super(NestedMember, self).submit(command, told)
 
-        self._waiting.append(send)
-        self._ask()
-
-    def _ask(self) -> None:
-        """Wait for the commits, once for all commands that come meanwhile."""
-        if self._waiting and not self._asked:
-            self._asked = True
-            waiting, self._waiting = self._waiting, []
-
-            def durable() -> None:
-                self._asked = False
-                for send in waiting:
-                    send()
-                self._ask()
-
-            self._durable(durable)
+        self._commits.then(send)
 
     def _tag_of(self, tag: Tag) -> dict[str, Any]:
         return {**super()._tag_of(tag), ATTEMPT: self._number(tag)}

@@ -6,6 +6,9 @@
 What becomes of its jobs is decided once, when its own job is `clean`: until then they may run. That
 is the kill-fence: where a member is given up, its job is cancelled first, and its `clean` is waited
 for. One that is reached by a URI alone is no job, and cannot be fenced.
+
+A member with a service of its own is not connected to: that service calls (`attached`). It is
+waited for where another one would be connected to, as long.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ from flux_ensemble.members.flux.delivery import PATIENCE
 from flux_ensemble.members.flux.delivery import Attempts as Tries
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.steps import run
+from flux_ensemble.members.nested.attached import AttachedInstance, Channel, Followed
 from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.connection import connect
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
 from flux_ensemble.members.nested.jobspec import END_TOPIC, MemberTag
 from flux_ensemble.members.nested.life import NEXT, Phase
-from flux_ensemble.members.nested.proxy import Proxy, here
+from flux_ensemble.members.nested.route import Route
+from flux_ensemble.members.nested.timers import Timers
 from flux_ensemble.members.nested.told import Gone, Told
-from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.texts import bounded
 
 #: Seconds before its walltime at which a member's queue is stopped, at least.
@@ -50,6 +53,9 @@ END_SPACING_SECONDS = 1.0
 #: Why a member is cancelled that was to end.
 UNNEEDED = "it is not needed any more"
 
+#: Why one is given up whose service does not call.
+SILENT = "its service does not call"
+
 #: Errors by which a socket of this machine says that nobody is behind it.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
 
@@ -63,7 +69,8 @@ class MemberJob:
         version: of its Flux.
         told: is told what happens.
         drain: seconds before its walltime from which it is sent no more.
-        reconnect: seconds after which one that cannot be connected to is given up.
+        calls: a service of its own calls.
+        reconnect: seconds after which one that cannot be reached is given up.
         follows: gives the names of job events that are followed besides the usual ones, and
             whether jobs' places are.
         report: gets unexpected exceptions.
@@ -86,6 +93,7 @@ class MemberJob:
         told: Told,
         *,
         drain: float,
+        calls: bool,
         reconnect: float,
         follows: Callable[[], tuple[frozenset[str], bool]],
         report: Callable[[BaseException], None],
@@ -96,18 +104,19 @@ class MemberJob:
         self.uri: str | None = None
         self.phase = Phase.ASKED
         self.draining: str | None = None
-        self.instance: Instance | None = None
+        self.instance: Followed | None = None
         self.attempts = Attempts()
         self._parent = parent
         self._version = version
         self._told = told
         self._drain = max(drain, STOP_SECONDS)
+        self._calls = calls
         self._reconnect = reconnect
         self._follows = follows
         self._report = report
         self._log_error = log_error
-        self._proxy: Proxy | None = None
-        self._timers: dict[str, Handle] = {}
+        self._route = Route(parent.loop)
+        self._timers = Timers(parent.loop)
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
         self._was_up = False
@@ -160,19 +169,11 @@ class MemberJob:
     def _find_way(self) -> None:
         if self.phase is not Phase.CONNECTING or self._closed:
             return
-        assert self.uri is not None
-        local = here(self.uri)
-        if local is not None and self.job is not None:
-            connect(local, self._parent.loop, self._opened)
-            return
-        self._close_proxy()
-        self._proxy = Proxy(self.uri, self._parent.loop, self._way)
-
-    def _way(self, result: str | OSError) -> None:
-        if isinstance(result, OSError):
-            self._failed(result)
-        elif self.phase is Phase.CONNECTING and not self._closed:
-            connect(result, self._parent.loop, self._opened)
+        if self._calls:
+            self._timers.later("connect", self._reconnect, lambda: self._give_up(SILENT))
+        else:
+            assert self.uri is not None
+            self._route.find(self.uri, self.job is not None, self._opened)
 
     def _opened(self, result: Flux | OSError) -> None:
         if self.phase is not Phase.CONNECTING or self._closed:
@@ -180,7 +181,33 @@ class MemberJob:
         if isinstance(result, OSError):
             self._failed(result)
             return
-        instance: Instance
+        parent, attempts = self._parent.handle, self.attempts
+        self._begin(
+            lambda heard: Instance(result, parent, heard, attempts, self._report, self._log_error)
+        )
+
+    def attached(self, channel: Channel, load: Mapping[str, Any]) -> bool:
+        """Its own service has called; False where that is not waited for now.
+
+        Args:
+            channel: the way to it.
+            load: what it has to know of the ensemble.
+        """
+        if self._calls and self.phase is Phase.UP and self.instance is not None:
+            # Of the two, the one that called before is gone.
+            self._lost(self.instance)
+        elif self._calls and self.phase is Phase.QUEUED:
+            self._enter(Phase.CONNECTING)
+        if not self._calls or self.phase is not Phase.CONNECTING or self._closed:
+            return False
+        self._timers.stop("connect")
+        self._disconnect()
+        self._begin(lambda heard: AttachedInstance(channel, load, heard, self._log_error))
+        return True
+
+    def _begin(self, make: Callable[[Heard], Followed]) -> None:
+        """There is a way to it: catch up, and then go on."""
+        instance: Followed
         heard = Heard(
             event=partial(self._told.event, self.tag),
             past=partial(self._told.past, self.tag),
@@ -189,9 +216,7 @@ class MemberJob:
             ending=lambda: self._ending(instance),
             lost=lambda: self._lost(instance),
         )
-        instance = self.instance = Instance(
-            result, self._parent.handle, heard, self.attempts, self._report, self._log_error
-        )
+        instance = self.instance = make(heard)
         names, places = self._follows()
         instance.attach(
             self._version,
@@ -200,7 +225,7 @@ class MemberJob:
             places=places,
         )
 
-    def _attached(self, instance: Instance, error: Exception | None) -> None:
+    def _attached(self, instance: Followed, error: Exception | None) -> None:
         if instance is not self.instance or self.phase is not Phase.CONNECTING:
             return
         if isinstance(error, RefusedError):
@@ -226,20 +251,28 @@ class MemberJob:
         """It could not be connected to: try again for a while."""
         if self.phase is not Phase.CONNECTING or self._closed:
             return
+        if self._calls:
+            self._find_way()  # it ends, begins anew, and calls again
+            return
         assert self._t_lost is not None
-        nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._proxy is None
+        nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
         if nobody or time.monotonic() - self._t_lost >= self._reconnect:
             self._give_up(sentence(error))
             return
-        self._later("connect", self._pause, self._find_way)
+        self._timers.later("connect", self._pause, self._find_way)
         self._pause = min(2 * self._pause, RETRY_LIMIT)
 
-    def _lost(self, instance: Instance) -> None:
+    def _lost(self, instance: Followed) -> None:
         if instance is not self.instance:
             return
         ending = instance.ends.begun
+        dead = isinstance(instance, AttachedInstance) and instance.dead
         self._disconnect()
-        if self.phase is Phase.UP and not ending:
+        if dead and self.phase in (Phase.UP, Phase.CONNECTING):
+            self._give_up("its broker is gone")
+        elif self._calls and self.phase is Phase.CONNECTING and not ending:
+            self._find_way()
+        elif self.phase is Phase.UP and not ending:
             self._enter(Phase.CONNECTING)
             self._t_lost = time.monotonic()
             self._find_way()
@@ -250,12 +283,7 @@ class MemberJob:
         instance, self.instance = self.instance, None
         if instance is not None:
             instance.close()
-        self._stop_timer("walltime")
-
-    def _close_proxy(self) -> None:
-        proxy, self._proxy = self._proxy, None
-        if proxy is not None:
-            proxy.close()
+        self._timers.stop("walltime")
 
     # -- its end ---------------------------------------------------------------------------------
 
@@ -277,7 +305,7 @@ class MemberJob:
         self._asked = True
         if self.phase is Phase.UP and self.job is not None:
             self._enter(Phase.ENDING)
-            self._later("end", END_SECONDS, lambda: self._give_up("it does not end"))
+            self._timers.later("end", END_SECONDS, lambda: self._give_up("it does not end"))
             self._ask_to_end()
         elif self.phase not in (Phase.ASKED, Phase.ENDING):
             # One that was sent a moment ago is cancelled when it has shown.
@@ -287,15 +315,15 @@ class MemberJob:
         # Who waits for it may not wait yet.
         if self.phase is Phase.ENDING and self.instance is not None:
             self.instance.publish(END_TOPIC, lambda error: None)
-            self._later("ask", END_SPACING_SECONDS, self._ask_to_end)
+            self._timers.later("ask", END_SPACING_SECONDS, self._ask_to_end)
 
-    def _ending(self, instance: Instance) -> None:
+    def _ending(self, instance: Followed) -> None:
         if instance is self.instance:
             self._orderly = True
             if self.phase is not Phase.ENDING:
                 self.drain("its instance ends")
 
-    def _watch_walltime(self, instance: Instance) -> None:
+    def _watch_walltime(self, instance: Followed) -> None:
         t_expires = instance.ends.t_expires
         left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
         if left <= 0.0:
@@ -309,7 +337,7 @@ class MemberJob:
             if instance is self.instance:
                 self._watch_walltime(instance)
 
-        self._later("walltime", min(left, LOOK_SECONDS), look)
+        self._timers.later("walltime", min(left, LOOK_SECONDS), look)
 
     def _expires(self, t_expires: float | None) -> None:
         """Its walltime was changed."""
@@ -349,18 +377,16 @@ class MemberJob:
     def _canceled(self, job: int, error: Exception | None) -> None:
         if error is not None and self.phase is Phase.FENCING:
             self._log_error(f"cannot cancel a member: {sentence(error)}; trying again")
-            self._later("fence", RETRY_LIMIT, lambda: self._fence(job))
+            self._timers.later("fence", RETRY_LIMIT, lambda: self._fence(job))
 
     def _clean(self) -> None:
         """Its job is over: what it has told until then counts."""
         instance = self.instance
-        for name in list(self._timers):
-            self._stop_timer(name)
+        self._timers.stop_all()
         if instance is None:
             self._conclude(fenced=True)
-            return
-        instance.pump.finish()
-        instance.broker.inbox.put(lambda: self._conclude(fenced=True))
+        else:
+            instance.finish(lambda: self._conclude(fenced=True))
 
     def _conclude(self, *, fenced: bool) -> None:
         if self.phase is Phase.GONE:
@@ -375,19 +401,9 @@ class MemberJob:
         """Do nothing more; it goes on."""
         self._closed = True
         self._disconnect()
-        self._close_proxy()
-        for name in list(self._timers):
-            self._stop_timer(name)
+        self._route.close()
+        self._timers.stop_all()
 
     def _enter(self, phase: Phase) -> None:
         assert phase in NEXT[self.phase], (self.phase, phase)
         self.phase = phase
-
-    def _later(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
-        self._stop_timer(name)
-        self._timers[name] = self._parent.loop.timer(seconds, callback)
-
-    def _stop_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()

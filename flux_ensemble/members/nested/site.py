@@ -18,10 +18,12 @@ from flux.job import JobID
 from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.nested.attached import Channel
 from flux_ensemble.members.nested.instance import attempt
 from flux_ensemble.members.nested.jobspec import (
     MemberTag,
     Size,
+    member_calls,
     member_drain,
     member_jobspec,
     member_tag,
@@ -80,7 +82,7 @@ class Site:
         self._reconnect = reconnect
         self.settled = False
         self._members: dict[Key, MemberJob] = {}
-        self._past: dict[int, tuple[MemberTag, float, Sequence[Mapping[str, Any]]]] = {}
+        self._past: dict[int, tuple[MemberTag, float, bool, Sequence[Mapping[str, Any]]]] = {}
         self._jobs: dict[int, MemberJob] = {}
 
     def __getitem__(self, tag: MemberTag) -> MemberJob:
@@ -102,12 +104,13 @@ class Site:
         labels: tuple[str, ...] = (),
         queue: str | None = None,
         prefix: str = "",
+        calls: bool = False,
     ) -> None:
         """Start a member; one that is there already is left as it is.
 
         Args:
             tag: which.
-            size, environment, cwd, labels, queue, prefix: see `member_jobspec`.
+            size, environment, cwd, labels, queue, prefix, calls: see `member_jobspec`.
             drain: seconds before its walltime from which it is sent no more.
 
         Raises:
@@ -124,8 +127,9 @@ class Site:
             drain=drain,
             queue=queue,
             prefix=prefix,
+            calls=calls,
         )
-        member = self._new(tag, drain)
+        member = self._new(tag, drain, calls)
 
         def send(answer: Answer) -> None:
             self._queue.send(text, 16, answer, validate=True)
@@ -146,7 +150,11 @@ class Site:
             uri: of the instance.
         """
         if tag not in self:
-            self._new(tag, 0.0).connect(uri)
+            self._new(tag, 0.0, False).connect(uri)
+
+    def attached(self, tag: MemberTag, channel: Channel, load: Mapping[str, Any]) -> bool:
+        """The service of a member has called: see `MemberJob.attached`."""
+        return self[tag].attached(channel, load)
 
     def drain(self, tag: MemberTag, reason: str) -> None:
         """Send a member no more: see `MemberJob.drain`."""
@@ -179,7 +187,7 @@ class Site:
         if jobspec is not None:
             tag = self._owned(entry, jobspec)
             if tag is not None:
-                self._show(tag, job, member_drain(jobspec))
+                self._show(tag, job, member_drain(jobspec), member_calls(jobspec))
         member = self._jobs.get(job)
         if member is not None:
             member.parent_event(entry)
@@ -195,7 +203,7 @@ class Site:
         """
         tag = self._owned(entries[0], jobspec) if entries else None
         if tag is not None:
-            self._past[job] = tag, member_drain(jobspec), entries
+            self._past[job] = tag, member_drain(jobspec), member_calls(jobspec), entries
 
     def caught_up(self) -> None:
         """All jobs that were there have been told: find members of earlier services again.
@@ -204,25 +212,25 @@ class Site:
         """
         past, self._past = self._past, {}
         firsts: dict[Key, int] = {}
-        for job, (tag, drain, entries) in sorted(past.items()):
+        for job, (tag, drain, calls, entries) in sorted(past.items()):
             first = firsts.setdefault(_key(tag), job)
             over = entries[-1]["name"] in ("clean", "invalidate")
             if first != job:
                 if not over:
                     self._cancel_copy(tag, job)
             elif tag in self or not over:
-                self._show(tag, job, drain)
+                self._show(tag, job, drain, calls)
                 for entry in entries[1:]:
                     self.event(job, entry, None)
 
-    def _show(self, tag: MemberTag, job: int, drain: float) -> None:
+    def _show(self, tag: MemberTag, job: int, drain: float, calls: bool) -> None:
         """A job shows that is a member, or has the tag of another one that is."""
         if tag not in self and self.settled:
             self._cancel_copy(tag, job)
             return
         if tag not in self:
             # The service before this one sent it, and then it died.
-            self._new(tag, drain)
+            self._new(tag, drain, calls)
         member = self[tag]
         if member.job not in (None, job):
             self._cancel_copy(tag, job)
@@ -256,13 +264,14 @@ class Site:
             self._jobs[job] = member
         member.submitted(job)
 
-    def _new(self, tag: MemberTag, drain: float) -> MemberJob:
+    def _new(self, tag: MemberTag, drain: float, calls: bool) -> MemberJob:
         member = self._members[_key(tag)] = MemberJob(
             tag,
             self._queue.broker,
             self._version,
             self._told,
             drain=drain,
+            calls=calls,
             reconnect=self._reconnect,
             follows=self._follows,
             report=self._report,

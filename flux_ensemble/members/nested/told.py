@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.members.nested.attached import Followed
 from flux_ensemble.members.nested.attempts import Lost
-from flux_ensemble.members.nested.instance import Facts, Instance
+from flux_ensemble.members.nested.instance import Facts
 from flux_ensemble.members.nested.jobspec import MemberTag
 from flux_ensemble.members.nested.moving import Move
 
@@ -47,7 +48,7 @@ class Told:
         gone: gets one that is no more, and what is left of it.
     """
 
-    up: Callable[[MemberTag, Instance, Facts], None]
+    up: Callable[[MemberTag, Followed, Facts], None]
     draining: Callable[[MemberTag, str], None]
     event: Callable[[MemberTag, int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
     past: Callable[[MemberTag, int, Mapping[str, Any], list[Mapping[str, Any]]], None]

@@ -143,10 +143,29 @@ TOPICS: Mapping[str, Topic] = {
     ),
     "scale": Topic({"to": Field(int, "a number of nodes, 1 or more", True, 1)}),
     "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
+    "attach": Topic(
+        {
+            "name": _NAME,
+            "run": Field(int, "the number of a run", True, maximum=2**63 - 1),
+            "member": _name("the name of a member", required=True),
+            "ordinal": Field(int, "the number of a member, 1 or more", True, 1),
+            "epoch": Field(int, "the number of a service", True),
+        },
+        streaming=True,
+    ),
+    "report": Topic(
+        {
+            "contact": _name("a contact that ensemble.attach began", required=True),
+            "number": Field(int, "the number of a message, 0 or more", True),
+            "taken": Field(int, "the number of a message, 0 or more", True),
+            "items": Field(list, "a list of what is reported", True),
+        }
+    ),
 }
 
-#: Keys of `load` that are checked as a document is, with the line of each problem.
-DOCUMENTS = frozenset(("text", "spec"))
+#: Keys that are not looked into here: those of `load` are checked as a document is, with the line
+#: of each problem; what services of members report is much, and our own.
+UNCHECKED = frozenset(("text", "spec", "items"))
 
 
 def parse(method: str, text: str | None) -> dict[str, Any]:
@@ -181,7 +200,7 @@ def parse(method: str, text: str | None) -> dict[str, Any]:
         problem = fields[key].problem(value)
         if problem is not None:
             raise _invalid(method, f"{key}: {problem}")
-        if key not in DOCUMENTS:
+        if key not in UNCHECKED:
             check_plain(value, problems, (key,))
     for key, known_field in fields.items():
         if known_field.required and key not in payload:

@@ -34,9 +34,10 @@ from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.members.flux.stream import Stream  # noqa: E402
 from flux_ensemble.members.nested import member_job  # noqa: E402
+from flux_ensemble.members.nested.attached import Followed  # noqa: E402
 from flux_ensemble.members.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.members.nested.connection import connect  # noqa: E402
-from flux_ensemble.members.nested.instance import Facts, Instance  # noqa: E402
+from flux_ensemble.members.nested.instance import Facts  # noqa: E402
 from flux_ensemble.members.nested.jobspec import (  # noqa: E402
     MemberTag,
     Size,
@@ -215,7 +216,7 @@ class Sites(Bench):
     def __init__(self, epoch: int = 1) -> None:
         super().__init__()
         self.epoch = epoch
-        self.up: dict[int, tuple[Instance, Facts]] = {}
+        self.up: dict[int, tuple[Any, Facts]] = {}
         self.ups = 0
         self.gone: dict[int, Gone] = {}
         self.draining: dict[int, str] = {}
@@ -325,7 +326,7 @@ class Sites(Bench):
 
     # -- what is told -----------------------------------------------------------------------
 
-    def _up(self, tag: MemberTag, instance: Instance, facts: Facts) -> None:
+    def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         self.ups += 1
         self.up[tag.ordinal] = instance, facts
 
@@ -538,7 +539,7 @@ def ways() -> dict[str, Any]:
     bench.submit(2, 1000, 40)
     bench.until(lambda: len(bench.job_of(2).attempts) <= 37)
     ups = bench.ups
-    proxy = bench.job_of(2)._proxy
+    proxy = bench.job_of(2)._route._proxy
     assert proxy is not None
     os.kill(proxy.pid, signal.SIGKILL)
     bench.until(lambda: bench.ups > ups)

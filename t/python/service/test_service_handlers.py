@@ -65,9 +65,10 @@ def test_the_service_has_a_handler_for_each_topic() -> None:
     from flux_ensemble.bindings import require_flux
 
     require_flux()
+    from flux_ensemble.service.attachments import Attachments
     from flux_ensemble.service.loading import Loading
     from flux_ensemble.service.requests.handlers import Handlers
     from flux_ensemble.service.requests.jobs import Jobs
 
-    owners = [cls.__new__(cls) for cls in (Handlers, Jobs, Loading)]
+    owners = [cls.__new__(cls) for cls in (Handlers, Jobs, Loading, Attachments)]
     assert collect_handlers(*owners).keys() == TOPICS.keys()

@@ -19,6 +19,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "rules": {"name": "a", "id": "r", "enabled": True},
     "action": {"name": "a", "action": {"name": "terminate"}},
     "scale": {"to": 2},
+    "attach": {"name": "a", "run": 1, "member": "pool.0", "ordinal": 1, "epoch": 1},
+    "report": {"contact": "1.1", "number": 1, "taken": 0, "items": []},
     "list": {},
     "status": {},
 }
@@ -173,10 +175,12 @@ def test_every_integer_has_an_upper_bound(method: str) -> None:
     payload = REQUIRED.get(method, {"name": "a"})
     for key, field in TOPICS[method].fields.items():
         if field.kind is int:
-            assert parse(method, json.dumps({**payload, key: 2**31 - 1}))[key] == 2**31 - 1
-            for value in (2**31, 2**63, 10**400):
+            most = field.maximum
+            assert most == (2**63 - 1 if (method, key) == ("attach", "run") else 2**31 - 1)
+            assert parse(method, json.dumps({**payload, key: most}))[key] == most
+            for value in (most + 1, 2**63, 10**400):
                 reason = refused(method, {**payload, key: value})
-                assert f"{key}: expected at most 2147483647, not " in reason
+                assert f"{key}: expected at most {most}, not " in reason
                 assert len(reason) < 200
 
 

@@ -73,8 +73,9 @@ def test_a_job_that_runs_again_runs_on_none_of_the_members_that_it_failed_on() -
     given["simulate"]["sim"]["failure-rate"] = 0.5
     watcher = Watcher(given)
     predict(given, nodes=1, cores=1, tap=watcher)
-    where, tried = places(watcher), defaultdict(list)
-    first = {}
+    where = places(watcher)
+    tried: defaultdict[tuple[str, int, int], list[str]] = defaultdict(list)
+    first: dict[tuple[str, int, int], tuple[str, int, int]] = {}
     for one in watcher.recorded("retry"):
         before = one["rule"], one["firing"], one["index"]
         again = "retry", one["retry"], one["index"]

@@ -1,0 +1,281 @@
+"""A member whose service has called: what `instance` and `member` are where there is a handle.
+
+    FleetMember ──► AttachedMember ──ask──► AttachedInstance ──► Channel ──► service in the member
+    MemberJob ◄──Heard── AttachedInstance ◄──items────────────────┘
+
+That service follows the jobs there and submits them (`service.child`); what it says is what an
+`Instance` finds out by itself, so the two are used alike. The items, in each direction, are lists
+of a kind and what belongs to it:
+
+    down: load, follow, submit, cancel, update, revoke, stop, look, end
+    up: facts, past, caught-up, up, refused, event, outcome, ending, dead, warn
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, Protocol
+
+from flux_ensemble.document.job_sets import TAG_KEY
+from flux_ensemble.engine.codec import event_from_json, to_json
+from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.steps import Steps
+from flux_ensemble.members.nested.commits import Commits, Durable
+from flux_ensemble.members.nested.instance import Facts, Heard, Instance, RefusedError
+from flux_ensemble.members.nested.interruptions import Interruptions
+from flux_ensemble.members.nested.member import NestedMember
+from flux_ensemble.runtime.ports import Done
+
+
+class Channel(Protocol):
+    """The way to a service that has called, for as long as both live."""
+
+    def open(self, taken: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+        """Begin.
+
+        Args:
+            taken: gets what the service says, in order, each item once.
+            lost: called once when the way is no more; not after `close`.
+        """
+        ...
+
+    def put(self, item: list[Any]) -> None:
+        """Say something to it."""
+        ...
+
+    def close(self) -> None:
+        """Say and take in nothing more."""
+        ...
+
+
+class AttachedInstance:
+    """A Flux instance whose own service follows it.
+
+    Args:
+        channel: the way to that service.
+        load: what that has to know of the ensemble: see `service.child`.
+        heard: is told what happens.
+        warn: gets sentences about what is wrong there.
+
+    Attributes:
+        ends, facts, newest, closed: as of `Instance`.
+        dead: its broker is gone.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        load: Mapping[str, Any],
+        heard: Heard,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._channel = channel
+        self._load = load
+        self._heard = heard
+        self._warn = warn
+        self._done: Report = lambda error: None
+        self._wanted: tuple[frozenset[str], bool] = frozenset(), False
+        self._asked: dict[int, Callable[[Mapping[str, Any]], None]] = {}
+        self._numbers = count(1)
+        self.closed = False
+        self.dead = False
+        self.ends = Interruptions()
+        self.facts: Facts | None = None
+        self.newest = 0
+        self._takes: dict[str, Callable[..., None]] = {
+            "facts": self._on_facts,
+            "past": self._on_past,
+            "caught-up": heard.caught_up,
+            "up": self._on_up,
+            "refused": self._on_refused,
+            "event": self._on_event,
+            "outcome": self._on_outcome,
+            "ending": self._on_ending,
+            "dead": self._on_dead,
+            "warn": warn,
+        }
+
+    # -- what is asked of it -------------------------------------------------------------
+
+    def attach(
+        self,
+        version: str,
+        done: Report,
+        *,
+        names: frozenset[str] = frozenset(),
+        places: bool = False,
+    ) -> None:
+        """Begin: see `Instance.attach`. That its Flux is of this version it finds out itself."""
+        self._done, self._wanted = done, (names, places)
+        self._channel.open(self._take, self._lost)
+        self._put("load", self._load, sorted(names), places)
+
+    def follow(self, names: frozenset[str], places: bool) -> None:
+        """Follow more job events from now on."""
+        if (names, places) != self._wanted:
+            self._wanted = names, places
+            self._put("follow", sorted(names), places)
+
+    def stop_queue(self, reason: str, done: Report) -> None:
+        """Start no more jobs: see `Instance.stop_queue`."""
+
+        def answered(outcome: Mapping[str, Any]) -> None:
+            reason = outcome.get("reason")
+            done(None if reason is None else OSError(errno.EIO, reason))
+
+        self.ask("stop", answered, reason)
+
+    def look(self) -> Steps:
+        """Ask what it has, and when its allocation expires; what it says comes later."""
+        self._put("look")
+        yield from ()
+
+    def publish(self, topic: str, done: Report) -> None:
+        """Have it end."""
+        self._put("end")
+        done(None)
+
+    def ask(self, kind: str, answered: Callable[[Mapping[str, Any]], None], *args: Any) -> None:
+        """Ask something of it that has an outcome; it has none if the way is lost."""
+        number = next(self._numbers)
+        self._asked[number] = answered
+        self._put(kind, number, *args)
+
+    def tell(self, kind: str) -> None:
+        """Have it do something that has no outcome."""
+        self._put(kind)
+
+    def _put(self, *item: Any) -> None:
+        if not self.closed:
+            self._channel.put(list(item))
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """Call back when what it has said before was handled, which is at once."""
+        then()
+
+    def close(self) -> None:
+        """Take in nothing more, and send nothing more; its jobs go on."""
+        if not self.closed:
+            self.closed = True
+            self._channel.close()
+
+    # -- what it says ---------------------------------------------------------------------
+
+    def _take(self, items: list[Any]) -> None:
+        for kind, *rest in items:
+            if self.closed:
+                return
+            self._takes[kind](*rest)
+
+    def _lost(self) -> None:
+        if not self.closed:
+            self._heard.lost()
+
+    def _on_facts(self, nodes: int, cores: int, gpus: int, t_expires: float | None) -> None:
+        self.facts = Facts(nodes, cores, gpus, t_expires)
+        self.ends.t_expires = t_expires
+
+    def _on_past(
+        self, job: int, tag: Mapping[str, Any] | None, entries: list[Mapping[str, Any]]
+    ) -> None:
+        self._heard.past(job, _jobspec(tag), entries)
+
+    def _on_up(self, newest: int) -> None:
+        self.newest = newest
+        self._done(None)
+
+    def _on_refused(self, reason: str, for_good: bool) -> None:
+        self._done(RefusedError(reason) if for_good else OSError(errno.EIO, reason))
+
+    def _on_event(
+        self,
+        job: int,
+        name: str,
+        t: float,
+        context: Mapping[str, Any],
+        tag: Mapping[str, Any] | None,
+        interrupted: bool,
+    ) -> None:
+        entry = {"name": name, "timestamp": t, "context": context}
+        self._heard.event(job, entry, None if tag is None else _jobspec(tag), interrupted)
+
+    def _on_outcome(self, number: int, outcome: Mapping[str, Any]) -> None:
+        self._asked.pop(number)(outcome)
+
+    def _on_ending(self) -> None:
+        self.ends.begun = True
+        self._heard.ending()
+
+    def _on_dead(self) -> None:
+        self.dead = True
+        self._heard.lost()
+
+
+def _jobspec(tag: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is looked at of a jobspec."""
+    return {"attributes": {"user": {} if tag is None else {TAG_KEY: tag}}}
+
+
+class AttachedMember:
+    """One ensemble's jobs in a member whose service submits them: a `runtime.ports.Member`.
+
+    Args:
+        instance: the member.
+        durable: waits for commits, as of `NestedMember`.
+    """
+
+    elastic = False
+
+    def __init__(self, instance: AttachedInstance, durable: Durable) -> None:
+        self._instance = instance
+        self._commits = Commits(durable)
+        self.known: dict[Tag, int] = {}
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Have jobs submitted when it is durable that they were asked for."""
+        known = [[*tag, job] for tag, job in self.known.items()]
+        self.known.clear()
+        self._commits.then(lambda: self._ask("submit", command, done, known))
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Have jobs cancelled."""
+        self._ask("cancel", command, done)
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Have urgency or duration of jobs changed."""
+        self._ask("update", command, done)
+
+    def _ask(
+        self, kind: str, command: SubmitJobs | CancelJobs | UpdateJobs, done: Done, *more: Any
+    ) -> None:
+        def answered(outcome: Mapping[str, Any]) -> None:
+            event = event_from_json(outcome)
+            assert isinstance(event, (CommandDone, CommandFailed))
+            done(event)
+
+        self._instance.ask(kind, answered, to_json(command), *more)
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Refuse: see `Fleet.scale`, which asks no member."""
+        raise AssertionError(command)
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """The service there has seen it first."""
+
+    def refused(self, job: int) -> None:
+        """The service there has seen it first."""
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way."""
+        self._instance.tell("revoke")
+
+
+#: A member that is followed, by whichever way.
+Followed = Instance | AttachedInstance
+
+#: One ensemble's jobs in a member.
+Submitting = NestedMember | AttachedMember

@@ -1,0 +1,187 @@
+"""The services of members that have called: requests of theirs, and the way back to them.
+
+    ensemble.attach, a stream ──► Fleets.attached ──► AttachedInstance
+      its responses ◄──── down ──── Way ──── put ◄────────┘ ▲
+    ensemble.report, one at a time ──── up ──► Way ──► taken ┘
+
+What is said goes in numbered messages (`members.nested.link`), of which one that is lost is sent
+again and one that is repeated does no harm.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from flux.core.inner import lib
+from flux.message import Message
+
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.members.nested.jobspec import MemberTag
+from flux_ensemble.members.nested.link import Link, LinkError
+from flux_ensemble.runtime.ports import Handle, Loop
+from flux_ensemble.service.fleets import Fleets
+from flux_ensemble.service.requests.messages import Responder
+from flux_ensemble.service.requests.registration import request_handler
+
+#: Seconds after which a message is sent again that was not acknowledged.
+AGAIN_SECONDS = 10.0
+
+
+class Way:
+    """The way to a service that has called: a `members.nested.attached.Channel`.
+
+    Args:
+        contact: names it.
+        message: the streaming request that it answers.
+        respond: sends a response to that.
+        loop: for what is sent again.
+        over: called when it is closed.
+    """
+
+    def __init__(
+        self,
+        contact: str,
+        message: Message,
+        respond: Callable[[Message, Mapping[str, Any]], None],
+        loop: Loop,
+        over: Callable[[Way], None],
+    ) -> None:
+        self.contact = contact
+        self.message = message
+        self._respond = respond
+        self._loop = loop
+        self._over = over
+        self._link = Link()
+        self._taken: Callable[[list[Any]], None] = lambda items: None
+        self._lost: Callable[[], None] = lambda: None
+        self._closed = False
+        self._taking = False
+        self._late: Handle | None = None
+
+    def open(self, taken: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+        """Begin: see `Channel.open`."""
+        self._taken, self._lost = taken, lost
+
+    def put(self, item: list[Any]) -> None:
+        """Say something."""
+        self._link.put(item)
+        if not self._taking:
+            self._send(self._link.next())
+
+    def close(self) -> None:
+        """Say and take in nothing more; the service there calls again, if it lives."""
+        if not self._closed:
+            self._closed = True
+            self._watch()
+            self._over(self)
+
+    def lost(self) -> None:
+        """The service there is gone."""
+        if not self._closed:
+            self.close()
+            self._lost()
+
+    def take(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Take in a message; returns what is said to that, None if it is nothing.
+
+        Raises:
+            LinkError: it is none that can come now.
+        """
+        items = self._link.take(message)
+        self._taking = True
+        try:
+            if items:
+                self._taken(items)
+        finally:
+            self._taking = False
+        answer = None if self._closed else self._link.next()
+        self._watch()
+        return answer
+
+    def _send(self, message: Mapping[str, Any] | None) -> None:
+        if message is not None and not self._closed:
+            self._respond(self.message, {"contact": self.contact, **message})
+        self._watch()
+
+    def _watch(self) -> None:
+        """See to it that what is not acknowledged is sent again."""
+        if self._link.unanswered and not self._closed:
+            if self._late is None:
+                self._late = self._loop.timer(AGAIN_SECONDS, self._again)
+        elif self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _again(self) -> None:
+        self._late = None
+        self._send(self._link.again())
+
+
+class Attachments:
+    """The services that have called.
+
+    Args:
+        responder: sends the responses.
+        fleets: have the members.
+        loop: for what is sent again.
+        epoch: gives the number of this service.
+    """
+
+    def __init__(
+        self, responder: Responder, fleets: Fleets, loop: Loop, epoch: Callable[[], int]
+    ) -> None:
+        self._responder = responder
+        self._fleets = fleets
+        self._loop = loop
+        self._epoch = epoch
+        self._ways: dict[str, Way] = {}
+        self._numbers = count(1)
+
+    @request_handler("attach")
+    def attach(self, message: Message, payload: Mapping[str, Any]) -> None:
+        """Begin to talk with the service of a member; each response is a message to it."""
+        if not message.pimpl.is_streaming():
+            raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
+        tag = MemberTag(**payload)
+        contact = f"{self._epoch()}.{next(self._numbers)}"
+        way = Way(contact, message, self._responder.respond, self._loop, self._over)
+        self._ways[contact] = way
+        attached = self._fleets.attached(tag, way)
+        if attached:
+            return
+        del self._ways[contact]
+        if attached is None:
+            reason = f"ensemble {tag.name!r} has no member {tag.member!r} with the number"
+            raise RequestError(errno.ENOENT, f"{reason} {tag.ordinal}")
+        raise RequestError(errno.EAGAIN, f"member {tag.member!r} is not waited for; retry later")
+
+    @request_handler("report")
+    def report(self, message: Message, payload: Mapping[str, Any]) -> None:
+        """Take in what the service of a member says; the response is what is said to that."""
+        way = self._ways.get(payload["contact"])
+        if way is None:
+            raise RequestError(errno.ESTALE, f"there is no contact {payload['contact']!r}; attach")
+        try:
+            answer = way.take(payload)
+        except LinkError as error:
+            way.lost()
+            raise RequestError(errno.EPROTO, f"ensemble.report: {error}") from None
+        self._responder.respond(message, answer or {})
+
+    def gone(self, message: Message) -> None:
+        """A client has disconnected, or ends a stream."""
+        matches = (
+            lib.flux_disconnect_match
+            if message.topic.endswith(".disconnect")
+            else lib.flux_cancel_match
+        )
+        for way in list(self._ways.values()):
+            if matches(message.handle, way.message.handle):
+                way.lost()
+
+    def _over(self, way: Way) -> None:
+        if self._ways.pop(way.contact, None) is not None:
+            self._responder.refuse(way.message, errno.ESTALE, "the contact is over; attach again")

@@ -1,0 +1,157 @@
+#!/bin/sh
+test_description='members: services of their own, which call that of the ensemble'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 3
+
+# Write a document whose jobs say that they run: `document NAME JOBS`.
+document() {
+	cat <<-EOD
+	name: $1
+	members:
+	  - {name: pool, count: 2, service: child}
+	jobs:
+	  - name: sim
+	    command: sh -c 'echo {s} >>$1.ran; sleep 0.2'
+	    params: {s: {range: [0, $2]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
+	EOD
+}
+
+# Start the service outside of the broker, and wait until it answers.
+serve() {
+	flux ensemble serve 2>>serve.log &
+	serve=$!
+	wait_until flux ensemble list >/dev/null 2>&1
+}
+
+# Succeed if a file has as many lines, or more: `has_lines FILE COUNT`.
+has_lines() {
+	test -e "$1" && test "$(wc -l <"$1")" -ge "$2"
+}
+
+# Print the id of the job that a member is: `member NAME MEMBER`.
+member() {
+	flux jobs -n -o "{id}" --name="$1:$2"
+}
+
+# Print the process of a member's service, and fail if there is none: `child JOB`.
+child() {
+	run_python "$(flux uri --local "$1")" <<-'EOD'
+	import pathlib, sys
+	for process in pathlib.Path("/proc").glob("[0-9]*"):
+	    try:
+	        words = (process / "cmdline").read_bytes().split(b"\0")
+	        variables = (process / "environ").read_bytes().split(b"\0")
+	    except OSError:
+	        continue
+	    if b"--attach" in words and b"FLUX_URI=" + sys.argv[1].encode() in variables:
+	        sys.exit(print(process.name))
+	sys.exit(1)
+	EOD
+}
+
+# Succeed if the service of a member is another process: `is_replaced JOB PROCESS`.
+is_replaced() {
+	now=$(child "$1") && test "$now" != "$2"
+}
+
+# Succeed if each job of an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.
+each_ran_once() {
+	is $2/0/0/0 "$(counts_of $1 sim)" &&
+	is $2 "$(status_of $1 groups.sim.finished)" &&
+	is $2 "$(wc -l <$1.ran)"
+}
+
+# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
+entries() {
+	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
+}
+
+test_expect_success 'load the module' '
+	load_module
+'
+
+test_expect_success 'the services of members submit the jobs of an ensemble, and tell what they do' '
+	document shared 20 >shared.yaml &&
+	flux ensemble run shared.yaml &&
+	each_ran_once shared 40 &&
+	is 20 "$(sort -u shared.ran | wc -l)" &&
+	flux ensemble jobs -n -o "{id}" shared >ids &&
+	is 40 "$(grep -c "^pool.[01]:" ids)" &&
+	grep -q "^pool.0:" ids &&
+	grep -q "^pool.1:" ids &&
+	flux job info $(flux jobs -a -n -o "{id}" --name=shared:pool.0) jobspec | grep -q "serve --attach"
+'
+
+# Succeed if no job of the instance is active.
+no_job_is_active() {
+	test -z "$(flux jobs -n)"
+}
+
+test_expect_success 'members end with the ensemble' '
+	wait_until no_job_is_active &&
+	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)"
+'
+
+test_expect_success 'unload the module' '
+	flux module remove ensemble
+'
+
+test_expect_success 'the service of a member is killed: another one goes on, and no job runs twice' '
+	document child 40 >child.yaml &&
+	serve &&
+	{ flux ensemble run child.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded child &&
+	for lines in 3 30
+	do
+		wait_until has_lines child.ran $lines &&
+		job=$(member child pool.0) &&
+		before=$(child $job) &&
+		kill -9 $before &&
+		wait_until is_replaced $job $before || return 1
+	done &&
+	wait $run &&
+	each_ran_once child 80 &&
+	is 2 "$(entries child member-start)" &&
+	is 0 "$(entries child member-lost)"
+'
+
+test_expect_success 'the service of the ensemble is killed: those of the members wait for the next' '
+	document parent 40 >parent.yaml &&
+	{ flux ensemble run parent.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded parent &&
+	for lines in 0 5 30
+	do
+		wait_until has_lines parent.ran $lines &&
+		kill -9 $serve &&
+		serve || return 1
+	done &&
+	wait $run &&
+	each_ran_once parent 80 &&
+	is 2 "$(entries parent member-start)" &&
+	is 0 "$(entries parent member-lost)"
+'
+
+test_expect_success 'a member is killed: its jobs run elsewhere, and each counts once' '
+	document member 40 >member.yaml &&
+	{ flux ensemble run member.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded member &&
+	wait_entry member member-up 2 &&
+	wait_until has_lines member.ran 5 &&
+	kill -9 $(FLUX_URI=$(flux uri --local $(member member pool.0)) flux getattr broker.pid) &&
+	wait $run &&
+	is 80 "$(status_of member groups.sim.success)" &&
+	is 80 "$(status_of member groups.sim.finished)" &&
+	is 40 "$(sort -u member.ran | wc -l)" &&
+	is 1 "$(entries member member-lost)"
+'
+
+test_expect_success 'a process that is no member is told so' '
+	test_must_fail flux ensemble serve --attach "{}" 2>err &&
+	grep "this Flux instance is in no other" err &&
+	kill $serve
+'
+
+test_done
