@@ -20,6 +20,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from scenario import hold_of
@@ -32,8 +33,7 @@ import flux  # noqa: E402
 from river import stats  # noqa: E402
 
 from flux_ensemble.members.flux import queue as member  # noqa: E402
-from flux_ensemble.members.nested import member as nested  # noqa: E402
-from flux_ensemble.members.nested import member_job  # noqa: E402
+from flux_ensemble.members.nested import commits, member_job  # noqa: E402
 from flux_ensemble.members.nested.life import Phase  # noqa: E402
 from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
 from flux_ensemble.service import needs  # noqa: E402
@@ -69,12 +69,10 @@ def no_member_fence() -> None:
 def no_await() -> None:
     """Have jobs of members sent at once."""
 
-    def ask(self: Any) -> None:
-        waiting, self._waiting = self._waiting, []
-        for send in waiting:
-            send()
+    def then(self: Any, work: Callable[[], None]) -> None:
+        work()
 
-    nested.NestedMember._ask = ask  # type: ignore[method-assign]
+    commits.Commits.then = then  # type: ignore[method-assign]
 
 
 def hold_commits() -> None:
