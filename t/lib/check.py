@@ -84,18 +84,21 @@ class Counts:
         return 1 if self.failed else 0
 
 
-def run_pytest(counts: Counts, name: str, *options: str) -> None:
+def run_pytest(
+    counts: Counts, name: str, *options: str, environment: Mapping[str, str] = os.environ
+) -> None:
     """Run tests of t/python and add their results to `counts`.
 
     Args:
         counts: what is added to.
         name: of the report.
         options: for pytest: which tests, and how.
+        environment: of pytest.
     """
     report = RESULTS / f"{name}.xml"
     again = [f"--reruns={RETRIES}", "-rR"] if RETRIES else []
     command = [sys.executable, "-m", "pytest", "-q", *again, *options, f"--junitxml={report}"]
-    status = subprocess.run(command, cwd=TESTS.parent).returncode
+    status = subprocess.run(command, cwd=TESTS.parent, env=environment).returncode
     if not report.exists():
         counts.failed.append(f"pytest ended with status {status} and left no report")
         return
@@ -139,7 +142,7 @@ def warm_commands(settings: Mapping[str, str] = SHARNESS) -> Iterator[dict[str, 
         ) as server:
             assert server.stdout is not None
             ready = server.stdout.readline() == "ready\n"
-            yield {"FLUX_ENSEMBLE_WARM": path} if ready else {}
+            yield {"WARM_COMMANDS": path} if ready else {}
             assert server.stdin is not None
             server.stdin.close()
 
@@ -209,7 +212,15 @@ def run_pytest_with_flux(counts: Counts) -> None:
         if "mark.flux" in path.read_text()
     ]
     workers = [f"--numprocesses={WITH_FLUX}", "--dist=worksteal"] if shutil.which("flux") else []
-    run_pytest(counts, "flux", "-m", "flux", *workers, *files)
+    # The commands of Flux's own are forks, with which it begins and ends an instance. Ours are not.
+    with warm_commands({}) as variables:
+        environment = os.environ | variables
+        if variables:
+            environment |= {
+                "PATH": os.pathsep.join((str(TESTS / "lib" / "warm_flux"), os.environ["PATH"])),
+                "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
+            }
+        run_pytest(counts, "flux", "-m", "flux", *workers, *files, environment=environment)
 
 
 def main() -> int:

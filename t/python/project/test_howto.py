@@ -125,7 +125,7 @@ def warm() -> Iterator[Mapping[str, str]]:
     with warm_commands(own) as variables:
         assert variables
         bin_directory = str(Path(sys.executable).parent)
-        path = os.pathsep.join((str(LIB / "warm"), own["PATH"]))
+        path = os.pathsep.join((str(LIB / "warm"), str(LIB / "warm_flux"), own["PATH"]))
         yield {**variables, "PATH": path, "SHARNESS_BUILD_DIRECTORY": bin_directory}
 
 
