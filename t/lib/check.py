@@ -1,11 +1,12 @@
 """Runs every test and closes with one line of counts; `make check` calls this.
 
-The unit tests run under pytest, two more at a time than there are cores, since many wait for
-processes. Then those that start Flux instances: the ones under pytest beside the sharness tests
-(t/*.t), of which prove runs some at a time, those that take longest first. Short commands of the
-sharness tests are forks of one process that has imported them (warm_server.py). The counts come
-from what the runners leave behind: pytest's JUnit files, and the output of each sharness test
-that `run-test` keeps in t/test-results.
+There are unit tests and tests that start Flux instances, both under pytest, and the sharness tests
+(t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
+each other, since many tests wait; without Flux there are the unit tests alone, two more at a time
+than there are cores. Short commands of the sharness tests, and those of Flux itself, are forks of
+one process that has imported them (warm_server.py). The counts come from what the runners leave
+behind: pytest's JUnit files, and the output of each sharness test that `run-test` keeps in
+t/test-results.
 
 RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
 passed, and is named in the end, since it has a defect all the same.
@@ -21,23 +22,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
 
-#: Unit tests, tests in Python that start Flux instances, and sharness tests that run at a time.
+#: Unit tests that run at a time: alone, or beside those with Flux.
 WORKERS = (os.cpu_count() or 1) + 2
+BESIDE_FLUX = os.cpu_count() or 1
+
+#: Tests in Python that start Flux instances, and sharness tests that run at a time.
 WITH_FLUX = 2
-SIDE_BY_SIDE = 4
+SIDE_BY_SIDE = 3
 
 #: The sharness tests that take longest, in that order: they begin first, so that none goes on
 #: alone at the end.
 LONGEST = (
-    *("t2002-", "t3202-", "t3200-", "t2000-", "t3103-", "t41", "t31", "t32", "t3301-", "t3306-"),
+    *("t3202-", "t4100-", "t3200-", "t3204-", "t7000-", "t2002-", "t3301-", "t3101-", "t3100-"),
+    *("t3104-", "t1009-", "t2000-", "t1026-", "t3103-", "t1018-", "t41", "t32", "t31", "t3306-"),
     *("t100", "t4000-"),
 )
 
@@ -84,18 +89,21 @@ class Counts:
         return 1 if self.failed else 0
 
 
-def run_pytest(counts: Counts, name: str, *options: str) -> None:
+def run_pytest(
+    counts: Counts, name: str, *options: str, environment: Mapping[str, str] = os.environ
+) -> None:
     """Run tests of t/python and add their results to `counts`.
 
     Args:
         counts: what is added to.
         name: of the report.
         options: for pytest: which tests, and how.
+        environment: of pytest.
     """
     report = RESULTS / f"{name}.xml"
     again = [f"--reruns={RETRIES}", "-rR"] if RETRIES else []
     command = [sys.executable, "-m", "pytest", "-q", *again, *options, f"--junitxml={report}"]
-    status = subprocess.run(command, cwd=TESTS.parent).returncode
+    status = subprocess.run(command, cwd=TESTS.parent, env=environment).returncode
     if not report.exists():
         counts.failed.append(f"pytest ended with status {status} and left no report")
         return
@@ -139,7 +147,7 @@ def warm_commands(settings: Mapping[str, str] = SHARNESS) -> Iterator[dict[str, 
         ) as server:
             assert server.stdout is not None
             ready = server.stdout.readline() == "ready\n"
-            yield {"FLUX_ENSEMBLE_WARM": path} if ready else {}
+            yield {"WARM_COMMANDS": path} if ready else {}
             assert server.stdin is not None
             server.stdin.close()
 
@@ -200,6 +208,12 @@ def prove(files: list[str], variables: dict[str, str]) -> dict[str, Counts]:
     return results
 
 
+def run_unit_tests(counts: Counts) -> None:
+    """Run the tests of t/python that need no Flux."""
+    workers = BESIDE_FLUX if shutil.which("flux") else WORKERS
+    run_pytest(counts, "unit", "-m", "not flux", f"--numprocesses={workers}", "--dist=worksteal")
+
+
 def run_pytest_with_flux(counts: Counts) -> None:
     """Run the tests of t/python that start Flux instances; elsewhere they are skipped by name."""
     # No other file is read for them.
@@ -209,26 +223,33 @@ def run_pytest_with_flux(counts: Counts) -> None:
         if "mark.flux" in path.read_text()
     ]
     workers = [f"--numprocesses={WITH_FLUX}", "--dist=worksteal"] if shutil.which("flux") else []
-    run_pytest(counts, "flux", "-m", "flux", *workers, *files)
+    # The commands of Flux's own are forks, with which it begins and ends an instance. Ours are not.
+    with warm_commands({}) as variables:
+        environment = os.environ | variables
+        if variables:
+            environment |= {
+                "PATH": os.pathsep.join((str(TESTS / "lib" / "warm_flux"), os.environ["PATH"])),
+                "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
+            }
+        run_pytest(counts, "flux", "-m", "flux", *workers, *files, environment=environment)
 
 
 def main() -> int:
-    """Run both kinds of tests."""
+    """Run all three kinds of tests, beside each other where there is Flux."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     # A service, or a worker of pytest, that finds no bytecode compiles all of the package.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(TESTS.parent / "flux_ensemble", quiet=1)
-    counts = Counts()
-    workers = f"--numprocesses={WORKERS}"
-    run_pytest(counts, "unit", "-m", "not flux", workers, "--dist=worksteal")
-    with_flux = Counts()
-    beside = threading.Thread(target=run_pytest_with_flux, args=(with_flux,))
-    beside.start()
-    run_sharness(counts)
-    beside.join()
-    counts.add(with_flux)
-    return counts.close()
+    parts: list[Callable[[Counts], None]] = [run_unit_tests, run_sharness, run_pytest_with_flux]
+    counts = [Counts() for _ in parts]
+    with ThreadPoolExecutor(len(parts) if shutil.which("flux") else 1) as pool:
+        for done in [pool.submit(part, its) for part, its in zip(parts, counts, strict=True)]:
+            done.result()
+    total = Counts()
+    for one in counts:
+        total.add(one)
+    return total.close()
 
 
 if __name__ == "__main__":

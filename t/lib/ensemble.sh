@@ -18,8 +18,8 @@ export PROJECT
 
 # Where check.py has a process for them, short commands are forks of it (warm_server.py); in files
 # that say cold_commands=t, and those that are run alone, they are not.
-if test -n "$FLUX_ENSEMBLE_WARM" && test -z "$cold_commands"; then
-	PATH=$SHARNESS_TEST_SRCDIR/lib/warm:$PATH
+if test -n "$WARM_COMMANDS" && test -z "$cold_commands"; then
+	PATH=$SHARNESS_TEST_SRCDIR/lib/warm:$SHARNESS_TEST_SRCDIR/lib/warm_flux:$PATH
 fi
 
 # Bytecode is kept, whatever is usual here: a service would compile all of the package anew.
@@ -91,7 +91,7 @@ modules_loaded() {
 flux_python() {
 	script=$SHARNESS_TEST_SRCDIR/lib/$1
 	shift
-	if test -n "$FLUX_ENSEMBLE_WARM" && test -z "$cold_commands"; then
+	if test -n "$WARM_COMMANDS" && test -z "$cold_commands"; then
 		"$SHARNESS_BUILD_DIRECTORY/python" -IS "$SHARNESS_TEST_SRCDIR/lib/warm_client.py" \
 			script "$script" "$@"
 	else

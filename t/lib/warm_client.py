@@ -81,7 +81,7 @@ def main():
         request = marshal.dumps(
             (*meant, os.getcwd(), dict(posix.environ), umask, list(map(int, ignored)))
         )
-        server.connect(posix.environ[b"FLUX_ENSEMBLE_WARM"])
+        server.connect(posix.environ[b"WARM_COMMANDS"])
         for number in PASSED:
             if number not in ignored:
                 _signal.signal(number, passed_on)

@@ -53,7 +53,10 @@ IMPORTED = (
 
 #: What of Flux is imported too, and by its own commands, where there is such a module: that differs
 #: between versions.
-FLUX_IMPORTED = ("flux.job", "fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue")
+FLUX_IMPORTED = (
+    *("flux.job", "fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue"),
+    *("flux.kvs", "flux.modprobe", "flux.subprocess", "flux.testing.fake_resources"),
+)
 
 #: Begins of names of variables that Python or the loader reads as it begins.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_")

@@ -18,8 +18,8 @@ from flux_ensemble.members.flux import queue
 # flux_member has made it importable.
 from flux.constants import FLUX_MSGTYPE_REQUEST  # isort: skip
 
-# How many are sent at first without an answer; a quarter of that is enough here.
-queue.SUBMISSIONS //= 4
+# How many are sent at first without an answer: the fewest there are at any time.
+queue.SUBMISSIONS = queue.FEWEST_SUBMISSIONS
 
 #: Jobs of a burst: when it is disturbed, some have not been sent yet.
 BURST = queue.SUBMISSIONS + queue.SUBMISSIONS // 2

@@ -17,13 +17,14 @@ runs the commands of a page, and writes what they print into it: to be read befo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,6 +182,48 @@ def run_commands(
     printed: list[list[str]] = json.loads(results.read_text())
     assert len(printed) == len(words), done.stderr
     return printed
+
+
+@contextlib.contextmanager
+def instance(start: Sequence[str], variables: Mapping[str, str] = NONE) -> Iterator[dict[str, str]]:
+    """Have a Flux instance; yields the environment of what runs in it.
+
+    Args:
+        start: the command that starts it.
+        variables: of the environment, besides what it has.
+    """
+    code = "import json, os, sys; print(json.dumps(dict(os.environ)), flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [*start, sys.executable, "-c", code],
+        env={**environment(), **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+#: Ends the service, however it was started, and leaves nothing of it and of any job.
+_CLEAR = """
+flux module list | awk '/^ensemble/ {print $1}' | sort -r | xargs -r -n1 flux module remove
+flux cancel --all --quiet
+flux queue idle --quiet
+flux job purge --force --num-limit=0 >/dev/null
+flux kvs unlink -R -f ensemble ensemble-service
+"""
+
+
+def clear(variables: Mapping[str, str]) -> None:
+    """Make an instance as if it had just begun.
+
+    Args:
+        variables: the environment of what runs in it.
+    """
+    subprocess.run(["sh", "-e", "-c", _CLEAR], env=variables, check=True)
 
 
 def write_files(page: Page, directory: Path) -> None:

@@ -29,7 +29,7 @@ pytestmark = apiserver.MARKS
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
 
 #: How many jobs there are while everything is restarted.
-JOBS = 200
+JOBS = 60
 
 #: Where an operator that is killed leaves its Lease, for the next one to wait for.
 LEASE = "coordination.k8s.io/v1", "Lease", "flux-ensemble", "flux-ensemble-operator"

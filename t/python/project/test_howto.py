@@ -17,7 +17,9 @@ from local_queue import command
 from pages import (
     ROOT,
     Page,
+    clear,
     environment,
+    instance,
     read_page,
     run_commands,
     run_session,
@@ -125,7 +127,7 @@ def warm() -> Iterator[Mapping[str, str]]:
     with warm_commands(own) as variables:
         assert variables
         bin_directory = str(Path(sys.executable).parent)
-        path = os.pathsep.join((str(LIB / "warm"), own["PATH"]))
+        path = os.pathsep.join((str(LIB / "warm"), str(LIB / "warm_flux"), own["PATH"]))
         yield {**variables, "PATH": path, "SHARNESS_BUILD_DIRECTORY": bin_directory}
 
 
@@ -140,16 +142,38 @@ def compare(page: Page, printed: Sequence[Sequence[str]]) -> None:
         )
 
 
+@pytest.fixture(scope="module")
+def in_flux(warm: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """The environment of what runs in an instance that pages have one after the other."""
+    with instance(START.split(), warm) as variables:
+        yield variables
+
+
 @pytest.mark.flux
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PAGES)
 def test_each_command_of_the_page_prints_what_the_page_shows_on_flux(
-    name: str, tmp_path: Path, warm: Mapping[str, str]
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     need(name)
     page = read_page(PAGES[name].read_text())
     assert len(page.commands) > 2
-    compare(page, run_session(page, tmp_path, START, warm))
+    before = commands_before_flux(page)
+    start, *within = [command.words for command in page.commands[len(before) :]] or [START]
+    if start != START:
+        compare(page, run_session(page, tmp_path, START, request.getfixturevalue("warm")))
+        return
+    variables = request.getfixturevalue("in_flux")
+    write_files(page, tmp_path)
+    printed = list[list[str]]()
+    for words in filter(None, (before, within)):
+        # `flux start`, as all comes before it or after it.
+        printed += [[]] if words is within else []
+        try:
+            printed += run_commands([], words, tmp_path, variables)
+        finally:
+            clear(variables)
+    compare(page, printed)
 
 
 @pytest.mark.timeout(600)

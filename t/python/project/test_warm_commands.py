@@ -102,9 +102,9 @@ def test_commands_of_flux_are_as_if_they_were_started(
         "flux submit --quiet false; flux queue idle --quiet\n"
         "flux jobs -a --no-header --format='{returncode}'\n"
         "flux jobs --format='{wrong}'; echo $?\n"
-        "flux getattr size\n"
+        "flux getattr size; echo $PYTHONPATH\n"
     )
-    path = os.pathsep.join((f"{LIB}/warm", warm["PATH"]))
+    path = os.pathsep.join((f"{LIB}/warm_flux", warm["PATH"]))
     forked = {"PATH": path, "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent)}
     started, others = (
         subprocess.run(
