@@ -64,10 +64,9 @@ class MemberJob:
         told: is told what happens.
         drain: seconds before its walltime from which it is sent no more.
         reconnect: seconds after which one that cannot be connected to is given up.
-        follows: gives the names of job events that are followed besides the usual ones, and
-            whether jobs' places are.
-        report: gets unexpected exceptions.
-        log_error: writes a line to the service's log.
+        follows: gives names of job events that are followed too, and whether jobs' places are.
+        report, log_error: get unexpected exceptions, and lines for the service's log.
+        objection: says why an instance cannot be this member, by its IDENTITY; None if it can.
 
     Attributes:
         job: its id in the enclosing instance; None before that is known, and where it is none.
@@ -90,6 +89,7 @@ class MemberJob:
         follows: Callable[[], tuple[frozenset[str], bool]],
         report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
+        objection: Callable[[str], str | None],
     ) -> None:
         self.tag = tag
         self.job: int | None = None
@@ -106,6 +106,7 @@ class MemberJob:
         self._follows = follows
         self._report = report
         self._log_error = log_error
+        self._objection = objection
         self._proxy: Proxy | None = None
         self._timers: dict[str, Handle] = {}
         self._t_lost: float | None = None
@@ -124,13 +125,13 @@ class MemberJob:
             self.job = job
             self._enter(Phase.QUEUED)
             if self._asked:
-                self._give_up(UNNEEDED)
+                self.give_up(UNNEEDED)
 
     def refused(self, reason: str) -> None:
         """Its job was refused: there will be none."""
         if self.phase is Phase.ASKED:
             self._told.refused(self.tag, reason)
-            self._give_up(reason)
+            self.give_up(reason)
 
     def parent_event(self, entry: Mapping[str, Any]) -> None:
         """Take in an event of its job."""
@@ -188,6 +189,7 @@ class MemberJob:
             moved=partial(self._told.moved, self.tag),
             ending=lambda: self._ending(instance),
             lost=lambda: self._lost(instance),
+            objection=self._objection,
         )
         instance = self.instance = Instance(
             result, self._parent.handle, heard, self.attempts, self._report, self._log_error
@@ -205,7 +207,7 @@ class MemberJob:
             return
         if isinstance(error, RefusedError):
             self._told.refused(self.tag, str(error))
-            self._give_up(str(error))
+            self.give_up(str(error))
         elif error is not None:
             self._disconnect()
             self._failed(error)
@@ -219,7 +221,7 @@ class MemberJob:
                 self._watch_walltime(instance)
             else:
                 # It was to be drained while there was no connection.
-                instance.stop_queue(self.draining, self._stopped)
+                self._stop_queue(instance, self.draining)
             self._told.up(self.tag, instance, instance.facts)
 
     def _failed(self, error: Exception) -> None:
@@ -229,7 +231,7 @@ class MemberJob:
         assert self._t_lost is not None
         nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._proxy is None
         if nobody or time.monotonic() - self._t_lost >= self._reconnect:
-            self._give_up(sentence(error))
+            self.give_up(sentence(error))
             return
         self._later("connect", self._pause, self._find_way)
         self._pause = min(2 * self._pause, RETRY_LIMIT)
@@ -244,7 +246,7 @@ class MemberJob:
             self._t_lost = time.monotonic()
             self._find_way()
         elif self.phase in (Phase.UP, Phase.CONNECTING):
-            self._give_up("its instance ends")
+            self.give_up("its instance ends")
 
     def _disconnect(self) -> None:
         instance, self.instance = self.instance, None
@@ -265,8 +267,13 @@ class MemberJob:
             return
         self.draining = reason
         if self.instance is not None and self.phase is Phase.UP:
-            self.instance.stop_queue(reason, self._stopped)
+            self._stop_queue(self.instance, reason)
         self._told.draining(self.tag, reason)
+
+    def _stop_queue(self, instance: Instance, reason: str) -> None:
+        # In one that was there already the jobs of others wait too.
+        if self.job is not None:
+            instance.stop_queue(reason, self._stopped)
 
     def _stopped(self, error: Exception | None) -> None:
         if error is not None and self.phase is Phase.UP:
@@ -277,11 +284,11 @@ class MemberJob:
         self._asked = True
         if self.phase is Phase.UP and self.job is not None:
             self._enter(Phase.ENDING)
-            self._later("end", END_SECONDS, lambda: self._give_up("it does not end"))
+            self._later("end", END_SECONDS, lambda: self.give_up("it does not end"))
             self._ask_to_end()
         elif self.phase not in (Phase.ASKED, Phase.ENDING):
             # One that was sent a moment ago is cancelled when it has shown.
-            self._give_up(UNNEEDED)
+            self.give_up(UNNEEDED)
 
     def _ask_to_end(self) -> None:
         # Who waits for it may not wait yet.
@@ -317,7 +324,7 @@ class MemberJob:
             self.instance.ends.t_expires = t_expires
             self._watch_walltime(self.instance)
 
-    def _give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
         """Fence it: cancel its job, and wait until that is clean."""
         if self.phase in (Phase.FENCING, Phase.GONE):
             return
