@@ -39,12 +39,6 @@ NOT_LOCAL = (
     "or simulate it ('flux-ensemble simulate'), or leave out that key"
 )
 
-#: Why a service does not take a document.
-NO_URI = (
-    "members: {name}: 'uri' is for the simulator alone so far; without it the member is started as "
-    "a job of the enclosing instance"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Pool:

@@ -251,6 +251,7 @@ class Attached:
             moved=lambda job, move: None,
             ending=lambda: self._say("ending"),
             lost=self._lost,
+            objection=lambda identity: None,
         )
         instance = self._instance = Instance(
             handle, self._parent.handle, heard, attempts, self._parent.report, self._warn

@@ -368,14 +368,23 @@ class Fleet:
         asked_for = {one.ordinal for one in pending if isinstance(one, StartMember)}
         for member in list(members.known.values()):
             tag = MemberTag(self._spec.name, self._run, member.name, member.ordinal, 0)
-            if tag not in self._site and member.ordinal not in asked_for:
+            if member.ordinal in asked_for:
+                continue
+            uri = member.pool.uri
+            if tag not in self._site and uri is not None and member.state != "lost":
+                # It is no job, and so not in the queue.
+                self._site.connect(tag, uri)
+            if tag not in self._site:
                 now, why = time.time(), "its job had ended when the service began"
                 self._post(
                     MemberLost(now, member.name, member.ordinal, why),
                     MemberEnded(now, member.name, member.ordinal, why),
                 )
-            elif tag in self._site:
+            else:
                 self._member(tag)
+                if member.state == "lost":
+                    # The service before this one had not come to see to it.
+                    self._site[tag].give_up(member.reason)
 
     def _tags(self) -> Iterator[MemberTag]:
         return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))

@@ -33,6 +33,7 @@ class Fleets:
         over: called when the last member of an ensemble that is over is gone.
         report: gets unexpected exceptions.
         log_error: writes a line to the service's log.
+        reconnect: seconds after which a member that cannot be connected to is lost.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Fleets:
         over: Callable[[], None],
         report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
+        reconnect: float,
     ) -> None:
         self._queue = queue
         self._owner = owner
@@ -55,6 +57,7 @@ class Fleets:
         self._over = over
         self._report = report
         self._log_error = log_error
+        self._reconnect = reconnect
         self._site: Site | None = None
         self._settled = False
         self._fleets: dict[tuple[str, int], Fleet] = {}
@@ -97,6 +100,7 @@ class Fleets:
             report=self._report,
             log_error=self._log_error,
             follows=self._follows,
+            reconnect=self._reconnect,
         )
 
     # -- the journal of the instance --------------------------------------------------

@@ -52,7 +52,7 @@ from flux_ensemble.service.requests.handlers import Handlers
 from flux_ensemble.service.requests.jobs import Jobs
 from flux_ensemble.service.requests.messages import Responder, Streams, listen
 from flux_ensemble.service.requests.registration import collect_handlers
-from flux_ensemble.service.settings import kept_directory, read_settings
+from flux_ensemble.service.settings import Settings, kept_directory, read_settings
 from flux_ensemble.service.status.cache import Cache
 from flux_ensemble.service.status.instance import query
 from flux_ensemble.service.status.perf import Perf
@@ -96,7 +96,7 @@ class Service:
         self.over: str | None = None
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
-        self._wire_flux(mode, guard=settings.walltime_guard)
+        self._wire_flux(mode, settings)
         self._configure(configured)
         self._wire_ensembles(mode)
         self._wire_requests(guests=settings.allow_guest_status)
@@ -107,7 +107,7 @@ class Service:
 
     # -- wiring ---------------------------------------------------------------------
 
-    def _wire_flux(self, mode: str, *, guard: float) -> None:
+    def _wire_flux(self, mode: str, settings: Settings) -> None:
         """What Flux has: its queue and journal, the KVS, the size of the instance."""
         handle = self._handle
         self._broker = Broker(handle, self.unexpected)
@@ -127,6 +127,7 @@ class Service:
             over=lambda: self._needs.calm(),
             report=self.unexpected,
             log_error=self._error,
+            reconnect=settings.reconnect_limit,
         )
         self._journal = Journal(
             partial(Stream, handle, self._broker.inbox),
@@ -161,7 +162,7 @@ class Service:
             self._broker,
             self._ensembles,
             lambda: self._recovery.ready,
-            guard,
+            settings.walltime_guard,
             self._error,
         )
         self._shutdown = Shutdown(handle, self._broker.guard, self._broker.inbox, self._suspend)

@@ -4,6 +4,7 @@
 allow-guest-status = true    # guests may ask for list and status
 service = "process"          # beside the broker, not as a module of it: `deploy.loading` reads it
 walltime-guard = "10s"       # how long before the allocation expires no more jobs are started
+reconnect-limit = "1m"       # how long a member may say nothing until it counts as lost
 
 What the instance grows and shrinks by is there, too: see `members.elastic.settings`.
 """
@@ -28,6 +29,8 @@ class Settings:
     allow_guest_status: bool = False
     #: Seconds; 0 for no guard.
     walltime_guard: float = 10.0
+    #: Seconds.
+    reconnect_limit: float = 60.0
 
 
 def _flag(value: Any) -> bool:
@@ -40,6 +43,7 @@ def _flag(value: Any) -> bool:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "allow-guest-status": _flag,
     "walltime-guard": lambda value: parse_duration(value, limit=False),
+    "reconnect-limit": lambda value: parse_duration(value, limit=False),
 }
 
 

@@ -63,7 +63,7 @@ def no_member_fence() -> None:
             self._enter(Phase.FENCING)
             self._conclude(fenced=False)
 
-    member_job.MemberJob._give_up = give_up  # type: ignore[method-assign]
+    member_job.MemberJob.give_up = give_up  # type: ignore[method-assign]
 
 
 def no_await() -> None:

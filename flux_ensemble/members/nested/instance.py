@@ -43,6 +43,10 @@ EVENTS = frozenset(("submit", "validate", "invalidate", "start", "exception", "f
 MOVE_REASON = "the job is moved to another member"
 
 
+#: The attribute of its first broker by which an instance is told from all others.
+IDENTITY = "broker.uuid"
+
+
 class RefusedError(Exception):
     """The instance cannot be a member, and trying again is no use."""
 
@@ -81,6 +85,7 @@ class Heard:
         moved: gets each job that was to be moved, and what became of it.
         ending: called once, when it begins to shut down.
         lost: called once, when the connection is lost; nothing comes after that.
+        objection: says why an instance cannot be a member, by its IDENTITY; None if it can.
     """
 
     event: JobEvent
@@ -89,6 +94,7 @@ class Heard:
     moved: Callable[[int, Move], None]
     ending: Callable[[], None]
     lost: Callable[[], None]
+    objection: Callable[[str], str | None]
 
 
 class Instance:
@@ -169,6 +175,9 @@ class Instance:
         owner = yield from self._attribute("security.owner")
         theirs = yield from self._attribute("version")
         refuse_others(int(owner), os.getuid(), theirs, version)
+        objection = self._heard.objection((yield from self._attribute(IDENTITY)))
+        if objection is not None:
+            raise RefusedError(objection)
         handle = self.broker.handle
         yield self.broker.response(handle.rpc("state-machine.wait"), seconds=START_SECONDS)
         # It runs: whatever state follows is one of its end. The exceptions of its jobs come before
@@ -183,7 +192,7 @@ class Instance:
         self.newest = yield self.queue.newest
 
     def _attribute(self, name: str) -> Generator[Step, Any, str]:
-        response = yield self.broker.response(self.broker.handle.rpc("attr.get", {"name": name}))
+        response = yield self.broker.response(self.broker.handle.rpc("attr.get", {"name": name}, 0))
         return str(response["value"])
 
     def look(self) -> Steps:

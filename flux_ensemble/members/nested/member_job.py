@@ -71,10 +71,9 @@ class MemberJob:
         drain: seconds before its walltime from which it is sent no more.
         calls: a service of its own calls.
         reconnect: seconds after which one that cannot be reached is given up.
-        follows: gives the names of job events that are followed besides the usual ones, and
-            whether jobs' places are.
-        report: gets unexpected exceptions.
-        log_error: writes a line to the service's log.
+        follows: gives names of job events that are followed too, and whether jobs' places are.
+        report, log_error: get unexpected exceptions, and lines for the service's log.
+        objection: says why an instance cannot be this member, by its IDENTITY; None if it can.
 
     Attributes:
         job: its id in the enclosing instance; None before that is known, and where it is none.
@@ -98,6 +97,7 @@ class MemberJob:
         follows: Callable[[], tuple[frozenset[str], bool]],
         report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
+        objection: Callable[[str], str | None],
     ) -> None:
         self.tag = tag
         self.job: int | None = None
@@ -117,6 +117,7 @@ class MemberJob:
         self._log_error = log_error
         self._route = Route(parent.loop)
         self._timers = Timers(parent.loop)
+        self._objection = objection
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
         self._was_up = False
@@ -133,13 +134,13 @@ class MemberJob:
             self.job = job
             self._enter(Phase.QUEUED)
             if self._asked:
-                self._give_up(UNNEEDED)
+                self.give_up(UNNEEDED)
 
     def refused(self, reason: str) -> None:
         """Its job was refused: there will be none."""
         if self.phase is Phase.ASKED:
             self._told.refused(self.tag, reason)
-            self._give_up(reason)
+            self.give_up(reason)
 
     def parent_event(self, entry: Mapping[str, Any]) -> None:
         """Take in an event of its job."""
@@ -170,7 +171,7 @@ class MemberJob:
         if self.phase is not Phase.CONNECTING or self._closed:
             return
         if self._calls:
-            self._timers.later("connect", self._reconnect, lambda: self._give_up(SILENT))
+            self._timers.later("connect", self._reconnect, lambda: self.give_up(SILENT))
         else:
             assert self.uri is not None
             self._route.find(self.uri, self.job is not None, self._opened)
@@ -215,6 +216,7 @@ class MemberJob:
             moved=partial(self._told.moved, self.tag),
             ending=lambda: self._ending(instance),
             lost=lambda: self._lost(instance),
+            objection=self._objection,
         )
         instance = self.instance = make(heard)
         names, places = self._follows()
@@ -230,7 +232,7 @@ class MemberJob:
             return
         if isinstance(error, RefusedError):
             self._told.refused(self.tag, str(error))
-            self._give_up(str(error))
+            self.give_up(str(error))
         elif error is not None:
             self._disconnect()
             self._failed(error)
@@ -244,7 +246,7 @@ class MemberJob:
                 self._watch_walltime(instance)
             else:
                 # It was to be drained while there was no connection.
-                instance.stop_queue(self.draining, self._stopped)
+                self._stop_queue(instance, self.draining)
             self._told.up(self.tag, instance, instance.facts)
 
     def _failed(self, error: Exception) -> None:
@@ -257,7 +259,7 @@ class MemberJob:
         assert self._t_lost is not None
         nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
         if nobody or time.monotonic() - self._t_lost >= self._reconnect:
-            self._give_up(sentence(error))
+            self.give_up(sentence(error))
             return
         self._timers.later("connect", self._pause, self._find_way)
         self._pause = min(2 * self._pause, RETRY_LIMIT)
@@ -269,7 +271,7 @@ class MemberJob:
         dead = isinstance(instance, AttachedInstance) and instance.dead
         self._disconnect()
         if dead and self.phase in (Phase.UP, Phase.CONNECTING):
-            self._give_up("its broker is gone")
+            self.give_up("its broker is gone")
         elif self._calls and self.phase is Phase.CONNECTING and not ending:
             self._find_way()
         elif self.phase is Phase.UP and not ending:
@@ -277,7 +279,7 @@ class MemberJob:
             self._t_lost = time.monotonic()
             self._find_way()
         elif self.phase in (Phase.UP, Phase.CONNECTING):
-            self._give_up("its instance ends")
+            self.give_up("its instance ends")
 
     def _disconnect(self) -> None:
         instance, self.instance = self.instance, None
@@ -293,8 +295,13 @@ class MemberJob:
             return
         self.draining = reason
         if self.instance is not None and self.phase is Phase.UP:
-            self.instance.stop_queue(reason, self._stopped)
+            self._stop_queue(self.instance, reason)
         self._told.draining(self.tag, reason)
+
+    def _stop_queue(self, instance: Followed, reason: str) -> None:
+        # In one that was there already the jobs of others wait too.
+        if self.job is not None:
+            instance.stop_queue(reason, self._stopped)
 
     def _stopped(self, error: Exception | None) -> None:
         if error is not None and self.phase is Phase.UP:
@@ -305,11 +312,11 @@ class MemberJob:
         self._asked = True
         if self.phase is Phase.UP and self.job is not None:
             self._enter(Phase.ENDING)
-            self._timers.later("end", END_SECONDS, lambda: self._give_up("it does not end"))
+            self._timers.later("end", END_SECONDS, lambda: self.give_up("it does not end"))
             self._ask_to_end()
         elif self.phase not in (Phase.ASKED, Phase.ENDING):
             # One that was sent a moment ago is cancelled when it has shown.
-            self._give_up(UNNEEDED)
+            self.give_up(UNNEEDED)
 
     def _ask_to_end(self) -> None:
         # Who waits for it may not wait yet.
@@ -345,7 +352,7 @@ class MemberJob:
             self.instance.ends.t_expires = t_expires
             self._watch_walltime(self.instance)
 
-    def _give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:
         """Fence it: cancel its job, and wait until that is clean."""
         if self.phase in (Phase.FENCING, Phase.GONE):
             return

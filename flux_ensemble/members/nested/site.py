@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from flux.job import JobID
@@ -19,7 +20,7 @@ from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
 from flux_ensemble.members.nested.attached import Channel
-from flux_ensemble.members.nested.instance import attempt
+from flux_ensemble.members.nested.instance import IDENTITY, attempt
 from flux_ensemble.members.nested.jobspec import (
     MemberTag,
     Size,
@@ -84,6 +85,10 @@ class Site:
         self._members: dict[Key, MemberJob] = {}
         self._past: dict[int, tuple[MemberTag, float, bool, Sequence[Mapping[str, Any]]]] = {}
         self._jobs: dict[int, MemberJob] = {}
+        #: Which member an instance was last, by its IDENTITY.
+        self._instances: dict[str, Key] = {}
+        future = queue.broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
+        self._enclosing = future.get()["value"]
 
     def __getitem__(self, tag: MemberTag) -> MemberJob:
         return self._members[_key(tag)]
@@ -276,8 +281,20 @@ class Site:
             follows=self._follows,
             report=self._report,
             log_error=self._log_error,
+            objection=partial(self._objection, _key(tag)),
         )
         return member
+
+    def _objection(self, key: Key, identity: str) -> str | None:
+        """Why an instance cannot be a member: its jobs would be those of two."""
+        if identity == self._enclosing:
+            return "it is the instance that the service is in, which is no member of its own"
+        other = self._instances.setdefault(identity, key)
+        # One that has ended in the meantime has left its place.
+        if other != key and other in self._members and other[:2] == key[:2]:
+            return f"it is member {self._members[other].tag.member} already"
+        self._instances[identity] = key
+        return None
 
 
 def _key(tag: MemberTag) -> Key:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.members import NO_URI
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
@@ -79,9 +78,6 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
             spec = load_mapping(payload["spec"], **where, **how)
     except DocumentError as error:
         raise RequestError(errno.EINVAL, str(error)) from None
-    for pool in spec.members:
-        if pool.uri is not None:
-            raise _invalid(NO_URI.format(name=pool.name))
     return spec
 
 

@@ -209,6 +209,7 @@ class Sites(Bench):
     """A service with members, and nothing else: it follows the journal and notes what it is told.
 
     Attributes:
+        runs: of ensembles, by the ordinals of members that are not of the first one.
         up, gone, draining, refused, lost: members by ordinal, with what was told of them.
         outcomes: (ordinal, number of the attempt, wait status) by the index of the job.
     """
@@ -216,6 +217,7 @@ class Sites(Bench):
     def __init__(self, epoch: int = 1) -> None:
         super().__init__()
         self.epoch = epoch
+        self.runs: dict[int, int] = {}
         self.up: dict[int, tuple[Any, Facts]] = {}
         self.ups = 0
         self.gone: dict[int, Gone] = {}
@@ -266,7 +268,7 @@ class Sites(Bench):
         self.site.caught_up()
 
     def tag(self, ordinal: int) -> MemberTag:
-        return MemberTag("test", 1, "pool", ordinal, self.epoch)
+        return MemberTag("test", self.runs.get(ordinal, 1), "pool", ordinal, self.epoch)
 
     def start(self, *ordinals: int, duration: float = 0.0, **keys: Any) -> None:
         """Start members, and wait until they are up."""
@@ -449,7 +451,7 @@ def sweep(how: str) -> dict[str, Any]:
         pid = flux.Flux(uri).attr_get("broker.pid")
         os.kill(int(pid), signal.SIGKILL)
     elif how == "fence":
-        lost_one._give_up("the test says so")
+        lost_one.give_up("the test says so")
     else:
         lost_one._enter(Phase.FENCING)
         lost_one._conclude(fenced=False)
@@ -532,7 +534,9 @@ def ways() -> dict[str, Any]:
         os.kill(pid, signal.SIGCONT)
     bench.until(lambda: len(bench.outcomes) == 121)
 
-    # The same instance once more, reached by a proxy that is killed in the middle.
+    # The same instance once more, of another ensemble, reached by a proxy that is killed in the
+    # middle.
+    bench.runs[2] = 2
     bench.site.connect(bench.tag(2), uri)
     bench.until(lambda: 2 in bench.up)
     bench.load(2, **mock("0.02s"))

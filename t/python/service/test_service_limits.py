@@ -130,7 +130,7 @@ def test_what_is_wrong_is_quoted_shortly() -> None:
 
 def test_what_a_site_does_not_say_is_off() -> None:
     settings = read_settings({}, pytest.fail)
-    assert settings == Settings(allow_guest_status=False, walltime_guard=10.0)
+    assert settings == Settings(allow_guest_status=False, walltime_guard=10.0, reconnect_limit=60.0)
 
 
 def test_only_a_plain_true_is_on() -> None:
@@ -142,9 +142,9 @@ def test_only_a_plain_true_is_on() -> None:
     assert settings == Settings()
     assert wrong == [
         "[ensemble] allow-guest-status: expected true or false, not 'yes'",
-        "[ensemble] colour: unknown key (keys: allow-guest-status, walltime-guard, service, "
-        "scaler, min-size, max-size, grace, start-limit, start-broker, grpc-target, grpc-member, "
-        "tls-cert, tls-key, tls-ca)",
+        "[ensemble] colour: unknown key (keys: allow-guest-status, walltime-guard, "
+        "reconnect-limit, service, scaler, min-size, max-size, grace, start-limit, start-broker, "
+        "grpc-target, grpc-member, tls-cert, tls-key, tls-ca)",
         "[ensemble] walltime-guard: expected a duration (seconds, or text such as '30s', '1.5h' or "
         "'100ms'), not 'soon'",
     ]

@@ -217,9 +217,3 @@ def test_a_variable_is_one_that_linux_takes() -> None:
 def test_the_environment_has_a_largest_size() -> None:
     reason = context_refused(environment={f"A{n:02}": "x" * 65_600 for n in range(16)})
     assert "environment: expected at most 1048576 bytes, not " in reason
-
-
-def test_a_member_that_is_there_already_is_refused_with_the_way_out() -> None:
-    members = "name: a\nmembers: [{name: pool, uri: local:///x}]\njobs: [{name: a, command: a}]\n"
-    with pytest.raises(RequestError, match="members: pool: 'uri' is for the simulator alone"):
-        read_document(load(text=members), {}, elastic=True)

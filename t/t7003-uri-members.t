@@ -1,0 +1,144 @@
+#!/bin/sh
+test_description='members: instances that are there already, reached by their URI'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 2
+
+# Start the service outside of the broker, and wait until it answers.
+serve() {
+	flux ensemble serve 2>>serve.log &
+	serve=$!
+	wait_until flux ensemble list >/dev/null 2>&1
+}
+
+# Succeed if a file has as many lines, or more: `has_lines FILE COUNT`.
+has_lines() {
+	test "$(wc -l <"$1")" -ge "$2"
+}
+
+# Start another instance, which lasts until it is told to end; its URI is $other.
+start_other() {
+	rm -f other.uri &&
+	{ flux start sh -c "flux getattr local-uri >other.part && mv other.part other.uri &&
+		exec flux event sub --count=1 other.end" >/dev/null & } &&
+	wait_until test -e other.uri &&
+	other=$(cat other.uri)
+}
+
+# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
+entries() {
+	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
+}
+
+# Print the processes by which the service reaches instances.
+ways() {
+	for child in $(cat /proc/$serve/task/*/children)
+	do
+		tr "\0" " " </proc/$child/cmdline | grep -q proxy && echo $child
+	done
+}
+
+# Succeed if there is no way.
+no_way() {
+	test -z "$(ways)"
+}
+
+# Succeed if there is a way.
+a_way() {
+	! no_way
+}
+
+# Write a document over the other instance, and one that is started: `document NAME`.
+document() {
+	cat >$1.yaml <<-EOD
+	members:
+	  - {name: other, uri: "$other"}
+	  - {name: pool}
+	jobs:
+	  - name: sim
+	    command: sh -c 'echo {s} >>ran; until test -e go; do sleep 0.1; done; sleep 0.2'
+	    params: {s: {range: [0, 30]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	EOD
+}
+
+test_expect_success 'a service with another instance beside it' '
+	serve &&
+	start_other
+'
+
+test_expect_success 'the service is killed, and the way is lost: nothing is lost, or runs twice' '
+	document shared &&
+	: >ran &&
+	{ flux ensemble run shared.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded shared &&
+	wait_entry shared member-up 2 &&
+	wait_until has_lines ran 2 &&
+	kill -9 $serve &&
+	serve &&
+	wait_until a_way &&
+	way=$(ways) &&
+	kill -9 $way &&
+	touch go &&
+	wait $run &&
+	is 30/0/0/0 "$(counts_of shared sim)" &&
+	is 30 "$(wc -l <ran)" &&
+	is 30 "$(sort -u ran | wc -l)" &&
+	is 0 "$(entries shared member-lost)" &&
+	flux ensemble jobs -n -o "{id}" shared | grep "^other.0:"
+'
+
+test_expect_success 'the instance goes on when the ensemble is over' '
+	wait_until no_way &&
+	FLUX_URI=$other flux run true
+'
+
+test_expect_success 'one that is gone is lost after reconnect-limit, and its jobs run elsewhere' '
+	rm -f go &&
+	flux config load <<-EOD &&
+	[ensemble]
+	reconnect-limit = "5s"
+	EOD
+	document gone &&
+	: >ran &&
+	{ flux ensemble run gone.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded gone &&
+	wait_entry gone member-up 2 &&
+	wait_until has_lines ran 2 &&
+	kill -9 $serve &&
+	kill -9 $(FLUX_URI=$other flux getattr broker.pid) &&
+	serve &&
+	wait_entry gone member-lost &&
+	touch go &&
+	wait $run &&
+	is 30 "$(status_of gone groups.sim.success)" &&
+	is 30 "$(status_of gone groups.sim.finished)" &&
+	is 30 "$(sort -u ran | wc -l)"
+'
+
+test_expect_success 'an instance is one member, and the enclosing one is none' '
+	start_other &&
+	cat >twice.yaml <<-EOD &&
+	members:
+	  - {name: first, uri: "$other"}
+	  - {name: second, uri: "$other"}
+	  - {name: here, uri: "$FLUX_URI"}
+	jobs:
+	  - {name: sim, command: "true", count: 20}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	EOD
+	flux ensemble run twice.yaml &&
+	is 20/0/0/0 "$(counts_of twice sim)" &&
+	is 2 "$(entries twice member-lost)" &&
+	flux ensemble log twice >log &&
+	grep "here.0.*is the instance that the service is in" log &&
+	grep "is member .* already" log
+'
+
+test_expect_success 'end' '
+	FLUX_URI=$other flux event pub other.end &&
+	kill $serve
+'
+
+test_done
