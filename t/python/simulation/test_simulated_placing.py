@@ -84,6 +84,19 @@ def test_a_job_that_runs_again_runs_on_none_of_the_members_that_it_failed_on() -
     assert all(len(set(members)) == len(members) for members in tried.values())
 
 
+def test_a_job_that_failed_near_another_one_runs_again_elsewhere_if_it_is_to_be_spread() -> None:
+    given = document(near("job-success", params="trigger"))
+    given["jobs"][1]["retries"] = {"times": 1, "spread": "node"}
+    given["simulate"]["post"]["failure-rate"] = 1
+    watcher = Watcher(given)
+    found = predict(given, nodes=1, cores=1, tap=watcher)
+    assert outcomes(found, "post") == (0, 120, 0, 0)
+    where = places(watcher)
+    again = watcher.recorded("retry")
+    assert len(again) == 60
+    assert all(where["retry", one["retry"], 0] != where["near", one["firing"], 0] for one in again)
+
+
 def test_a_job_runs_again_where_it_failed_if_there_is_no_other_member_for_it() -> None:
     small = {"name": "small", "nodes": 1}
     sim = {"retries": {"times": 1, "spread": "node"}, "nodes": 2, "params": {"s": [1]}}
