@@ -12,6 +12,9 @@ from watcher import Watcher
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.job_keys import split
 
+#: A job: rule id, number of the firing, index.
+Tag = tuple[str, int, int]
+
 
 def document(*rules: Any, members: Any = None, **sim: Any) -> dict[str, Any]:
     """A sweep over three members of two nodes."""
@@ -36,7 +39,7 @@ def near(trigger: str, **more: Any) -> dict[str, Any]:
     return {"id": "near", "trigger": trigger, "group": "sim", "action": {**action, **more}}
 
 
-def places(watcher: Watcher) -> dict[tuple[str, int, int], str]:
+def places(watcher: Watcher) -> dict[Tag, str]:
     """The member that each job was sent to, by its tag."""
     return {
         (one.rule, one.firing, index): watcher.names[one.ordinal]
@@ -73,8 +76,9 @@ def test_a_job_that_runs_again_runs_on_none_of_the_members_that_it_failed_on() -
     given["simulate"]["sim"]["failure-rate"] = 0.5
     watcher = Watcher(given)
     predict(given, nodes=1, cores=1, tap=watcher)
-    where, tried = places(watcher), defaultdict(list)
-    first = {}
+    where = places(watcher)
+    tried: defaultdict[Tag, list[str]] = defaultdict(list)
+    first: dict[Tag, Tag] = {}
     for one in watcher.recorded("retry"):
         before = one["rule"], one["firing"], one["index"]
         again = "retry", one["retry"], one["index"]
