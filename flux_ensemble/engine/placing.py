@@ -69,7 +69,7 @@ class Placing:
         placement, t = self._placement, self._core.t
         pools = self._allowed[firing.group]
         closed = self._breaker.closed
-        if firing.near and firing.near not in closed:
+        if firing.near and firing.near not in closed and firing.near not in firing.avoid:
             place = placement.places.get(firing.near)
             if place is not None and place.pool in pools and place.feasible(need, t):
                 return place if place.room(need, t) else None

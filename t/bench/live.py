@@ -97,6 +97,7 @@ class Stage:
     Args:
         cores: how many fake ones it has.
         config: more TOML for the broker.
+        brokers: it has so many, with the cores of this machine; 0 for one with fake cores.
 
     Attributes:
         handle: a Flux handle.
@@ -104,11 +105,15 @@ class Stage:
         service: the id of the service's process, or 0.
     """
 
-    def __init__(self, cores: int, config: str) -> None:
+    def __init__(self, cores: int, config: str, brokers: int) -> None:
         # Sockets are there too, whose paths must be short.
         self.directory = Path(tempfile.mkdtemp(prefix="bench-"))
         self.instance = Instance(self.directory, config=config, cores=cores)
-        self.instance.start()
+        if brokers:
+            (self.directory / "conf" / "fault.toml").write_text(config)
+            self.instance.start([f"--test-size={brokers}"])
+        else:
+            self.instance.start()
         self.handle: Any = flux.Flux(self.instance.uri)
         self.broker = int(self.handle.attr_get("broker.pid"))
         self.service = 0
@@ -300,9 +305,9 @@ class Stage:
 
 
 @contextlib.contextmanager
-def live(cores: int = 128, config: str = "") -> Iterator[Stage]:
+def live(cores: int = 128, config: str = "", brokers: int = 0) -> Iterator[Stage]:
     """An instance for as long as it is needed."""
-    stage = Stage(cores, config)
+    stage = Stage(cores, config, brokers)
     try:
         yield stage
     finally:

@@ -38,6 +38,17 @@ ROWS = {
     "validate": (False, ["20-rule document"]),
     "local": (False, ["20 queued", *(["first job"] if shutil.which("flux") else [])]),
     "simulate": (False, ["a bare SimPy model", "1,000 jobs: memory", "one of 500"]),
+    "members": (
+        True,
+        [
+            "a job: 2 members / 1",
+            "the resubmission of its jobs",
+            "were burnt",
+            "6 jobs on 2 members",
+            "more or fewer",
+            "simulation of 5 members",
+        ],
+    ),
     "search": (
         False,
         [
@@ -79,22 +90,29 @@ ROWS = {
 }
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BENCH / "bench.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.flux] if flux else [])
+        # It starts a dozen instances.
+        pytest.param(
+            name,
+            marks=[
+                *([pytest.mark.flux] if flux else []),
+                *([pytest.mark.timeout(900)] if name == "members" else []),
+            ],
+        )
         for name, (flux, _) in ROWS.items()
     ],
 )
 def test_the_benchmark_runs_and_says_what_it_measured(name: str) -> None:
     if name == "report":
         require_chromium()
-    done = bench("--smoke", name)
+    done = bench("--smoke", name, timeout=850 if name == "members" else 100)
     assert done.returncode == 0, done.stderr
     title, *rows = done.stdout.splitlines()
     assert title == f"{name}:"

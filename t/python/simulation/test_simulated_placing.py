@@ -12,6 +12,9 @@ from watcher import Watcher
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.job_keys import split
 
+#: A job: rule id, number of the firing, index.
+Tag = tuple[str, int, int]
+
 
 def document(*rules: Any, members: Any = None, **sim: Any) -> dict[str, Any]:
     """A sweep over three members of two nodes."""
@@ -36,7 +39,7 @@ def near(trigger: str, **more: Any) -> dict[str, Any]:
     return {"id": "near", "trigger": trigger, "group": "sim", "action": {**action, **more}}
 
 
-def places(watcher: Watcher) -> dict[tuple[str, int, int], str]:
+def places(watcher: Watcher) -> dict[Tag, str]:
     """The member that each job was sent to, by its tag."""
     return {
         (one.rule, one.firing, index): watcher.names[one.ordinal]
@@ -74,8 +77,8 @@ def test_a_job_that_runs_again_runs_on_none_of_the_members_that_it_failed_on() -
     watcher = Watcher(given)
     predict(given, nodes=1, cores=1, tap=watcher)
     where = places(watcher)
-    tried: defaultdict[tuple[str, int, int], list[str]] = defaultdict(list)
-    first: dict[tuple[str, int, int], tuple[str, int, int]] = {}
+    tried: defaultdict[Tag, list[str]] = defaultdict(list)
+    first: dict[Tag, Tag] = {}
     for one in watcher.recorded("retry"):
         before = one["rule"], one["firing"], one["index"]
         again = "retry", one["retry"], one["index"]
@@ -83,6 +86,19 @@ def test_a_job_that_runs_again_runs_on_none_of_the_members_that_it_failed_on() -
         tried[first[again]] += [where[again]] if before in first else [where[before], where[again]]
     assert max(map(len, tried.values())) == 3
     assert all(len(set(members)) == len(members) for members in tried.values())
+
+
+def test_a_job_that_failed_near_another_one_runs_again_elsewhere_if_it_is_to_be_spread() -> None:
+    given = document(near("job-success", params="trigger"))
+    given["jobs"][1]["retries"] = {"times": 1, "spread": "node"}
+    given["simulate"]["post"]["failure-rate"] = 1
+    watcher = Watcher(given)
+    found = predict(given, nodes=1, cores=1, tap=watcher)
+    assert outcomes(found, "post") == (0, 120, 0, 0)
+    where = places(watcher)
+    again = watcher.recorded("retry")
+    assert len(again) == 60
+    assert all(where["retry", one["retry"], 0] != where["near", one["firing"], 0] for one in again)
 
 
 def test_a_job_runs_again_where_it_failed_if_there_is_no_other_member_for_it() -> None:
