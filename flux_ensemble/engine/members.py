@@ -183,6 +183,7 @@ class Members:
             max(1, event.cores),
             event.gpus,
             t_expires,
+            member.pool.calls,
         )
         self._placement.add(member.place)
 
