@@ -5,7 +5,7 @@
 
 It does for that service what that does by itself where members have none: it submits jobs, and
 follows them. It calls the service through the broker of the enclosing instance on its node, so no
-member is reached by ssh, and what costs time for each job is done in the member.
+member is reached by ssh, and what Flux takes for each job is done in the member.
 
 Nothing is kept here: what was submitted is in the member's journal, and what is to be submitted is
 in the log of the ensemble. So it ends when the service does not answer any more, or anew, and the
