@@ -54,7 +54,7 @@ def member(duration: Schema) -> Schema:
                 **list_of("a list of labels", text(_NAME, pattern=PARAMETER)),
                 "minItems": 1,
             },
-            "service": choice("who submits the jobs of a member", SERVICES),
+            "service": choice("the service that submits the jobs of a member", SERVICES),
             "uri": text("the URI of a Flux instance"),
             "simulate": mapping(
                 "a mapping such as {startup: 5s, loss: {exponential: {mean: 20h}}}",

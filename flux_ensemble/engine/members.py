@@ -177,6 +177,7 @@ class Members:
             max(1, event.cores),
             event.gpus,
             t_expires,
+            member.pool.calls,
         )
         self.placement.add(member.place)
 

@@ -26,6 +26,9 @@ WINDOW = 2
 #: How many heaps are kept: one for each need, and pool.
 KEPT = 64
 
+#: A member with a service of its own gets jobs when one in so many of its window is free.
+BULK = 4
+
 
 class Need(NamedTuple):
     """What a job needs of a member.
@@ -50,6 +53,8 @@ class Place:
         pool: the name of its pool.
         nodes, cores, gpus: what it has in all.
         t_expires: when its time is up; infinity where it has no limit.
+        bulk: it gets jobs in bulk: what is asked of a service there costs as much for one as for
+            many.
 
     Attributes:
         open: jobs may be placed on it.
@@ -64,6 +69,7 @@ class Place:
         cores: int,
         gpus: int = 0,
         t_expires: float = math.inf,
+        bulk: bool = False,
     ) -> None:
         self.ordinal = ordinal
         self.pool = pool
@@ -71,6 +77,7 @@ class Place:
         self.cores = cores
         self.gpus = gpus
         self.t_expires = t_expires
+        self.bulk = bulk
         self.open = True
         self.taken = 0
         #: Cores of the jobs that ended in the latest second, in the one before it, and which it is.
@@ -103,6 +110,8 @@ class Place:
         window = WINDOW * self.cores
         if t < latest + 2:
             window = max(window, now, before)
+        if self.bulk and BULK * (window - self.taken) < window:
+            return 0
         return max(0, (window - self.taken) // self.weight(need))
 
     def slice(self, need: Need, t: float, waiting: int, members: int) -> int:

@@ -5,7 +5,7 @@
 
 It does for that service what that does by itself where members have none: it submits jobs, and
 follows them. It calls the service through the broker of the enclosing instance on its node, so no
-member is reached by ssh, and what costs time for each job is done in the member.
+member is reached by ssh, and what Flux takes for each job is done in the member.
 
 Nothing is kept here: what was submitted is in the member's journal, and what is to be submitted is
 in the log of the ensemble. So it ends when the service does not answer any more, or anew, and the
@@ -49,6 +49,9 @@ NAME = "ensemble-child"
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 
+#: Seconds that an answer to that may take.
+ATTACH_SECONDS = 10.0
+
 #: Seconds after which a service that has said nothing is told what was told it latest once more:
 #: one that was killed does not say so, and another one knows no such contact.
 QUIET_SECONDS = 5.0
@@ -85,6 +88,8 @@ class Child:
         self._broker = Broker(parent, self._unexpected)
         self._pause = FIRST_PAUSE
         self._attached: Attached | None = None
+        self._stream: Stream | None = None
+        self._retry: Handle | None = None
 
     def run(self) -> int:
         """Serve; returns what to exit with."""
@@ -102,10 +107,20 @@ class Child:
         self._parent.reactor_stop()
 
     def _attach(self) -> None:
-        topic = f"{self._service}.attach"
-        Stream(self._parent, self._broker.inbox, topic, self._tag, self._told, self._refused)
+        """Call; a service that was killed does not answer, and another one is called then."""
+        if self._attached is None:
+            topic, inbox = f"{self._service}.attach", self._broker.inbox
+            self._stream = Stream(self._parent, inbox, topic, self._tag, self._told, self._refused)
+            self._again(ATTACH_SECONDS)
+
+    def _again(self, seconds: float) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._broker.loop.timer(seconds, self._attach)
 
     def _told(self, stream: Stream, text: str) -> None:
+        if stream is not self._stream:
+            return
         message = json.loads(text)
         if self._attached is None:
             self._attached = Attached(
@@ -114,12 +129,14 @@ class Child:
         self._attached.take(message)
 
     def _refused(self, stream: Stream, error: OSError) -> None:
+        if stream is not self._stream:
+            return
         if self._attached is not None:
             self.end(1, f"the service of the ensemble is gone: {sentence(error)}")
         elif error.errno in _FOR_GOOD:
             self.end(0, sentence(error))
         else:
-            self._broker.loop.timer(self._pause, self._attach)
+            self._again(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _unexpected(self, error: BaseException) -> None:

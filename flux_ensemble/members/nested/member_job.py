@@ -54,7 +54,7 @@ END_SPACING_SECONDS = 1.0
 UNNEEDED = "it is not needed any more"
 
 #: Why one is given up whose service does not call.
-SILENT = "its service does not call"
+SILENT = "its service does not call; 'flux job attach' of its job shows what that prints"
 
 #: Errors by which a socket of this machine says that nobody is behind it.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
@@ -188,14 +188,13 @@ class MemberJob:
         )
 
     def attached(self, channel: Channel, load: Mapping[str, Any]) -> bool:
-        """Its own service has called; False where that is not waited for now.
+        """Its own service has called, in place of any before; False where none is waited for.
 
         Args:
             channel: the way to it.
             load: what it has to know of the ensemble.
         """
         if self._calls and self.phase is Phase.UP and self.instance is not None:
-            # Of the two, the one that called before is gone.
             self._lost(self.instance)
         elif self._calls and self.phase is Phase.QUEUED:
             self._enter(Phase.CONNECTING)

@@ -27,6 +27,9 @@ from flux_ensemble.engine.events import Event, JobEvent, Tag
 BATCH = "batch"
 _CONTEXT = '"context":{'
 
+#: One for all that is written: to make it takes a third of the time of an event.
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
 Entry = Mapping[str, Any]
 
 
@@ -106,7 +109,7 @@ def line(t: float, name: str, context: Mapping[str, Any]) -> str:
 
 def dumps(value: Any) -> str:
     """A value as JSON, in one line."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _encode(value)
 
 
 @dataclass(slots=True)

@@ -41,6 +41,24 @@ def test_a_pool_is_read_with_all_its_keys() -> None:
     assert spec.groups["sim"].sets[0].member == "fast"
 
 
+@pytest.mark.parametrize(
+    ("service", "most", "calls"),
+    [
+        (None, 100, False),
+        ("parent", 100, False),
+        ("child", 1, True),
+        ("auto", 8, False),
+        ("auto", 9, True),
+    ],
+)
+def test_members_have_services_of_their_own_where_the_document_says_so(
+    service: str | None, most: int, calls: bool
+) -> None:
+    entry = {**POOL, "count": {"max": most}, **({} if service is None else {"service": service})}
+    spec = load_mapping({"name": "test", "jobs": [SIM], "members": [entry]})
+    assert spec.members[0].calls is calls
+
+
 def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None:
     assert problems([{"name": "pool", "duration": 30}], [{"name": "a", "command": "a"}]) == ""
 

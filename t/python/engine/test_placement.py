@@ -28,6 +28,7 @@ places = st.lists(
         cores=st.integers(1, 8),
         gpus=st.integers(0, 1),
         t_expires=st.sampled_from([50.0, 100.0, 1000.0, math.inf]),
+        bulk=st.booleans(),
     ),
     min_size=1,
     max_size=6,
@@ -44,7 +45,9 @@ def rebuilt(placement: Placement) -> Placement:
     """One that knows the same members, and nothing of what has been."""
     other = Placement()
     for old in placement.places.values():
-        place = Place(old.ordinal, old.pool, old.nodes, old.cores, old.gpus, old.t_expires)
+        place = Place(
+            old.ordinal, old.pool, old.nodes, old.cores, old.gpus, old.t_expires, old.bulk
+        )
         place.rate = list(old.rate)
         other.add(place)
         other.take(place, old.taken)
@@ -129,6 +132,19 @@ def test_a_member_that_runs_many_short_jobs_gets_as_many_as_it_ran_in_a_second()
     assert place.room(Need(), 10.0) == place.room(Need(), 11.5) == 100
     # That says nothing any more when nothing has run for a while.
     assert place.room(Need(), 13.0) == 4
+
+
+def test_a_member_with_a_service_of_its_own_gets_jobs_in_bulk_and_does_not_run_dry() -> None:
+    placement = Placement()
+    place = Place(1, "a", nodes=1, cores=100, bulk=True)
+    placement.add(place)
+    placement.take(place, 200)
+    rooms = []
+    for _ in range(51):
+        rooms.append(place.room(Need(), 0.0))
+        placement.give(place, 1, 0.0)
+    assert rooms == [0] * 50 + [50]
+    assert place.taken > place.cores
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**64 - 1))

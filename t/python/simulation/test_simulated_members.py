@@ -40,9 +40,11 @@ def document(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_members_that_end_and_are_lost_cost_no_job_and_none_counts_twice(seed: int) -> None:
-    given = document(simulate={"loss": {"exponential": {"mean": "3m"}}})
+@pytest.mark.parametrize(("seed", "service"), [(0, "parent"), (1, "child"), (2, "parent")])
+def test_members_that_end_and_are_lost_cost_no_job_and_none_counts_twice(
+    seed: int, service: str
+) -> None:
+    given = document(simulate={"loss": {"exponential": {"mean": "3m"}}}, service=service)
     watcher = Watcher(given)
     found = predict(given, nodes=1, seed=seed, tap=watcher)
     counts = found.status["groups"]["sim"]
