@@ -25,6 +25,9 @@ from flux_ensemble.runtime.durability.batches import expand
 
 _JOBS = 60
 
+#: What a run may take that is killed no more, in seconds: in any case, and for each job.
+_SECONDS, _SECONDS_A_JOB = 120.0, 1.0
+
 _CUSTOM = """
 def more(**kwargs):
     with open({calls!r}, "a") as file:
@@ -193,7 +196,6 @@ def drive(context: Context, run: LocalRun, *, grows: int = 0) -> bool:
             machine is, it must get on.
     """
     resume = False
-    deadline = time.monotonic() + 60 + 10 * context.kills
     while True:
         before = run.size
         process = run.start(resume=resume)
@@ -214,7 +216,13 @@ def drive(context: Context, run: LocalRun, *, grows: int = 0) -> bool:
                 return True
             resume = state is not None
             continue
-        code = process.wait(timeout=max(1.0, deadline - time.monotonic()))
+        try:
+            code = process.wait(timeout=_SECONDS + _SECONDS_A_JOB * run.workload.expected.jobs)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            context.row.problems.append("the run does not end")
+            return False
         if code != 0:
             context.row.problems.append(f"the run exits with {code}")
         return code == 0
