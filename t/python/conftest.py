@@ -28,11 +28,16 @@ settings.load_profile("check")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests marked `flux` on a machine without Flux."""
-    if shutil.which("flux") is None:
-        for item in items:
-            if item.get_closest_marker("flux"):
-                item.add_marker(pytest.mark.skip(reason="flux is not on PATH"))
+    """Skip the tests marked `flux` on a machine without Flux; elsewhere they have time."""
+    has_flux = shutil.which("flux") is not None
+    for item in items:
+        if not item.get_closest_marker("flux"):
+            continue
+        if not has_flux:
+            item.add_marker(pytest.mark.skip(reason="flux is not on PATH"))
+        elif not item.get_closest_marker("timeout"):
+            # An instance is many processes, and others run beside it.
+            item.add_marker(pytest.mark.timeout(600))
 
 
 def pytest_collection_finish() -> None:

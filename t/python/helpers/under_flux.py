@@ -27,7 +27,7 @@ def under_flux(
     *,
     script: str = "flux_member.py",
     size: int = 1,
-    seconds: int = 100,
+    seconds: int = 500,
 ) -> Any:
     """What a script finds in an instance of its own."""
     path = tmp_path / "flux.toml"
