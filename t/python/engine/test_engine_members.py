@@ -208,7 +208,7 @@ def asks(one: Engine, count: int) -> tuple[list[SubmitJobs], list[Reply]]:
     )
 
 
-def accepts(one: Engine, command: SubmitJobs) -> list[Command]:
+def accepts(one: Engine, command: SubmitJobs) -> list[Reply]:
     """A member has accepted the jobs of a command."""
     keys = [make(command.ordinal, index + 1) for index in range(command.count)]
     made = one.handle(CommandDone(6.0, command.id, {"ids": keys}))
