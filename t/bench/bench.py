@@ -46,7 +46,7 @@ NAMES = {
     "validate": ("commands", "VALIDATE"),
     "local": ("local", "BENCHMARK"),
     "simulate": ("simulate", "BENCHMARK"),
-    "members": ("members", "BENCHMARK"),
+    "members": ("pools", "BENCHMARK"),
     "search": ("search", "BENCHMARK"),
     "search-kills": ("search_kills", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),
