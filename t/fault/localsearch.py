@@ -21,7 +21,7 @@ NAME = "search"
 _PARALLEL, _TRIALS, _TRIALS_A_KILL = 4, 40, 5
 
 #: Trials of the search whose points depend on those before.
-_LEARNT = 40
+_LEARNT = 16
 
 #: So much is put down of about two trials of each search.
 _GROWS = 8000
