@@ -31,7 +31,7 @@ test_expect_success 'counter: the count goes on after kill -9 of the service' '
 	wait_until service_is_gone &&
 	load_module &&
 	touch go-3 go-4 go-5 go-6 &&
-	flux ensemble wait --timeout 60 counter &&
+	flux ensemble wait --timeout 600 counter &&
 	counted "" "1 2 3 4 5 6" &&
 	ends_as_listed counter
 '
@@ -113,7 +113,7 @@ test_expect_success 'median-stop: each trial is complete or was stopped, and the
 '
 
 test_expect_success 'active-learning' '
-	flux ensemble run --timeout 60 "$PROJECT/examples/active-learning.yaml" &&
+	flux ensemble run --timeout 600 "$PROJECT/examples/active-learning.yaml" &&
 	ends_as_listed active-learning
 '
 
@@ -125,7 +125,7 @@ test_expect_success 'active_learning.py: most values were measured where the fun
 '
 
 test_expect_success 'queue-scope, with a job from outside' '
-	flux ensemble run --timeout 60 "$PROJECT/examples/queue-scope.yaml" & pid=$! &&
+	flux ensemble run --timeout 600 "$PROJECT/examples/queue-scope.yaml" & pid=$! &&
 	wait_loaded queue-scope &&
 	wait_entry queue-scope start &&
 	flux submit true &&

@@ -10,7 +10,7 @@ test_under_flux 4
 # $1 - The example's name.
 # $2 - The exit code; 0 without it.
 on_flux() {
-	test_expect_code ${2:-0} flux ensemble run --timeout 60 --record flux.jsonl \
+	test_expect_code ${2:-0} flux ensemble run --timeout 600 --record flux.jsonl \
 		"$PROJECT/examples/$1.yaml" >flux.out 2>&1 &&
 	ends_as_listed "$1" &&
 	flux ensemble replay flux.jsonl

@@ -3,7 +3,7 @@
 # Print what an ensemble that has ended came to, each on a line: how often its rules fired
 # (1,4,0), and GROUP=success/failed/canceled/timeout.
 summary_of() {
-	flux queue idle --timeout=30 >&2 &&
+	flux queue idle --timeout=300 >&2 &&
 	flux ensemble status --json "$1" | "$SHARNESS_BUILD_DIRECTORY/python" -IS -c '
 import json, sys
 ensemble = json.load(sys.stdin)["ensembles"][0]
