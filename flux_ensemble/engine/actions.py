@@ -266,7 +266,6 @@ class Actions:
             if firing.trial is not None and firing.over():
                 self._searching.not_accepted(firing)
             self._submitted.accepted(pending, event.result.get("ids", ()))
-            core.record_sent(origin, firing)
         elif pending.call is not None:
             if "state" in event.result:
                 core.function_states[pending.call.action.label or ""] = event.result["state"]
@@ -294,7 +293,6 @@ class Actions:
                 # Which of them it has is decided when it has ended.
                 core.workload.confirm(firing)
                 self._submitted.accepted(pending, ())
-                core.record_sent(origin, firing)
                 return ()
             count = pending.command.count
             core.workload.confirm(firing, count - len(event.ids))

@@ -142,12 +142,6 @@ class Core:
         """Add an entry to the eventlog."""
         self._out.append(Record(self.t, name, context))
 
-    def record_sent(self, origin: Origin, firing: Firing) -> None:
-        """Add the outcome of a firing to the eventlog, if all of its jobs have been sent."""
-        if not firing.waiting and not firing.outstanding and firing.trial is None:
-            jobs = firing.stop - firing.first
-            self.record("outcome", rule=origin.rule, firing=origin.number, ok=True, jobs=jobs)
-
     def record_job(self, name: str, job: Job) -> None:
         """Add an entry that is about a job of the ensemble to the eventlog."""
         firing = job.firing

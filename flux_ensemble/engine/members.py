@@ -247,7 +247,6 @@ class Members:
                 del commands[id]
                 if pending.firing is not None:
                     self._core.workload.confirm(pending.firing)
-                    self._core.record_sent(pending.origin, pending.firing)
                 unanswered.append(pending)
         return unanswered
 

@@ -1,4 +1,4 @@
-"""Replies to requests that submit jobs: their ids, once whoever was sent some has accepted them.
+"""What comes of submitting jobs: an entry of the eventlog, and replies to requests, with the ids.
 
 What is sent for a request at once can be several commands, to several members. What had to wait
 for room is sent later, and the reply does not wait for that: it says how many jobs those are.
@@ -18,7 +18,7 @@ from flux_ensemble.engine.pending import Pending
 
 
 class Submitted:
-    """Replies to the requests of one engine that submit jobs."""
+    """What comes of the commands of one engine that submit jobs."""
 
     def __init__(self, core: Core, members: Members | None) -> None:
         self._core = core
@@ -31,9 +31,17 @@ class Submitted:
             pending: the command, which is not in the table any more.
             keys: of the jobs.
         """
-        firing, request = pending.firing, pending.origin.request
-        if firing is None or request is None:
+        firing, origin = pending.firing, pending.origin
+        if firing is None:
             return
+        if origin.request is not None:
+            self._answer(origin.request, firing, keys)
+        if not firing.waiting and not firing.outstanding and firing.trial is None:
+            jobs = firing.stop - firing.first
+            self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, jobs=jobs)
+
+    def _answer(self, request: int, firing: Firing, keys: Iterable[int]) -> None:
+        """Reply to a request once all that was sent for it has an outcome."""
         firing.answered = True
         firing.accepted = [*(firing.accepted or ()), *keys]
         commands = self._core.pending_table.commands.values()

@@ -269,9 +269,8 @@ class Ensemble:
             self.member.refused(event.job)
         if self.log.wants_events:
             self.log.job_event(event.t, engine.named(event.job), event.name, event.context)
-        if event.name not in engine.wants_events:
-            return
-        if not event.foreign or engine.wants_job(event.job_name):
+        wanted = event.name in engine.wants_events
+        if wanted and (not event.foreign or engine.wants_job(event.job_name)):
             self._driver.post(event)
 
     def violation(self, event: JobEvent) -> None:

@@ -20,30 +20,16 @@ import errno
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from flux.core.handle import Flux
 
-from flux_ensemble.document.job_sets import TAG_KEY
-from flux_ensemble.engine.codec import command_from_json, to_json
-from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
-from flux_ensemble.engine.events import Tag
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.steps import run
 from flux_ensemble.members.flux.stream import Stream
-from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
-from flux_ensemble.members.nested.link import Link, LinkError
-from flux_ensemble.members.nested.member import NestedMember
-from flux_ensemble.runtime.ports import Handle, Outcome
-from flux_ensemble.service.handles import register
-from flux_ensemble.service.requests.documents import read_document
-from flux_ensemble.service.tracker import LAST_EVENTS
-
-#: What it is registered by with the broker of its member.
-NAME = "ensemble-child"
+from flux_ensemble.runtime.ports import Handle
+from flux_ensemble.service.contact import Contact
 
 #: Seconds between two attempts to attach: at first, and at most.
 FIRST_PAUSE = 0.1
@@ -51,14 +37,6 @@ LONGEST_PAUSE = 5.0
 
 #: Seconds that an answer to that may take.
 ATTACH_SECONDS = 10.0
-
-#: Seconds after which a service that has said nothing is told what was told it latest once more:
-#: one that was killed does not say so, and another one knows no such contact.
-QUIET_SECONDS = 5.0
-
-#: Seconds after which it is given up.
-ANSWER_SECONDS = 60.0
-
 
 #: Refusals that would come again.
 _FOR_GOOD = frozenset((errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EPROTO))
@@ -87,7 +65,7 @@ class Child:
         self._service = service
         self._broker = Broker(parent, self._unexpected)
         self._pause = FIRST_PAUSE
-        self._attached: Attached | None = None
+        self._contact: Contact | None = None
         self._stream: Stream | None = None
         self._retry: Handle | None = None
 
@@ -102,13 +80,13 @@ class Child:
         self.code = code
         if reason:
             print(f"flux-ensemble: {reason}", file=sys.stderr, flush=True)
-        if self._attached is not None:
-            self._attached.close()
+        if self._contact is not None:
+            self._contact.close()
         self._parent.reactor_stop()
 
     def _attach(self) -> None:
         """Call; a service that was killed does not answer, and another one is called then."""
-        if self._attached is None:
+        if self._contact is None:
             topic, inbox = f"{self._service}.attach", self._broker.inbox
             self._stream = Stream(self._parent, inbox, topic, self._tag, self._told, self._refused)
             self._again(ATTACH_SECONDS)
@@ -122,16 +100,16 @@ class Child:
         if stream is not self._stream:
             return
         message = json.loads(text)
-        if self._attached is None:
-            self._attached = Attached(
+        if self._contact is None:
+            self._contact = Contact(
                 self._broker, self._uri, f"{self._service}.report", message["contact"], self.end
             )
-        self._attached.take(message)
+        self._contact.take(message)
 
     def _refused(self, stream: Stream, error: OSError) -> None:
         if stream is not self._stream:
             return
-        if self._attached is not None:
+        if self._contact is not None:
             self.end(1, f"the service of the ensemble is gone: {sentence(error)}")
         elif error.errno in _FOR_GOOD:
             self.end(0, sentence(error))
@@ -141,270 +119,6 @@ class Child:
 
     def _unexpected(self, error: BaseException) -> None:
         self.end(1, "".join(traceback.format_exception(error)))
-
-
-class Attached:
-    """A contact with the service of the ensemble.
-
-    Args:
-        parent: the broker of the enclosing instance.
-        uri: of the member.
-        topic: of reports.
-        contact: its name.
-        end: ends this process, with a code and a reason.
-    """
-
-    def __init__(
-        self,
-        parent: Broker,
-        uri: str,
-        topic: str,
-        contact: str,
-        end: Callable[[int, str], None],
-    ) -> None:
-        self._parent = parent
-        self._uri = uri
-        self._topic = topic
-        self._contact = contact
-        self._end = end
-        self._link = Link()
-        self._closed = False
-        self._dead = False
-        self._reporting = False
-        self._quiet: Handle | None = None
-        self._instance: Instance | None = None
-        self._nested: NestedMember | None = None
-        self._name = ("", 0)
-        #: Active jobs of the ensemble.
-        self._jobs: set[int] = set()
-        self._does: dict[str, Callable[..., None]] = {
-            "load": self._load,
-            "follow": self._follow,
-            "submit": self._submit,
-            "cancel": self._cancel,
-            "update": self._update,
-            "revoke": self._revoke,
-            "stop": self._stop,
-            "look": self._look,
-            "end": lambda: self._end(0, "the member is not needed any more"),
-        }
-
-    # -- the conversation ------------------------------------------------------------------
-
-    def take(self, message: Mapping[str, Any]) -> None:
-        """Take in a message of the service."""
-        try:
-            items = self._link.take(message)
-        except LinkError as error:
-            self._end(1, str(error))
-            return
-        for kind, *rest in items:
-            if not self._closed:
-                self._does[kind](*rest)
-        self._report()
-
-    def close(self) -> None:
-        """Do nothing more; jobs go on."""
-        self._closed = True
-        if self._instance is not None:
-            self._instance.close()
-
-    def _say(self, *item: Any) -> None:
-        self._link.put(list(item))
-        self._report()
-
-    def _report(self) -> None:
-        """Send what there is to say, once the report before it has its answer."""
-        if not self._reporting and not self._closed:
-            message = self._link.again() or self._link.next()
-            if message is not None:
-                self._send(message)
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        self._reporting = True
-        if self._quiet is not None:
-            self._quiet.cancel()
-        self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
-        payload = {"contact": self._contact, **message}
-        answers: list[Mapping[str, Any]] = []
-
-        def answered(error: Exception | None) -> None:
-            self._reporting = False
-            if self._closed:
-                return
-            if error is not None:
-                # Whatever it is: the next contact begins with all that is known.
-                self._end(1, f"a report was not taken: {sentence(error)}")
-            elif answers[0]:
-                self.take(answers[0])
-            else:
-                self._report()
-            if self._dead and not self._link.unanswered:
-                self._end(1, "the broker of the member is gone")
-
-        future = self._parent.handle.rpc(self._topic, payload)
-        self._parent.call(
-            future, lambda future: answers.append(future.get()), answered, ANSWER_SECONDS
-        )
-
-    def _again(self) -> None:
-        """Nothing came for a while: what is said more than once does no harm."""
-        self._quiet = None
-        if not self._closed:
-            self._send(self._link.again() or self._link.acknowledgement())
-
-    # -- what it is asked for ----------------------------------------------------------------
-
-    def _load(self, load: Mapping[str, Any], names: list[str], places: bool) -> None:
-        spec = read_document(load, load["files"], elastic=True)
-        self._name = spec.name, load["run"]
-        handle = Flux(self._uri)
-        register(handle, handle, NAME)
-        attempts = Attempts()
-        heard = Heard(
-            event=self._event,
-            past=self._past,
-            caught_up=lambda: self._say("caught-up"),
-            moved=lambda job, move: None,
-            ending=lambda: self._say("ending"),
-            lost=self._lost,
-            objection=lambda identity: None,
-        )
-        instance = self._instance = Instance(
-            handle, self._parent.handle, heard, attempts, self._parent.report, self._warn
-        )
-        self._nested = NestedMember(
-            instance,
-            attempts,
-            spec,
-            run=load["run"],
-            environment=load["environment"],
-            cwd=load["cwd"],
-            # It was durable before it was asked for.
-            durable=lambda then: then(),
-            warn=self._warn,
-        )
-        version = self._parent.handle.attr_get("version")
-        instance.attach(version, self._up, names=frozenset(names), places=places)
-
-    def _up(self, error: Exception | None) -> None:
-        if error is not None:
-            self._say("refused", sentence(error), isinstance(error, RefusedError))
-            return
-        assert self._instance is not None
-        self._facts()
-        self._say("up", self._instance.newest)
-
-    def _facts(self) -> None:
-        assert self._instance is not None
-        facts = self._instance.facts
-        assert facts is not None
-        self._say("facts", facts.nodes, facts.cores, facts.gpus, facts.t_expires)
-
-    def _follow(self, names: list[str], places: bool) -> None:
-        if self._instance is not None:
-            self._instance.follow(frozenset(names), places)
-
-    def _submit(self, number: int, value: Mapping[str, Any], known: list[list[Any]]) -> None:
-        command = command_from_json(value)
-        assert isinstance(command, SubmitJobs)
-        assert self._nested is not None
-        for *tag, job in known:
-            self._nested.known[Tag(*tag)] = job
-        self._nested.submit(command, lambda outcome: self._outcome(number, outcome))
-
-    def _cancel(self, number: int, value: Mapping[str, Any]) -> None:
-        command = command_from_json(value)
-        assert isinstance(command, CancelJobs)
-        assert self._nested is not None
-        self._nested.cancel(command, lambda outcome: self._outcome(number, outcome))
-
-    def _update(self, number: int, value: Mapping[str, Any]) -> None:
-        command = command_from_json(value)
-        assert isinstance(command, UpdateJobs)
-        assert self._nested is not None
-        self._nested.update(command, lambda outcome: self._outcome(number, outcome))
-
-    def _outcome(self, number: int, outcome: Outcome) -> None:
-        self._say("outcome", number, to_json(outcome))
-
-    def _revoke(self) -> None:
-        if self._nested is not None:
-            self._nested.revoke()
-
-    def _stop(self, number: int, reason: str) -> None:
-        assert self._instance is not None
-
-        def stopped(error: Exception | None) -> None:
-            outcome = {} if error is None else {"reason": sentence(error)}
-            self._say("outcome", number, outcome)
-
-        self._instance.stop_queue(reason, stopped)
-
-    def _look(self) -> None:
-        assert self._instance is not None
-        run(self._instance.look(), lambda error: self._facts())
-
-    # -- what happens --------------------------------------------------------------------------
-
-    def _past(self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
-        tag = self._tag_of(jobspec)
-        if tag is None:
-            # Of it only its id matters, to tell whether jobs were purged.
-            self._say("past", job, None, entries[:1])
-            return
-        if entries[-1]["name"] not in LAST_EVENTS:
-            self._jobs.add(job)
-        self._seen(job, tag)
-        if entries[-1]["name"] == "invalidate":
-            self._refused(job)
-        self._say("past", job, tag, entries)
-
-    def _event(
-        self,
-        job: int,
-        entry: Mapping[str, Any],
-        jobspec: Mapping[str, Any] | None,
-        interrupted: bool,
-    ) -> None:
-        name = entry["name"]
-        tag = None if jobspec is None else self._tag_of(jobspec)
-        if tag is not None:
-            self._jobs.add(job)
-            self._seen(job, tag)
-        elif job not in self._jobs:
-            return
-        if name in LAST_EVENTS:
-            self._jobs.remove(job)
-            if name == "invalidate":
-                self._refused(job)
-        context = entry.get("context") or {}
-        self._say("event", job, name, entry["timestamp"], context, tag, interrupted)
-
-    def _seen(self, job: int, tag: Mapping[str, Any]) -> None:
-        if self._nested is not None:
-            self._nested.seen(Tag(*(tag[field] for field in Tag._fields)), job)
-
-    def _refused(self, job: int) -> None:
-        if self._nested is not None:
-            self._nested.refused(job)
-
-    def _tag_of(self, jobspec: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The tag of a job of the ensemble; None of another job."""
-        tag = ((jobspec.get("attributes") or {}).get("user") or {}).get(TAG_KEY)
-        if not isinstance(tag, dict) or (tag.get("name"), tag.get("run")) != self._name:
-            return None
-        if list(map(type, (tag.get(field) for field in Tag._fields))) != [str, str, int, int]:
-            return None
-        return tag
-
-    def _lost(self) -> None:
-        """The broker of the member is gone: what it has said before was told."""
-        self._dead = True
-        self._say("dead")
-
-    def _warn(self, text: str) -> None:
-        self._say("warn", text)
 
 
 def attach(handle: Flux, uri: str, tag: Mapping[str, Any]) -> int:

@@ -191,7 +191,7 @@ class Fleet:
                 members.append(key)
         self._ask_all(
             replace(command, jobs=tuple(members)),
-            lambda nested, part, told: nested.cancel(replace(command, jobs=part), told),
+            lambda part, nested, told: nested.cancel(replace(command, jobs=part), told),
             done,
         )
 
@@ -199,14 +199,14 @@ class Fleet:
         """Change urgency or duration of jobs; those of a member that is gone are no error."""
         self._ask_all(
             command,
-            lambda nested, part, told: nested.update(replace(command, jobs=part), told),
+            lambda part, nested, told: nested.update(replace(command, jobs=part), told),
             done,
         )
 
     def _ask_all(
         self,
         command: CancelJobs | UpdateJobs,
-        ask: Callable[[Submitting, tuple[int, ...], Done], None],
+        ask: Callable[[tuple[int, ...], Submitting, Done], None],
         done: Done,
     ) -> None:
         """Ask each member that has some of the jobs; the outcome is the first failure, if any."""
@@ -228,9 +228,8 @@ class Fleet:
         if not parts:
             done(CommandDone(time.time(), command.id))
         for ordinal, ids in parts.items():
-            part = tuple(ids)
             over = partial(answered, CommandDone(time.time(), command.id))
-            self._members[ordinal].ask(Asked(partial(_part, ask, part), answered, over))
+            self._members[ordinal].ask(Asked(partial(ask, tuple(ids)), answered, over))
 
     def scale(self, command: Scale, done: Done) -> None:
         """Refuse: no job is on the enclosing instance."""
@@ -398,13 +397,3 @@ class Fleet:
         """The ensemble is over: its members are not needed any more."""
         for tag in self._tags():
             self._site.end(tag)
-
-
-def _part(
-    ask: Callable[[Submitting, tuple[int, ...], Done], None],
-    jobs: tuple[int, ...],
-    nested: Submitting,
-    told: Done,
-) -> None:
-    """Ask a member about some of its jobs."""
-    ask(nested, jobs, told)

@@ -25,7 +25,6 @@ from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.delivery import PATIENCE
 from flux_ensemble.members.flux.delivery import Attempts as Tries
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.steps import run
 from flux_ensemble.members.nested.attached import AttachedInstance, Channel, Followed
 from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
@@ -34,13 +33,8 @@ from flux_ensemble.members.nested.life import NEXT, Phase
 from flux_ensemble.members.nested.route import Route
 from flux_ensemble.members.nested.timers import Timers
 from flux_ensemble.members.nested.told import Gone, Told
+from flux_ensemble.members.nested.walltime import Walltime
 from flux_ensemble.texts import bounded
-
-#: Seconds before its walltime at which a member's queue is stopped, at least.
-STOP_SECONDS = 5.0
-
-#: Seconds between two looks at when its allocation expires; it can be changed.
-LOOK_SECONDS = 30.0
 
 #: Seconds until a connection is tried again: the first time, and at most.
 RETRY_SECONDS = 0.1
@@ -109,7 +103,6 @@ class MemberJob:
         self._parent = parent
         self._version = version
         self._told = told
-        self._drain = max(drain, STOP_SECONDS)
         self._calls = calls
         self._reconnect = reconnect
         self._follows = follows
@@ -117,6 +110,7 @@ class MemberJob:
         self._log_error = log_error
         self._route = Route(parent.loop)
         self._timers = Timers(parent.loop)
+        self._walltime = Walltime(self._timers, drain, self.drain)
         self._objection = objection
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
@@ -242,7 +236,7 @@ class MemberJob:
             self._was_up = True
             self._enter(Phase.UP)
             if self.draining is None:
-                self._watch_walltime(instance)
+                self._walltime.watch(instance)
             else:
                 # It was to be drained while there was no connection.
                 self._stop_queue(instance, self.draining)
@@ -329,27 +323,11 @@ class MemberJob:
             if self.phase is not Phase.ENDING:
                 self.drain("its instance ends")
 
-    def _watch_walltime(self, instance: Followed) -> None:
-        t_expires = instance.ends.t_expires
-        left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
-        if left <= 0.0:
-            self.drain("its walltime is about to end")
-            return
-
-        def look() -> None:
-            run(instance.look(), looked)
-
-        def looked(error: Exception | None) -> None:
-            if instance is self.instance:
-                self._watch_walltime(instance)
-
-        self._timers.later("walltime", min(left, LOOK_SECONDS), look)
-
     def _expires(self, t_expires: float | None) -> None:
         """Its walltime was changed."""
         if self.instance is not None and self.phase is Phase.UP:
             self.instance.ends.t_expires = t_expires
-            self._watch_walltime(self.instance)
+            self._walltime.watch(self.instance)
 
     def give_up(self, reason: str) -> None:
         """Fence it: cancel its job, and wait until that is clean."""

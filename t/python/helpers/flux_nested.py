@@ -33,7 +33,7 @@ from flux_ensemble.members.flux.journal import Journal  # noqa: E402
 from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.members.flux.stream import Stream  # noqa: E402
-from flux_ensemble.members.nested import member_job  # noqa: E402
+from flux_ensemble.members.nested import walltime as walltimes  # noqa: E402
 from flux_ensemble.members.nested.attached import Followed  # noqa: E402
 from flux_ensemble.members.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.members.nested.connection import connect  # noqa: E402
@@ -583,7 +583,7 @@ def ways() -> dict[str, Any]:
 
 def walltime() -> dict[str, Any]:
     """An allocation that is about to end, with jobs that run and jobs that wait."""
-    member_job.LOOK_SECONDS = 0.2
+    walltimes.LOOK_SECONDS = 0.2
     bench = Sites()
     bench.start(1, duration=3600.0, drain=15.0)
     cores = bench.up[1][1].cores
