@@ -143,6 +143,7 @@ class Journal:
         self._next: Open | None = None
         self._next_filter = NOTHING
         self._history: History | None = None
+        self._held: list[tuple[Open, str]] | None = None
         self._allocations = Allocations()
 
     def catch_up(
@@ -186,6 +187,16 @@ class Journal:
         self._waiting.append((need, ready))
         self._advance()
 
+    def hold(self) -> None:
+        """Hand on nothing until `release`."""
+        self._held = []
+
+    def release(self) -> None:
+        """Hand on what has come since `hold`, and go on."""
+        held, self._held = self._held or [], None
+        for stream, text in held:
+            self._on_response(stream, text)
+
     @property
     def is_open(self) -> bool:
         """It brings something."""
@@ -205,7 +216,7 @@ class Journal:
 
     def _forget(self) -> None:
         self._live = self._next = None
-        self._history = None
+        self._history = self._held = None
         self._caught_up = False
         self._wanted = self._live_filter = self._next_filter = NOTHING
         self._waiting.clear()
@@ -239,6 +250,9 @@ class Journal:
         return self._live is not None and not self._caught_up
 
     def _on_response(self, stream: Open, text: str) -> None:
+        if self._held is not None:
+            self._held.append((stream, text))
+            return
         if stream is self._next:
             old, self._live, self._next = self._live, stream, None
             self._live_filter = self._next_filter

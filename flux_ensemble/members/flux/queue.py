@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from functools import partial
+from typing import Any
 
 from flux_ensemble.members.flux.broker import PAUSE, Broker
 from flux_ensemble.members.flux.delivery import PATIENCE, RESPONSE_SECONDS, Answer, Fences, Outcomes
 from flux_ensemble.members.flux.fence import raise_fence
+from flux_ensemble.members.flux.nesting import read_json
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.release import Release
 from flux_ensemble.members.flux.submit_rpc import Submissions
@@ -112,6 +114,27 @@ class FluxQueue:
             self.broker.handle.rpc("job-manager.getinfo"),
             lambda future: found.append(future.get()["max_jobid"]),
             lambda error: done(found[0] if error is None else error),
+            RESPONSE_SECONDS,
+        )
+
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
+        """Read the eventlog of a job from the KVS.
+
+        Args:
+            job: its id.
+            done: gets its entries (RFC 18), or why they cannot be read.
+        """
+        found: list[Any] = []
+
+        def receive(future: Any) -> None:
+            found.extend(map(read_json, future.get()["eventlog"].splitlines()))
+
+        self.broker.call(
+            self.broker.handle.rpc(
+                "job-info.lookup", {"id": job, "keys": ["eventlog"], "flags": 0}
+            ),
+            receive,
+            lambda error: done(found if error is None else error),
             RESPONSE_SECONDS,
         )
 

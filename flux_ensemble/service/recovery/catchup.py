@@ -66,6 +66,9 @@ class CatchUp:
         tracker: knows whose a job is; it learns which are active.
         ensembles: those that are live.
         ordinal: number of the member whose journal it is.
+
+    Attributes:
+        doubtful: by the ids of jobs, their first memos, where it may not have said what they have.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class CatchUp:
             ensemble for ensemble in self._ensembles if ensemble.needs[1] and ordinal == ENCLOSING
         ]
         self._past: defaultdict[Ensemble, _Past] = defaultdict(_Past)
+        self.doubtful: dict[int, Entry] = {}
         tracker.begin_again()
 
     def history(self, job: int, jobspec: Mapping[str, Any], entries: list[Entry]) -> None:
@@ -100,12 +104,32 @@ class CatchUp:
         if not ensemble.live:
             return
         past, engine = self._past[ensemble], ensemble.engine
+        self._doubt(job, _unseen(engine.observer.job(job), entries), entries)
         if job in engine.workload.jobs:
             self._take(ensemble, job, entries)
         elif engine.expects(tag, job):
             past.expected.setdefault(tag, {})[job] = entries
         elif active:
             past.surplus.append(_event(job, entries[0], tag))
+
+    def _doubt(self, job: int, unseen: list[Entry], entries: list[Entry]) -> None:
+        """Note the first memo of a job if others have followed it, and it has not been seen.
+
+        The job manager keeps one object of the first memo and of what all memos come to, so its
+        journal tells of the first what the later ones said (flux-core, `jpath_update` in
+        `src/modules/job-manager/annotate.c`). The eventlog in the KVS has it as it was.
+        """
+        memos = [entry for entry in entries if entry["name"] == "memo"]
+        if len(memos) > 1 and any(entry is memos[0] for entry in unseen):
+            self.doubtful[job] = memos[0]
+
+    def correct(self, job: int, eventlog: list[Entry]) -> None:
+        """Take the first memo of a job from its eventlog; one that was volatile is not there."""
+        memo = self.doubtful[job]
+        for entry in eventlog:
+            if entry["name"] == "memo" and entry["timestamp"] == memo["timestamp"]:
+                memo["context"].clear()
+                memo["context"].update(entry["context"])
 
     def _take(
         self, ensemble: Ensemble, job: int, entries: list[Entry], tag: Tag | None = None

@@ -63,6 +63,8 @@ class Queue(Protocol):
 
     def newest(self, done: Callable[[int | Exception], None]) -> None: ...
 
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None: ...
+
 
 class Fleets(Protocol):
     """The members of ensembles: see `service.fleets.Fleets`."""
@@ -126,6 +128,7 @@ class Recovery:
         self._loop = loop
         self._log_error = log_error
         self._fleets = fleets
+        self._catch_up: CatchUp | None = None
         self.epoch = 0
         self.ready = False
         self.unreadable: dict[str, str] = {}
@@ -176,7 +179,7 @@ class Recovery:
             names |= FLEET_EVENTS
         queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
-        catch_up = CatchUp(self._tracker, live)
+        catch_up = self._catch_up = CatchUp(self._tracker, live)
 
         def history(job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
             catch_up.history(job, jobspec, entries)
@@ -203,6 +206,28 @@ class Recovery:
 
     def _caught_up(self, catch_up: CatchUp) -> None:
         self._blind = False
+        if catch_up.doubtful:
+            # What comes meanwhile happened later.
+            self._journal.hold()
+            run(self._read_memos(catch_up), _check)
+        else:
+            self._take(catch_up)
+
+    def _read_memos(self, catch_up: CatchUp) -> Steps:
+        """Read from the KVS what the journal does not tell right."""
+        for job in list(catch_up.doubtful):
+            try:
+                entries = yield partial(self._queue.eventlog, job)
+            except Exception as error:
+                self._log_error(f"cannot read the first memo of job {job}: {error}")
+            else:
+                catch_up.correct(job, entries)
+            if catch_up is not self._catch_up:
+                return
+        self._take(catch_up)
+        self._journal.release()
+
+    def _take(self, catch_up: CatchUp) -> None:
         catch_up.apply()
         self._fleets.caught_up()
         self._queue.resume()

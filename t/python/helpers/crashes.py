@@ -428,11 +428,26 @@ class Queue:
         newest = len(self._world.jobs)
         self._world.deliver(self._service, lambda: done(newest))
 
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
+        entries = json.loads(json.dumps(self._world.jobs[job].entries))
+        self._world.deliver(self._service, lambda: done(entries))
+
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
         self._world.send(self._service, text, answer)
 
     def report(self, error: Exception) -> None:
         raise error
+
+
+def told(job: Job) -> list[dict[str, Any]]:
+    """What the journal tells of a job afterwards: its first memo has what all memos come to."""
+    memos = [entry for entry in job.entries if entry["name"] == "memo"]
+    if not memos:
+        return job.entries
+    all_of_them = {key: value for memo in memos for key, value in memo["context"].items()}
+    return [
+        {**entry, "context": all_of_them} if entry is memos[0] else entry for entry in job.entries
+    ]
 
 
 class Member(Submitter):
@@ -564,7 +579,7 @@ class Stream:
         world.random.shuffle(jobs)
         for job in jobs:
             if not job.purged and (self._full or not job.over):
-                self._send(job, [one for one in job.entries if one["name"] in self._names])
+                self._send(job, [one for one in told(job) if one["name"] in self._names])
         self._respond({"id": -1, "events": []})
 
     def cancel(self) -> None:
