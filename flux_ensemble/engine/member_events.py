@@ -132,7 +132,12 @@ class MemberEvents:
                 yield from self._post(JobEvent(event.t, key, "submit", {}, tag))
                 job = core.workload.jobs[key]
                 yield from self._conclude(member, job, event, state == "lost")
-        for pending in self._members.forget(member):
+        for id in self._members.forget(member):
+            # Nobody will say what became of it.
+            pending = core.pending_table.take(id)
+            assert pending is not None
+            if pending.firing is not None:
+                core.workload.confirm(pending.firing)
             self._submitted.accepted(pending, ())
         if state in LIVE:
             # Nobody asked for its end.

@@ -234,21 +234,17 @@ class Members:
         self._enter(member, "ended")
         self._close(member)
 
-    def forget(self, member: Member) -> list[Pending]:
-        """A member has ended, and its jobs are dealt with; returns the commands without outcome."""
+    def forget(self, member: Member) -> list[int]:
+        """A member has ended, and its jobs are dealt with; returns the ids of open commands."""
         if member.place is not None:
             self.placement.remove(member.place)
         self.gone[member.pool.name] += 1
         del self.known[member.ordinal], self._core.member_names[member.ordinal]
-        # Nobody will say what became of these.
-        commands, unanswered = self._table.commands, list[Pending]()
-        for id, pending in list(commands.items()):
-            if getattr(pending.command, "ordinal", 0) == member.ordinal:
-                del commands[id]
-                if pending.firing is not None:
-                    self._core.workload.confirm(pending.firing)
-                unanswered.append(pending)
-        return unanswered
+        return [
+            id
+            for id, pending in self._table.commands.items()
+            if getattr(pending.command, "ordinal", 0) == member.ordinal
+        ]
 
     # -- which member has which job ---------------------------------------------------
 
