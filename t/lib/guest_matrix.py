@@ -52,7 +52,7 @@ def payloads(method: str, name: str) -> Iterator[Any]:
         "text": DOCUMENT,
         "cwd": "/",
     }
-    of_kind: dict[type, Any] = {str: "guest", bool: True, int: 1, dict: {}}
+    of_kind: dict[type, Any] = {str: "guest", bool: True, int: 1, dict: {}, list: []}
     fields = TOPICS[method].fields
     values = {key: given.get(key, of_kind[field.kind]) for key, field in fields.items()}
     required = {key: values[key] for key, field in fields.items() if field.required}
