@@ -222,7 +222,7 @@ class Recovery:
                 self._log_error(f"cannot read the first memo of job {job}: {error}")
             else:
                 catch_up.correct(job, entries)
-            if catch_up is not self._catch_up:
+            if self._overtaken() or catch_up is not self._catch_up:
                 return
         self._take(catch_up)
         self._journal.release()
