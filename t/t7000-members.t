@@ -1,6 +1,7 @@
 #!/bin/sh
 test_description='members: an ensemble over Flux instances that are jobs of the enclosing one'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 3
 
@@ -9,28 +10,11 @@ no_job_is_active() {
 	test -z "$(flux jobs -n)"
 }
 
-# Start the service outside of the broker, and wait until it answers.
-serve() {
-	flux ensemble serve 2>>serve.log &
-	serve=$!
-	wait_until flux ensemble list >/dev/null 2>&1
-}
-
-# Succeed if a file has as many lines, or more: `has_lines FILE COUNT`.
-has_lines() {
-	test "$(wc -l <"$1")" -ge "$2"
-}
-
 # Succeed if all jobs of a group have succeeded, each counted once: `all_done NAME GROUP COUNT`.
 all_done() {
 	is $3 "$(status_of $1 groups.$2.success)" &&
 	is $3 "$(status_of $1 groups.$2.finished)" &&
 	is 0 "$(status_of $1 groups.$2.failed)"
-}
-
-# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
-entries() {
-	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
 }
 
 # Kill the broker of a member: `kill_member JOB`.

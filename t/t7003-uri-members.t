@@ -1,19 +1,8 @@
 #!/bin/sh
 test_description='members: instances that are there already, reached by their URI'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 test_under_flux 2
-
-# Start the service outside of the broker, and wait until it answers.
-serve() {
-	flux ensemble serve 2>>serve.log &
-	serve=$!
-	wait_until flux ensemble list >/dev/null 2>&1
-}
-
-# Succeed if a file has as many lines, or more: `has_lines FILE COUNT`.
-has_lines() {
-	test "$(wc -l <"$1")" -ge "$2"
-}
 
 # Start another instance, which lasts until it is told to end; its URI is $other.
 start_other() {
@@ -22,11 +11,6 @@ start_other() {
 		exec flux event sub --count=1 other.end" >/dev/null & } &&
 	wait_until test -e other.uri &&
 	other=$(cat other.uri)
-}
-
-# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
-entries() {
-	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
 }
 
 # Print the processes by which the service reaches instances.

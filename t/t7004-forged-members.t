@@ -1,14 +1,8 @@
 #!/bin/sh
 test_description='members: jobs with the tags of others count for nothing, wherever they are submitted'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 test_under_flux 3
-
-# Start the service outside of the broker, and wait until it answers.
-serve() {
-	flux ensemble serve 2>>serve.log &
-	serve=$!
-	wait_until flux ensemble list >/dev/null 2>&1
-}
 
 # Print the job that a member is: `member pool.0`.
 member() {

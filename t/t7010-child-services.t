@@ -1,6 +1,7 @@
 #!/bin/sh
 test_description='members: services of their own, which call that of the ensemble'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 test_under_flux 3
 
 # Write a document whose jobs say that they run: `document NAME JOBS`.
@@ -17,18 +18,6 @@ document() {
 	  - {trigger: start, action: {name: submit, label: sim}}
 	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
 	EOD
-}
-
-# Start the service outside of the broker, and wait until it answers.
-serve() {
-	flux ensemble serve 2>>serve.log &
-	serve=$!
-	wait_until flux ensemble list >/dev/null 2>&1
-}
-
-# Succeed if a file has as many lines, or more: `has_lines FILE COUNT`.
-has_lines() {
-	test -e "$1" && test "$(wc -l <"$1")" -ge "$2"
 }
 
 # Print the id of the job that a member is: `member NAME MEMBER`.
@@ -62,11 +51,6 @@ each_ran_once() {
 	is $2/0/0/0 "$(counts_of $1 sim)" &&
 	is $2 "$(status_of $1 groups.sim.finished)" &&
 	is $2 "$(wc -l <$1.ran)"
-}
-
-# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
-entries() {
-	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
 }
 
 test_expect_success 'load the module' '
