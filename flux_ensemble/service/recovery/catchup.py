@@ -104,7 +104,7 @@ class CatchUp:
         if not ensemble.live:
             return
         past, engine = self._past[ensemble], ensemble.engine
-        self._doubt(job, _unseen(engine.observer.job(job), entries), entries)
+        self._doubt(engine.observer.job(job), job, entries)
         if job in engine.workload.jobs:
             self._take(ensemble, job, entries)
         elif engine.expects(tag, job):
@@ -112,7 +112,7 @@ class CatchUp:
         elif active:
             past.surplus.append(_event(job, entries[0], tag))
 
-    def _doubt(self, job: int, unseen: list[Entry], entries: list[Entry]) -> None:
+    def _doubt(self, known: Job | None, job: int, entries: list[Entry]) -> None:
         """Note the first memo of a job if others have followed it, and it has not been seen.
 
         The job manager keeps one object of the first memo and of what all memos come to, so its
@@ -120,7 +120,7 @@ class CatchUp:
         `src/modules/job-manager/annotate.c`). The eventlog in the KVS has it as it was.
         """
         memos = [entry for entry in entries if entry["name"] == "memo"]
-        if len(memos) > 1 and any(entry is memos[0] for entry in unseen):
+        if len(memos) > 1 and any(entry is memos[0] for entry in _unseen(known, entries)):
             self.doubtful[job] = memos[0]
 
     def correct(self, job: int, eventlog: list[Entry]) -> None:
