@@ -185,7 +185,10 @@ class Soak:
         fronts = ["ensemble"]
         while fronts:
             name = fronts.pop()
-            directory = flux.kvs.get_dir(self._handle, name)
+            try:
+                directory = flux.kvs.get_dir(self._handle, name)
+            except FileNotFoundError:
+                continue  # of an ensemble that the service has dropped since it was listed
             fronts += [f"{name}.{one}" for one in directory.directories()]
             for one in directory.files():
                 keys += 1
