@@ -27,4 +27,4 @@ def release(core: Core, member: Member) -> None:
         dropped = drop_bound(core, member.ordinal, (group,))
         if dropped:
             reason = f"{dropped} were to run on {member.name} alone, which takes no more jobs"
-            core.record("dropped", group=group, member=member.name, reason=reason)
+            core.record("jobs-dropped", group=group, member=member.name, reason=reason)

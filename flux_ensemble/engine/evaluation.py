@@ -191,6 +191,8 @@ class Evaluation:
             return True
         if any(state.armed and state.timer for state in plain("timer")):
             return True
+        if core.rules.any_of_member and any(map(self._awaits_member, plain("member-up"))):
+            return True
         if not core.spec.heartbeat:
             return False
         at = self._heartbeat_lookup(core.t)
@@ -202,6 +204,15 @@ class Evaluation:
             for state in plain("metric")
             if state.armed and state.condition is not None
             for lookup in self._lookups(state, at)
+        )
+
+    def _awaits_member(self, state: RuleState) -> bool:
+        """Whether a rule with `scope: member` fires when a member that starts is up."""
+        if not state.of_member or not state.armed or self._members is None:
+            return False
+        return any(
+            member.state == "starting" and state.rule.name in (None, member.pool.name)
+            for member in self._members.known.values()
         )
 
     def _lookups(self, state: RuleState, lookup: Lookup) -> Iterable[Lookup]:

@@ -63,12 +63,12 @@ class MemberScope:
         core, member = self._core, self._members.known.get(ordinal)
         name = self._members.name_of(ordinal)
         up = None if member is None else member.up
+        t_expires = None if up is None else up.t_expires
 
         def value_of(path: MetricPath) -> Any:
             statistic, group, variable = path
             if path == LEFT:
-                no_limit = up is None or up.t_expires is None
-                return None if no_limit else max(0.0, up.t_expires - core.t)  # type: ignore
+                return None if t_expires is None else max(0.0, t_expires - core.t)
             if path == ELAPSED:
                 return None if up is None else max(0.0, core.t - up.t)
             if statistic in (BEST, SEARCH) or (statistic == COUNT and AT in variable):

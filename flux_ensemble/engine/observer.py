@@ -210,6 +210,7 @@ class Observer:
         job.nodes = 0
         if self._members is not None:
             self._members.breaker.started(job)
+        if stats.of_members.active:
             self.values.of_member(job, group, "pending", pending)
         if self._predictions is not None:
             self._predictions.started(job)
@@ -229,7 +230,7 @@ class Observer:
         variables = stats.durations(job.outcome)
         for variable in variables:
             stats.observe(group, variable, seconds)
-            if self._members is not None:
+            if stats.of_members.active:
                 self.values.of_member(job, group, variable, seconds)
         changed = _RAN
         if job.outcome == "success":

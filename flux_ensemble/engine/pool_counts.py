@@ -28,7 +28,8 @@ class PoolCounts:
         """A job was counted as submitted."""
         counter = f"submitted@{self._members.pool_of(job.id)}"
         self._counts[group][counter] += 1
-        self._of_members.count(self._members.name_of_job(job.id), group, "submitted", 1)
+        if self._of_members.active:
+            self._of_members.count(self._members.name_of_job(job.id), group, "submitted", 1)
         return ((COUNT, counter),)
 
     def before(self, group: str) -> list[int]:
@@ -39,11 +40,12 @@ class PoolCounts:
     def concluded(self, job: Job, group: str, before: list[int]) -> tuple[Change, ...]:
         """A job was counted: count it for its pool; what changed by that."""
         counts, pool = self._counts[group], self._members.pool_of(job.id)
-        name = self._members.name_of_job(job.id)
         changed: tuple[Change, ...] = ()
         for counter, number in zip(COUNTERS, before, strict=True):
             if counts[counter] != number:
                 counts[f"{counter}@{pool}"] += counts[counter] - number
-                self._of_members.count(name, group, counter, counts[counter] - number)
+                if self._of_members.active:
+                    name = self._members.name_of_job(job.id)
+                    self._of_members.count(name, group, counter, counts[counter] - number)
                 changed += ((COUNT, f"{counter}@{pool}"),)
         return changed

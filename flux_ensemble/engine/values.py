@@ -45,7 +45,7 @@ class Values:
                 stats.ignore(group, key)
             elif stats.has_room(group, key):
                 stats.observe(group, key, number)
-                if self._core.member_names:
+                if stats.of_members.active:
                     self.of_member(job, group, key, number)
                 changed += (("", key), *self.better(job, group, key, number))
                 changed += self.by_value(job, group, key, number)

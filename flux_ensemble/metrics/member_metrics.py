@@ -53,6 +53,7 @@ class MemberMetrics:
         statistics: that are kept, of all members.
 
     Attributes:
+        active: whether rules name any.
         counts: (member, group) -> its counters, as far as they are not 0.
 
     >>> metrics = MemberMetrics([Statistic("mean", "Mean")])
@@ -64,6 +65,7 @@ class MemberMetrics:
     """
 
     def __init__(self, statistics: Collection[Statistic]) -> None:
+        self.active = False
         self._by_name = {statistic.name: statistic for statistic in statistics}
         #: (group, variable of the stream) -> the statistics that rules name.
         self._wanted: dict[tuple[str, str], list[Statistic]] = {}
@@ -76,6 +78,7 @@ class MemberMetrics:
     def want(self, paths: Iterable[MetricPath]) -> None:
         """Keep metrics from now on; those of other kinds are left out."""
         for statistic, group, variable in paths:
+            self.active = True
             if statistic == COUNT and AT not in variable:
                 self._counted.add(group)
             elif statistic in self._by_name and variable not in GAUGES:

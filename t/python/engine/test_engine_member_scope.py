@@ -259,7 +259,7 @@ def test_jobs_that_wait_for_a_member_are_dropped_when_it_drains_and_none_is_aske
     sent = len(world.jobs[1])
     world.again()
     world.handle(MemberDraining(world.t, "pool.0", 1, "its time is nearly up"))
-    (dropped,) = [one.context for one in world.records if one.name == "dropped"]
+    (dropped,) = [one.context for one in world.records if one.name == "jobs-dropped"]
     assert dropped["group"] == "check"
     assert dropped["reason"].endswith("were to run on pool.0 alone, which takes no more jobs")
     # What was sent runs there or not at all; what another job asks for there is denied.
