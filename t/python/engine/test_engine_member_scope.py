@@ -84,9 +84,9 @@ class World:
         self.records += [one for one in commands if isinstance(one, Record)]
         submits = [one for one in commands if isinstance(one, SubmitJobs)]
         self.sent += submits
-        for command in submits:
-            for index in range(command.first, command.first + command.count):
-                self._show(command, index)
+        for submit in submits:
+            for index in range(submit.first, submit.first + submit.count):
+                self._show(submit, index)
         for command in commands:
             if isinstance(command, Effect):
                 self.handle(CommandDone(self.t, command.id, {}))
