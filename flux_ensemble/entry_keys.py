@@ -59,7 +59,7 @@ class RuleKeys(TypedDict, total=False):
     name: str
     group: str | Sequence[str]
     when: float | str
-    scope: Literal["ensemble", "queue"]
+    scope: Literal["ensemble", "member", "queue"]
     on_error: Literal["disable", "fail", "retry"]
     after: Duration
     every: Duration

@@ -81,6 +81,10 @@ class RuleStatus(TypedDict):
     fired: int
     repetitions: int | None
     error: str | None
+    #: With `scope: member`: how often it has fired for each member that has not ended, and how
+    #: often it may at most, None is unlimited.
+    members: NotRequired[dict[str, int]]
+    each: NotRequired[int | None]
 
 
 class Term(TypedDict):
@@ -90,6 +94,17 @@ class Term(TypedDict):
     holds: bool | None
     values: dict[str, float | None]
     missing: str | None
+
+
+class MemberReason(TypedDict):
+    """Why a rule with `scope: member` fires or does not for one member."""
+
+    name: str
+    fired: int
+    left: int | None
+    skips: int
+    t_cooldown: float | None
+    terms: list[Term]
 
 
 class RuleReason(TypedDict):
@@ -109,6 +124,8 @@ class RuleReason(TypedDict):
     t_next: float | None
     waits: str | None
     never: str | None
+    #: With `scope: member`, in place of `terms`: of the first members that have not ended.
+    members: NotRequired[list[MemberReason]]
 
 
 class Why(TypedDict):

@@ -240,7 +240,10 @@ KEYS: dict[str, Key] = {
         (3, "> 5.5", "count.a.success >= 3 and job.params.t < 300"),
     ),
     "rules.scope": Key(
-        "'queue': a job-* rule sees the jobs of others, too.", ("queue",), "ensemble"
+        "'queue': a job-* rule sees the jobs of others, too. 'member': there is the rule for each "
+        "member, with the jobs, the metrics and the repetitions of that one.",
+        ("member", "queue"),
+        "ensemble",
     ),
     "rules.on-error": Key(
         "What is done when a custom function fails, or an expression of an action has no value.",

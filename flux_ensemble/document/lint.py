@@ -224,7 +224,7 @@ def _rules(
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
         groups = rule.groups if rule.detector is None else (rule.detector.group,)
-        if rule.scope == "ensemble" and groups and not any(asked[name] for name in groups):
+        if rule.scope != "queue" and groups and not any(asked[name] for name in groups):
             yield _Finding(at, _unsubmitted(groups[0]))
         for comparison in _comparisons(rule):
             path = _path(comparison.name, spec)

@@ -9,6 +9,7 @@ from typing import Any
 from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.detectors import DetectorReader
+from flux_ensemble.document.member_scope import wrong
 from flux_ensemble.document.model import (
     MEMBER_TRIGGERS,
     RESERVED_RULES,
@@ -28,6 +29,7 @@ from flux_ensemble.document.scopes import detector_scope, job_scope
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
 from flux_ensemble.metrics.detector import DETECTORS
 from flux_ensemble.metrics.job_fields import JobScope
+from flux_ensemble.metrics.member_metrics import objection
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path
 from flux_ensemble.texts import listed, shown
@@ -176,11 +178,17 @@ class _RuleReader(ActionReader):
             context.bests,
             context.by,
             context.searched,
+            entry.get("scope") == "member",
         )
         actions = self._actions(entry, at)
         if not triggers:
             return None
+        of_member = entry.get("scope") == "member"
+        for place, message in wrong(entry, triggers, context.pools) if of_member else ():
+            self._problems.add((*at, *place), message)
         for key, prefixes in _RULE_KEYS.items():
+            if key == "scope" and of_member:
+                continue
             if key in entry and not trigger.startswith(prefixes):
                 only = listed(
                     f"{prefix}*" if prefix.endswith("-") else prefix for prefix in prefixes
@@ -373,6 +381,9 @@ class _RuleReader(ActionReader):
         return self._conditions[key]
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
+        reason = objection(path) if self._names is not None and self._names.of_member else None
+        if reason is not None:
+            self._problems.add(at, reason)
         groups = self._context.groups
         whole = len(groups) == len(self._context.names)
         if path == REMAINING and whole and not any(each.predicts for each in groups.values()):

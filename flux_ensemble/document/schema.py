@@ -101,7 +101,7 @@ RULE = mapping(
             "type": ["number", "string"],
             "description": "a number, a comparison such as '> 5', or an expression",
         },
-        "scope": choice("a scope", ("ensemble", "queue")),
+        "scope": choice("a scope", ("ensemble", "member", "queue")),
         "on-error": choice("a way to handle errors", ("disable", "fail", "retry")),
         "after": DURATION,
         "every": DURATION,

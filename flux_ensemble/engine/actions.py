@@ -28,6 +28,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.job_keys import ordinal_of, split
 from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import action_json, describe, rule_json
@@ -55,8 +56,10 @@ class Actions:
         searching: Searching,
         submitted: Submitted,
         members: Members | None = None,
+        scope: MemberScope | None = None,
     ) -> None:
         self._core = core
+        self._scope = scope
         self._members = members
         self._searching = searching
         self._submitted = submitted
@@ -124,16 +127,25 @@ class Actions:
         groups = list(core.spec.groups) if action.label is None else [action.label]
         match action.name:
             case "submit":
-                self._sending.submit(
+                reason = self._sending.submit(
                     groups[0],
                     action.count,
                     action.params,
                     origin,
                     overrides=action.overrides,
-                    near=0 if action.near is None else ordinal_of(call.event["job"]),
+                    near=ordinal_of(call.event["job"]) if action.near else origin.member,
+                    bound=origin.member > 0,
                 )
+                if reason is not None:
+                    self._outcome(origin, jobs=0, reason=reason)
             case "cancel" if action.jobs is not None:
                 self._cancel_job(call.event["job"], origin)
+            case "cancel" if origin.member and self._scope is not None:
+                jobs = self._scope.withdraw(origin.member, groups)
+                if jobs:
+                    core.cancel(jobs, because(origin), origin)
+                else:
+                    self._outcome(origin, jobs=0)
             case "cancel":
                 if not core.cancel_jobs(groups, because(origin), origin):
                     self._outcome(origin, jobs=0)
@@ -145,6 +157,8 @@ class Actions:
             case "update" if action.jobs is not None:
                 job = core.workload.jobs.get(call.event["job"])
                 self._update([] if job is None else [job], action, origin)
+            case "update" if origin.member and self._scope is not None:
+                self._update(self._scope.jobs(origin.member, groups), action, origin)
             case "update":
                 active = core.workload.active
                 self._update((job for name in groups for job in active(name)), action, origin)
@@ -162,7 +176,12 @@ class Actions:
                 core.disable(core.rules.states[groups[0]], because(origin))
             case "reset":
                 group, variable = parse_label(groups[0], core.spec.groups, core.spec.by)
-                self._outcome(origin, streams=core.stats.reset(group, variable))
+                if origin.member and self._members is not None:
+                    name = self._members.name_of(origin.member)
+                    number = core.stats.of_members.reset(group, variable, name)
+                else:
+                    number = core.stats.reset(group, variable)
+                self._outcome(origin, streams=number)
             case "search":
                 self._outcome(origin, changed=self._searching.start(groups[0], origin))
             case "close":

@@ -166,7 +166,7 @@ class Backlog:
         own = group in self.bounds or group in self._timed or group in self.ordered
         where = _ANYWHERE
         if self._apart and (firing.near or firing.avoid):
-            where = (firing.near, *firing.avoid)
+            where = (-firing.near if firing.bound else firing.near, *firing.avoid)
         return urgency, group if own else _ANY, where
 
     def holds(self, group: str) -> bool:

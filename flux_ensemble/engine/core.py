@@ -3,8 +3,7 @@
     core < scaling < actions < observer, requests, evaluation < engine
 
 A part knows the core and the parts to its left, and calls nothing to its right. In particular no
-part evaluates rules. It returns those that are to be evaluated, as `Triggered`, and
-`evaluation` does the rest.
+part evaluates rules: it returns them as `Triggered`, and `evaluation` does the rest.
 """
 
 from __future__ import annotations
@@ -77,13 +76,11 @@ class Core:
         pending_table: what waits for an outcome, a resume, or another try.
         scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
         function_states: what custom functions keep from call to call, by name.
-        not_started: groups of which jobs wait because their time limit is longer than the
-            allocation lasts, and of which that has been said.
+        not_started: groups with too long a time limit, as `too_long`, of which that has been said.
         search_due: the searches that are to be looked at when the event has been handled.
         member_names: the names of the members that have not ended, by their numbers.
         withdrawn: jobs were dropped that were not sent, or not accepted, maybe of trials.
-        deferred: rules on `idle` whose jobs are over, and that wait for commands, with what is
-            idle: the name of a group or of a combination, or None.
+        deferred: rules on `idle` that wait for commands, with the idle group or combination.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -184,6 +181,7 @@ class Core:
         """Watch the combinations and streams that rules are about, and the rates that they read."""
         for group in self.rules.wants_rates:
             self.stats.watch_rate(group)
+        self.stats.of_members.want(self.rules.wants_of_members)
         for state in self.rules.states.values():
             if state.rule.by and state.rule.group is not None:
                 self.workload.watch(state.rule.group, state.rule.by)
@@ -288,17 +286,20 @@ class Core:
         return len(jobs)
 
     def _give_up_waiting(self, groups: Collection[str]) -> None:
-        """Stop the timers that jobs of groups wait for; those that were to run again are over."""
         for firing in self.workload.firings:
             if firing.group in groups:
-                if firing.delayed:
-                    self.emit(StopTimer(firing.timer))
-                counts = self.stats.counts[firing.group]
-                if firing.work is not None:
-                    for work in self.copies.waiting(firing):
-                        counts["finished"] += not (work.left or work.won)
-                elif firing.attempt:
-                    counts["finished"] += firing.waiting
+                self.give_up(firing)
+
+    def give_up(self, firing: Firing) -> None:
+        """Stop the timer that jobs of a firing wait for; those that were to run again are over."""
+        if firing.delayed:
+            self.emit(StopTimer(firing.timer))
+        counts = self.stats.counts[firing.group]
+        if firing.work is not None:
+            for work in self.copies.waiting(firing):
+                counts["finished"] += not (work.left or work.won)
+        elif firing.attempt:
+            counts["finished"] += firing.waiting
 
     def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:
         """Cancel jobs by their ids."""

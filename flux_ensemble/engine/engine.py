@@ -48,6 +48,7 @@ from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.member_events import MemberEvents
+from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.placing import Placing
@@ -58,6 +59,7 @@ from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.paths import LEFT
 
 
@@ -79,15 +81,16 @@ class Engine(Core):
         self.scaling = Scaling(self)
         self.members = Members(self) if spec.members else None
         placing = None if self.members is None else Placing(self, self.members)
+        scope = self._scope = None if self.members is None else MemberScope(self, self.members)
         self._sending = Sending(self, placing)
         self.searching = Searching(self, self._sending)
         self._submitted = Submitted(self, self.members)
         self._actions = Actions(
-            self, self.scaling, self._sending, self.searching, self._submitted, self.members
+            self, self.scaling, self._sending, self.searching, self._submitted, self.members, scope
         )
         self.observer = Observer(self, self._sending, self.searching, self.members)
         self._evaluation = Evaluation(
-            self, RuleActions(self, self._actions), self.scaling, self.members
+            self, RuleActions(self, self._actions), self.scaling, self.members, scope
         )
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
@@ -103,9 +106,9 @@ class Engine(Core):
             Request: requests.on_request,
         }
         self._member_events: MemberEvents | None = None
-        if self.members is not None:
+        if self.members is not None and scope is not None:
             events = self._member_events = MemberEvents(
-                self, self.members, self.observer, self._submitted
+                self, self.members, self.observer, self._submitted, scope
             )
             self._handlers[MemberUp] = events.on_up
             self._handlers[MemberDraining] = events.on_draining
@@ -203,6 +206,10 @@ class Engine(Core):
         """A job as others know it: `id`, and `member` if it has one."""
         return {"id": split(key)[1], **self.where(key)}
 
+    def scope_of(self, ordinal: int, t: float) -> Lookup:
+        """The metrics of a member at time `t`, as rules with `scope: member` read them."""
+        return self.stats.lookup if self._scope is None else self._scope.lookup(ordinal, t)
+
     def check(self) -> None:
         """Check the invariants that hold after every event.
 
@@ -242,7 +249,7 @@ class Engine(Core):
             ]
             assert counts["submitted"] - counts["attempts"] == len(running)
         for state in self.rules.states.values():
-            repetitions = None if state.rule.by else state.rule.action.repetitions
+            repetitions = state.repetitions
             assert repetitions is None or state.fired + (state.left or 0) == repetitions
         if self.ended:
             assert self.t_end is not None

@@ -17,6 +17,7 @@ from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.job_view import CombinationView, caused_by
 from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
@@ -30,9 +31,15 @@ class Evaluation:
     """Evaluates the rules of one engine."""
 
     def __init__(
-        self, core: Core, actions: RuleActions, scaling: Scaling, members: Members | None = None
+        self,
+        core: Core,
+        actions: RuleActions,
+        scaling: Scaling,
+        members: Members | None = None,
+        scope: MemberScope | None = None,
     ) -> None:
         self._members = members
+        self._scope = scope
         self._core = core
         self._actions = actions
         self._scaling = scaling
@@ -58,6 +65,8 @@ class Evaluation:
         core, state, cause = self._core, triggered.state, triggered.cause
         if not state.armed or not core.acting:
             return ()
+        if state.of_member and triggered.combination is None:
+            return () if self._scope is None else self._scope.each(triggered)
         lookup = triggered.lookup or core.stats.lookup
         value = lookup(state.path) if state.path is not None else None
         condition = state.condition
@@ -84,8 +93,11 @@ class Evaluation:
         elif state.rule.detector is not None:
             value = core.stats.detected.get(state.rule.id)
             event = {**event, "metric": state.rule.name, "value": value}
+        member = 0
+        if state.of_member:
+            event, member = {**event, "member": triggered.combination}, triggered.member
         values = variables(lookup, triggered.memo, cause.job)
-        fired = Cause(event, cause.rule, chain, cause.job, cause.group, cause.combinations)
+        fired = Cause(event, cause.rule, chain, cause.job, cause.group, cause.combinations, member)
         return self._actions.fire(state, fired, values)
 
     # -- heartbeats -----------------------------------------------------------------
@@ -179,18 +191,36 @@ class Evaluation:
             return True
         if any(state.armed and state.timer for state in plain("timer")):
             return True
+        if core.rules.any_of_member and any(map(self._awaits_member, plain("member-up"))):
+            return True
         if not core.spec.heartbeat:
             return False
-        if any(state.armed for state in plain(HEARTBEAT)):
+        at = self._heartbeat_lookup(core.t)
+        if any(state.armed and any(self._lookups(state, at)) for state in plain(HEARTBEAT)):
             return True
-        lookup = self._heartbeat_lookup(core.t)
         return any(
-            state.armed
-            and state.condition is not None
-            and state.condition.holds(lookup(state.path) if state.path else None, lookup)
+            state.condition.holds(lookup(state.path) if state.path else None, lookup)
             and any(map(self._could_do, state.rule.actions))
             for state in plain("metric")
+            if state.armed and state.condition is not None
+            for lookup in self._lookups(state, at)
         )
+
+    def _awaits_member(self, state: RuleState) -> bool:
+        """Whether a rule with `scope: member` fires when a member that starts is up."""
+        if not state.of_member or not state.armed or self._members is None:
+            return False
+        return any(
+            member.state == "starting" and state.rule.name in (None, member.pool.name)
+            for member in self._members.known.values()
+        )
+
+    def _lookups(self, state: RuleState, lookup: Lookup) -> Iterable[Lookup]:
+        """The metrics that a rule can be evaluated with at a heartbeat: of a member, or these."""
+        if not state.of_member or self._scope is None:
+            return (lookup,)
+        members = [member for member in self._scope.up() if state.may_run_for(member.name)]
+        return [self._scope.lookup(member.ordinal, self._core.t) for member in members]
 
     def _could_do(self, action: Action) -> bool:
         """Whether an action would have an effect: scaling has none at the member's bounds."""

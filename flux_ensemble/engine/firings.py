@@ -33,6 +33,7 @@ _UNUSUAL = {
     "trial": None,
     "work": None,
     "near": 0,
+    "bound": False,
     "avoid": (),
 }
 
@@ -65,6 +66,8 @@ class Firing:
     #: that they are to be kept off; see `placing`.
     near: int = 0
     avoid: tuple[int, ...] = ()
+    #: Its jobs run on `near` or nowhere.
+    bound: bool = False
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.

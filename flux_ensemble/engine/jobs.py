@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -259,6 +259,16 @@ def _size(value: Any) -> int:
         return len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return MAX_MEMO + 1
+
+
+def ages_of(jobs: Iterable[Job], gauge: str, t: float) -> Iterator[float]:
+    """Ages in seconds at time `t` of those jobs that are "waiting" or "running"."""
+    for job in jobs:
+        if gauge == "running":
+            if job.phase is Phase.RUNNING and job.t_start is not None:
+                yield max(0.0, t - job.t_start)
+        elif job.phase < Phase.RUNNING:
+            yield max(0.0, t - job.t_submit)
 
 
 def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Member:
         place: what placement knows of it; None before it is up.
         up: what it said when it was up.
         flying: jobs that were sent to it and have not shown, with their cores.
+        unwanted: those of them that are cancelled when they show.
         jobs: the cores of its active jobs, by key.
         ending: it was told to end.
     """
@@ -53,6 +54,7 @@ class Member:
         self.place: Place | None = None
         self.up: MemberUp | None = None
         self.flying: dict[tuple[str, int, int], int] = {}
+        self.unwanted: set[tuple[str, int, int]] = set()
         self.jobs: dict[int, int] = {}
         self.ending = False
 
@@ -64,6 +66,12 @@ class Member:
         """
         assert state in TRANSITIONS[self.state], f"{self.name}: from {self.state!r} to {state!r}"
         self.state = state
+
+    def withdrew(self, tag: tuple[str, int, int]) -> bool:
+        """Whether a job that has shown now is to be cancelled."""
+        withdrawn = tag in self.unwanted
+        self.unwanted.discard(tag)
+        return withdrawn
 
     @property
     def busy(self) -> int:

@@ -25,6 +25,7 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, Member
+from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.submitted import Submitted
@@ -43,8 +44,14 @@ class MemberEvents:
     """Takes in the events of members for one engine."""
 
     def __init__(
-        self, core: Core, members: Members, observer: Observer, submitted: Submitted
+        self,
+        core: Core,
+        members: Members,
+        observer: Observer,
+        submitted: Submitted,
+        scope: MemberScope,
     ) -> None:
+        self._scope = scope
         self._core = core
         self._members = members
         self._observer = observer
@@ -143,6 +150,7 @@ class MemberEvents:
             # Nobody asked for its end.
             member.reason = event.reason
             yield from self._triggered(_LOST, member)
+        self._scope.forget(member.name)
 
     def _conclude(
         self, member: Member, job: Job, event: MemberEnded, lost: bool
@@ -176,7 +184,7 @@ class MemberEvents:
             "timestamp": core.t,
         }
         return [
-            Triggered(state, Cause(seen))
+            Triggered(state, Cause(seen), member=member.ordinal)
             for state in core.rules.plain(trigger)
             if state.rule.name in (None, member.pool.name)
         ]

@@ -16,6 +16,7 @@ from typing import Any
 
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Action
+from flux_ensemble.engine.bound import release
 from flux_ensemble.engine.breaker import Breaker
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import (
@@ -73,8 +74,14 @@ class Members:
         """The name of the pool that an active job is on."""
         return self.known[ordinal_of(key)].pool.name
 
+    def name_of_job(self, key: int) -> str:
+        """The name of the member that an active job is on."""
+        return self.known[ordinal_of(key)].name
+
     def name_of(self, ordinal: int) -> str:
         """The name of a member, also of one that has ended."""
+        if ordinal in self.known:
+            return self.known[ordinal].name
         before = dict.fromkeys(self._pools, 0)
         for pool, number in self._started:
             if ordinal <= number:
@@ -121,8 +128,10 @@ class Members:
             names = [self._start(pool).name for _ in range(number)]
         else:
             number = min(action.value, len(live) - pool.low)
-            # Those with the fewest jobs, and of equal ones the last.
-            idlest = sorted(live, key=lambda member: (member.busy, -member.ordinal))[:number]
+            # That of the rule, then those with the fewest jobs, and of equal ones the last.
+            own = origin.member
+            idlest = sorted(live, key=lambda one: (one.ordinal != own, one.busy, -one.ordinal))
+            del idlest[number:]
             names = [member.name for member in idlest]
             for member in idlest:
                 self.drain(member, "the pool shrinks")
@@ -204,6 +213,7 @@ class Members:
             self.breaker.forget(member.ordinal)
             if member.up is not None and member.up.t_expires is not None:
                 self._core.emit(StopTimer(f"{DRAIN_TIMER}{member.ordinal}"))
+            release(self._core, member)
 
     def move(self, member: Member, jobs: list[Job]) -> None:
         """Cancel jobs that have not started, to run elsewhere."""
@@ -319,9 +329,16 @@ class Members:
 
     def dump(self) -> dict[str, Any]:
         """The members as JSON; those of the active jobs follow from their keys."""
-        doubts = {} if self.breaker.idle else {"breaker": self.breaker.dump()}
+        more: dict[str, Any] = {} if self.breaker.idle else {"breaker": self.breaker.dump()}
+        unwanted = [
+            [member.ordinal, *tag]
+            for member in self.known.values()
+            for tag in sorted(member.unwanted)
+        ]
+        if unwanted:
+            more["unwanted"] = unwanted
         return {
-            **doubts,
+            **more,
             "last": self._last_ordinal,
             "numbers": self._numbers,
             "started": self._started,
@@ -376,3 +393,5 @@ class Members:
                     self.placement.close(member.place)
         if "breaker" in value:
             self.breaker.load(value["breaker"])
+        for ordinal, rule, number, index in value.get("unwanted", ()):
+            self.known[ordinal].unwanted.add((rule, number, index))

@@ -8,6 +8,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
+from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pool_counts import PoolCounts
 from flux_ensemble.engine.retrying import Further, Retrying
@@ -135,7 +136,9 @@ class Observer:
         job = self._core.workload.admit(event.job, event.tag, event.t)
         if job is not None:
             member = None if members is None else members.admitted(job)
-            if job.firing is not None and job.firing.cancel_unseen:
+            if job.firing is not None and (
+                job.firing.cancel_unseen or (member is not None and _withdrew(member, job))
+            ):
                 self._sending.cancel_unseen(job, job.firing)
             elif members is not None and member is not None and member.state == "draining":
                 members.move(member, [job])
@@ -207,6 +210,8 @@ class Observer:
         job.nodes = 0
         if self._members is not None:
             self._members.breaker.started(job)
+        if stats.of_members.active:
+            self.values.of_member(job, group, "pending", pending)
         if self._predictions is not None:
             self._predictions.started(job)
         more = (
@@ -225,6 +230,8 @@ class Observer:
         variables = stats.durations(job.outcome)
         for variable in variables:
             stats.observe(group, variable, seconds)
+            if stats.of_members.active:
+                self.values.of_member(job, group, variable, seconds)
         changed = _RAN
         if job.outcome == "success":
             changed = _SUCCEEDED + self.values.better(job, group, "duration", seconds)
@@ -328,6 +335,12 @@ class Observer:
         cause = caused_by(self._core, job, event.name, event.t, event.context)
         memo = event.context if event.name == "memo" else None
         return [Triggered(state, cause, None, memo) for state in states]
+
+
+def _withdrew(member: Member, job: Job) -> bool:
+    """Whether a job was withdrawn from its member before it showed."""
+    firing = job.firing
+    return firing is not None and member.withdrew((firing.rule, firing.number, job.index))
 
 
 def _of_trial(trial: str) -> tuple[Change, ...]:

@@ -28,6 +28,7 @@ class Origin:
         chain: rules that led here with no job or time between, the rule included.
         request: the request to answer, or None.
         groups: the groups that its rule is about, and that of the job that triggered it.
+        member: the number of the member that it is about, of a rule with `scope: member`; else 0.
     """
 
     rule: str
@@ -35,17 +36,19 @@ class Origin:
     chain: tuple[str, ...] = ()
     request: int | None = None
     groups: tuple[str, ...] = ()
+    member: int = 0
 
     def dump(self) -> list[Any]:
         """The origin as JSON."""
-        groups = [self.groups] if self.groups else []
-        return [self.rule, self.number, self.chain, self.request, *groups]
+        more = [self.groups, self.member] if self.member else [self.groups] if self.groups else []
+        return [self.rule, self.number, self.chain, self.request, *more]
 
     @classmethod
     def load(cls, value: Any) -> Origin:
         """The origin that `dump` returned, maybe of a version that had no groups."""
-        rule, number, chain, request, *groups = value
-        return cls(rule, number, tuple(chain), request, *map(tuple, groups))
+        rule, number, chain, request, *more = value
+        groups = tuple(more[0]) if more else ()
+        return cls(rule, number, tuple(chain), request, groups, *more[1:])
 
 
 @dataclass(frozen=True, slots=True)

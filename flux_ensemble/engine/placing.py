@@ -2,7 +2,8 @@
 
 A firing may want its jobs on one member (`near`), or not on some (`avoid`). Both hold as long as
 there is a feasible member by them, full or not; where there is none, the jobs go where others do.
-Members in doubt (`breaker`) are kept off alike.
+Members in doubt (`breaker`) are kept off alike. The jobs of a firing that is `bound` run on that
+member or nowhere, in doubt or not.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Placing:
         need = self._needs.of(firing, index)
         place = self._choose(firing, need)
         if place is None:
-            self._members.none_for(firing.group, self._allowed[firing.group])
+            if not firing.bound:
+                self._members.none_for(firing.group, self._allowed[firing.group])
             return 0
         if self._needs.differ(firing) or self._breaker.on_trial(place.ordinal):
             return 1
@@ -51,6 +53,21 @@ class Placing:
         if place.ordinal == firing.near:
             others = 1
         return place.slice(need, self._core.t, firing.waiting, others)
+
+    def bars(self, firing: Firing) -> str | None:
+        """Why some of the jobs of a firing that is bound to a member cannot run there, if so."""
+        name = self._members.name_of(firing.near)
+        place = self._placement.places.get(firing.near)
+        if place is None or not place.open:
+            member = self._members.known.get(firing.near)
+            return f"member {name} {'has ended' if member is None else f'is {member.state}'}"
+        if place.pool not in self._allowed[firing.group]:
+            return f"jobs of group {firing.group!r} do not run on member {name}"
+        stop = firing.stop if self._needs.differ(firing) else firing.first + 1
+        for index in range(firing.first, stop):
+            if not place.feasible(self._needs.of(firing, index), self._core.t):
+                return f"member {name} is too small for the job, or does not last long enough"
+        return None
 
     def place(self, firing: Firing, first: int, count: int) -> int:
         """Place jobs of a firing on the member that `fits` has found; returns its number."""
@@ -69,6 +86,10 @@ class Placing:
         placement, t = self._placement, self._core.t
         pools = self._allowed[firing.group]
         closed = self._breaker.closed
+        if firing.bound:
+            place = placement.places.get(firing.near)
+            fits = place is not None and place.feasible(need, t) and place.room(need, t)
+            return place if fits else None
         if firing.near and firing.near not in closed and firing.near not in firing.avoid:
             place = placement.places.get(firing.near)
             if place is not None and place.pool in pools and place.feasible(need, t):

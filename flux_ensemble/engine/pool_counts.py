@@ -1,4 +1,7 @@
-"""The counters of a group by the pool of the members that its jobs are on: `success@pool`."""
+"""The counters of a group by the pool of the members that its jobs are on: `success@pool`.
+
+And by the member, where rules with `scope: member` name them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ class PoolCounts:
 
     def __init__(self, stats: Metrics, members: Members) -> None:
         self._counts = stats.counts
+        self._of_members = stats.of_members
         self._members = members
         for counts in self._counts.values():
             for pool in members.gone:
@@ -24,6 +28,8 @@ class PoolCounts:
         """A job was counted as submitted."""
         counter = f"submitted@{self._members.pool_of(job.id)}"
         self._counts[group][counter] += 1
+        if self._of_members.active:
+            self._of_members.count(self._members.name_of_job(job.id), group, "submitted", 1)
         return ((COUNT, counter),)
 
     def before(self, group: str) -> list[int]:
@@ -38,5 +44,8 @@ class PoolCounts:
         for counter, number in zip(COUNTERS, before, strict=True):
             if counts[counter] != number:
                 counts[f"{counter}@{pool}"] += counts[counter] - number
+                if self._of_members.active:
+                    name = self._members.name_of_job(job.id)
+                    self._of_members.count(name, group, counter, counts[counter] - number)
                 changed += ((COUNT, f"{counter}@{pool}"),)
         return changed

@@ -7,6 +7,7 @@ from enum import Enum
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.retries import Policy
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import members_of
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import Job
@@ -46,7 +47,7 @@ class Retrying:
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
-        if interrupted and core.acting:
+        if interrupted and core.acting and not self._barred(firing, job):
             if core.t_walltime is not None:
                 self._sending.run_again(firing, job.index)
                 return Further.AGAIN
@@ -69,15 +70,10 @@ class Retrying:
                 overrides = {**(overrides or {}), **changed}
                 core.spec.groups[firing.group].submission(firing.each, firing.params, overrides)
         except ValueError as error:
-            core.record(
-                "gave-up",
-                rule=firing.rule,
-                firing=firing.number,
-                index=job.index,
-                attempt=firing.attempt,
-                reason=f"retries: with: {error}",
-            )
-            return Further.GAVE_UP
+            return self._give_up(firing, job, f"retries: with: {error}")
+        reason = self._sending.bars(firing, job.index, overrides)
+        if reason is not None:
+            return self._give_up(firing, job, reason)
         delay, avoid = job_set.retries.delay(firing.attempt), firing.avoid
         if job_set.retries.spread is not None:
             tried = dict.fromkeys((*avoid, *members_of(job.id)))
@@ -85,6 +81,21 @@ class Retrying:
         self._sending.retry(firing, job.index, overrides, delay, firing.attempt + 1, avoid)
         # Where that is over a limit, the ensemble has failed.
         return Further.AGAIN if core.acting else Further.OVER
+
+    def _barred(self, firing: Firing, job: Job) -> bool:
+        """Whether a job is bound to a member that it cannot run on again."""
+        return firing.bound and self._sending.bars(firing, job.index, firing.overrides) is not None
+
+    def _give_up(self, firing: Firing, job: Job, reason: str) -> Further:
+        self._core.record(
+            "gave-up",
+            rule=firing.rule,
+            firing=firing.number,
+            index=job.index,
+            attempt=firing.attempt,
+            reason=reason,
+        )
+        return Further.GAVE_UP
 
     def _policy(self, job_set: JobSet) -> Policy:
         key = job_set.name, job_set.index

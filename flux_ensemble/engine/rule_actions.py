@@ -82,7 +82,7 @@ def _origin(state: RuleState, cause: Cause) -> Origin:
         groups = (*groups, cause.group)
     if cause.combinations:
         groups = (*groups, *cause.combinations)
-    return Origin(state.rule.id, state.next_number(), cause.chain, None, groups)
+    return Origin(state.rule.id, state.next_number(), cause.chain, None, groups, cause.member)
 
 
 def _trigger(rule: Rule, cause: Cause) -> str:

@@ -31,6 +31,8 @@ class RuleState(Turns):
     #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
     groups: tuple[str, ...]
     enabled: bool = field(init=False)
+    #: It exists once for each member.
+    of_member: bool = field(init=False)
     #: Number of the next firing; ahead of `fired` where a custom function returned actions.
     number: int = field(init=False, default=0)
     #: Its timer is set.
@@ -40,11 +42,18 @@ class RuleState(Turns):
     #: Ids of the rules whose jobs triggered it.
     causes: set[str] = field(init=False, default_factory=set)
     #: Of a rule with `by`: the combinations that it may not run for as if it were the first time.
+    #: With `scope: member`: the members that it ran for, by name.
     turns: dict[str, Turns] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.enabled = self.rule.enabled
-        self.left = None if self.rule.by else self.rule.action.repetitions
+        self.of_member = self.rule.scope == "member"
+        self.left = self.repetitions
+
+    @property
+    def repetitions(self) -> int | None:
+        """How often it may run in all; None where that is not limited."""
+        return None if self.rule.by or self.of_member else self.rule.action.repetitions
 
     @property
     def live(self) -> bool:
@@ -60,7 +69,7 @@ class RuleState(Turns):
         """Count a matching evaluation at time `t`; True if the action is to run.
 
         Args:
-            combination: of a rule with `by`.
+            combination: of a rule with `by`; with `scope: member` the name of the member.
         """
         action = self.rule.action
         if combination is None:
@@ -69,11 +78,17 @@ class RuleState(Turns):
         if turns is None:
             turns = Turns()
             turns.left = action.repetitions
-            if turns.left is not None or action.backoff or action.cooldown:
+            if turns.left is not None or action.backoff or action.cooldown or self.of_member:
                 self.turns[combination] = turns
         mine = turns.take(action, t)
         self.fired += mine
         return mine
+
+    def may_run_for(self, combination: str) -> bool:
+        """Whether it has runs left for a combination, or a member."""
+        turns = self.turns.get(combination)
+        left = self.rule.action.repetitions if turns is None else turns.left
+        return left is None or left > 0
 
     def next_number(self) -> int:
         """The number of a new firing."""

@@ -90,6 +90,9 @@ class RuleIndex:
         self.wants_nodes: frozenset[str] = frozenset()
         #: The groups whose rates rules read.
         self.wants_rates: tuple[str, ...] = ()
+        #: Whether there are rules with `scope: member`, and what they read of their members.
+        self.any_of_member = False
+        self.wants_of_members: set[MetricPath] = set()
         #: Whether it matters when the allocation expires.
         self.wants_expiration = any(group.longest for group in spec.groups.values())
         #: (trigger, group or None) -> rules on jobs of this ensemble.
@@ -136,6 +139,9 @@ class RuleIndex:
         self.wants_nodes |= {metric.variable for metric in read if metric.statistic == "nodes"}
         for filling in fillings:
             read |= filling.paths if filling is not None else set()
+        if state.of_member:
+            self.any_of_member = True
+            self.wants_of_members |= read
         rates = sorted(metric.group for metric in read if metric.statistic == RATE)
         self.wants_rates = tuple(dict.fromkeys((*self.wants_rates, *rates)))
         self.wants_expiration |= rule.trigger == "time-left" or LEFT in read

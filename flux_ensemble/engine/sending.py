@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
@@ -54,7 +55,8 @@ class Sending:
         work: str | None = None,
         near: int = 0,
         avoid: tuple[int, ...] = (),
-    ) -> None:
+        bound: bool = False,
+    ) -> str | None:
         """Ask for the jobs of one submission of a group, or for one of them again.
 
         Args:
@@ -69,6 +71,10 @@ class Sending:
             trial: of a search that the one job is, if it is one.
             work: of a copy, what it is a copy of.
             near, avoid: the member that they are to run on, and those that they are kept off.
+            bound: they run on that member or nowhere.
+
+        Returns:
+            Why they are not asked for; None where they are, or the ensemble has failed.
         """
         core = self._core
         size = len(core.spec.groups[group].submission(each, params, overrides))
@@ -76,7 +82,7 @@ class Sending:
         limit = core.spec.limits.jobs
         if core.workload.total + len(indices) > limit:
             core.fail(self._over_limit(group, origin, len(indices), limit))
-            return
+            return None
         firing = Firing(
             origin.rule,
             origin.number,
@@ -92,7 +98,11 @@ class Sending:
             work,
             near,
             avoid,
+            bound,
         )
+        reason = self._placing.bars(firing) if bound and self._placing is not None else None
+        if reason is not None:
+            return reason
         firing.delayed = delay > 0
         if not core.workload.add(firing):
             core.fail(
@@ -102,6 +112,19 @@ class Sending:
             )
         elif firing.delayed:
             core.emit(StartTimer(firing.timer, delay))
+        return None
+
+    def bars(self, firing: Firing, index: int, overrides: Mapping[str, Any] | None) -> str | None:
+        """Why a job that is bound to a member cannot run there again; None if it can.
+
+        Args:
+            firing, index: the job.
+            overrides: of fields of its group, when it runs again.
+        """
+        if not firing.bound or self._placing is None:
+            return None
+        again = replace(firing, first=index, stop=index + 1, overrides=overrides)
+        return self._placing.bars(again)
 
     def delay_over(self, key: str) -> bool:
         """Send the job that a timer is for; False if the timer is for something else."""
@@ -150,6 +173,7 @@ class Sending:
             trial=firing.trial,
             near=firing.near,
             avoid=avoid,
+            bound=firing.bound,
         )
 
     def copy(self, job: Job, origin: Origin) -> str | None:
@@ -167,6 +191,8 @@ class Sending:
             return "the job has ended, or is about to"
         if firing.trial is not None:
             return "the job is a trial of a search"
+        if firing.bound:
+            return "the job is bound to its member"
         if core.copies.of(job) is not None:
             return "the job has a copy, or is one"
         if core.workload.total >= core.spec.limits.jobs:

@@ -31,6 +31,7 @@ from typing import Any
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase, dump_jobs, load_jobs
+from flux_ensemble.metrics.member_metrics import AT
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.streams import Metrics, Values
 from flux_ensemble.texts import shortened
@@ -82,6 +83,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["copies"] = engine.copies.dump()
     if engine.members is not None:
         state["members"] = engine.members.dump()
+    if counts := engine.stats.of_members.dump():
+        state["member_counts"] = counts
     if engine.deferred:
         state["deferred"] = [[rule.rule.id, idle] for rule, idle in engine.deferred]
     return {"format": FORMAT, "digest": _digest(state), "state": state}
@@ -172,6 +175,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.function_states.update(state.get("function_states", {}))
     for id, idle in state.get("deferred", ()):
         engine.deferred[engine.rules.states[id], idle] = None
+    engine.stats.of_members.load(state.get("member_counts", ()))
     engine.searching.load(state.get("searches", {}))
     engine.copies.load(state.get("copies", ()))
     engine.records.load(state.get("records", (0, 0)))
@@ -188,7 +192,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
 def _feed(stats: Metrics, chunk: Any) -> None:
     try:
         for group, variable, values in chunk:
-            if group not in stats.counts or not isinstance(variable, str):
+            if group.partition(AT)[0] not in stats.counts or not isinstance(variable, str):
                 raise ValueError(f"no stream {group!r}, {variable!r}")
             stats.feed(group, variable, map(_number, values))
     except (ArithmeticError, TypeError, ValueError) as error:

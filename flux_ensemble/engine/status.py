@@ -25,7 +25,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "t_end": engine.t_end,
         "finish": engine.spec.finish,
         "groups": {group: _group(engine, group) for group in engine.spec.groups},
-        "rules": [_rule(state) for state in engine.rules.states.values()],
+        "rules": [_rule(engine, state) for state in engine.rules.states.values()],
         "jobs": {
             "waiting": workload.busy - len(workload.jobs),
             "active": len(workload.jobs),
@@ -79,8 +79,15 @@ def _group(engine: Engine, group: str) -> dict[str, int]:
     }
 
 
-def _rule(state: RuleState) -> dict[str, Any]:
+def _rule(engine: Engine, state: RuleState) -> dict[str, Any]:
     rule = state.rule
+    more: dict[str, Any] = {}
+    if state.of_member:
+        # Of those that have not ended.
+        each = {name: turns.fired for name, turns in state.turns.items()}
+        names = engine.member_names.values()
+        more["members"] = {name: each[name] for name in names if name in each}
+        more["each"] = rule.action.repetitions
     return {
         "id": rule.id,
         "trigger": rule.title,
@@ -90,6 +97,7 @@ def _rule(state: RuleState) -> dict[str, Any]:
         "label": rule.action.label,
         "enabled": state.enabled,
         "fired": state.fired,
-        "repetitions": None if rule.by else rule.action.repetitions,
+        "repetitions": state.repetitions,
         "error": state.error,
+        **more,
     }

@@ -31,6 +31,7 @@ class Cause:
         job: the job whose event it is, or None.
         group: of the job of the ensemble that caused it, or None.
         combinations: of that job, as far as they are watched.
+        member: the number of the member that the firing is about, 0 if it is about none.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Cause:
         job: TriggeringJob | None = None,
         group: str | None = None,
         combinations: tuple[str, ...] = (),
+        member: int = 0,
     ) -> None:
         self.event = event
         self.rule = rule
@@ -48,6 +50,7 @@ class Cause:
         self.job = job
         self.group = group
         self.combinations = combinations
+        self.member = member
 
 
 class Triggered:
@@ -62,6 +65,8 @@ class Triggered:
         lookup: gives the values of metrics; None for those at the time of the evaluation.
         memo: the keys of a memo event, which the rule's condition may name.
         combination: that is idle, for a rule with `by`.
+        member: the number of the member that it is about; a rule with `scope: member` is
+            evaluated for the member of the job if it is 0, and without a job for each.
     """
 
     def __init__(
@@ -71,9 +76,11 @@ class Triggered:
         lookup: Lookup | None = None,
         memo: Mapping[str, Any] | None = None,
         combination: str | None = None,
+        member: int = 0,
     ) -> None:
         self.state = state
         self.cause = cause
         self.lookup = lookup
         self.memo = memo
         self.combination = combination
+        self.member = member

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.rules import Change
 from flux_ensemble.metrics.by_value import ByValue
@@ -44,6 +45,8 @@ class Values:
                 stats.ignore(group, key)
             elif stats.has_room(group, key):
                 stats.observe(group, key, number)
+                if stats.of_members.active:
+                    self.of_member(job, group, key, number)
                 changed += (("", key), *self.better(job, group, key, number))
                 changed += self.by_value(job, group, key, number)
             else:
@@ -51,6 +54,11 @@ class Values:
                 if group not in self.crowded:
                     self._leave_out(group, key)
         return tuple(changed)
+
+    def of_member(self, job: Job, group: str, variable: str, value: Number) -> None:
+        """Take in a value for the member that the job is on."""
+        name = self._core.member_names[ordinal_of(job.id)]
+        self._core.stats.of_members.observe(name, group, variable, value)
 
     def better(self, job: Job, group: str, variable: str, value: Number) -> tuple[Change, ...]:
         """The best jobs that it is one of now."""

@@ -25,6 +25,9 @@ from flux_ensemble.texts import listed
 #: Most rules that are described at once, and for which it is found out what can still happen.
 MAX_RULES = 500
 
+#: Most members that are described of a rule with `scope: member`.
+MAX_MEMBERS = 20
+
 #: Passes that look for rules that can only be triggered by rules that cannot fire.
 _PASSES = 10
 
@@ -68,6 +71,7 @@ class _Reader:
         rule = state.rule
         terms = () if rule.when is None else terms_of(rule.when, rule.name)
         cooldown = state.t_next if state.t_next > self._t else None
+        more = {"members": list(self._members(state))} if state.of_member else {}
         return {
             "id": rule.id,
             "trigger": rule.title,
@@ -77,23 +81,42 @@ class _Reader:
             "fired": state.fired,
             "left": state.left,
             "error": state.error,
-            "terms": [self._term(state, term, len(terms)) for term in terms],
+            "terms": []
+            if state.of_member
+            else [self._term(state, term, len(terms), self._lookup) for term in terms],
             "skips": state.skip,
             "t_cooldown": cooldown,
             "t_next": self._t_next(state),
             "waits": None if rule.id in self._never else self._waits(state),
             "never": self._never.get(rule.id),
+            **more,
         }
+
+    def _members(self, state: RuleState) -> Iterator[dict[str, Any]]:
+        """What there is to say of a rule with `scope: member` for the first members."""
+        rule, members = state.rule, self._engine.members
+        terms = () if rule.when is None else terms_of(rule.when, rule.name)
+        for member in islice(() if members is None else members.known.values(), MAX_MEMBERS):
+            turns = state.turns.get(member.name)
+            lookup = self._engine.scope_of(member.ordinal, self._t)
+            yield {
+                "name": member.name,
+                "fired": 0 if turns is None else turns.fired,
+                "left": rule.action.repetitions if turns is None else turns.left,
+                "skips": 0 if turns is None else turns.skip,
+                "t_cooldown": turns.t_next if turns and turns.t_next > self._t else None,
+                "terms": [self._term(state, term, len(terms), lookup) for term in terms],
+            }
 
     # -- conditions -------------------------------------------------------------------
 
-    def _term(self, state: RuleState, term: Term, terms: int) -> dict[str, Any]:
+    def _term(self, state: RuleState, term: Term, terms: int, lookup: Lookup) -> dict[str, Any]:
         values = {}
         for name in term.names:
             path = self._path(name)
             if path is not None:
-                values[name] = self._lookup(path)
-        holds = self._holds(state, term, terms)
+                values[name] = lookup(path)
+        holds = self._holds(state, term, terms, lookup)
         comparison, missing = term.comparison, None
         if holds is False and comparison is not None and comparison.name in values:
             value = values[comparison.name]
@@ -102,7 +125,7 @@ class _Reader:
             missing = f"{comparison.name} {now}, and must be {operator} {number:g}"
         return {"text": term.text, "holds": holds, "values": values, "missing": missing}
 
-    def _holds(self, state: RuleState, term: Term, terms: int) -> bool | None:
+    def _holds(self, state: RuleState, term: Term, terms: int, lookup: Lookup) -> bool | None:
         """Whether it holds now; None if that depends on the event that triggers the rule."""
         if any(self._path(name) is None for name in term.names):
             return None
@@ -120,8 +143,8 @@ class _Reader:
                 )
         if condition is None:
             return None
-        value = self._lookup(state.path) if state.path is not None else None
-        return condition.holds(value, self._lookup)
+        value = lookup(state.path) if state.path is not None else None
+        return condition.holds(value, lookup)
 
     def _path(self, name: str) -> MetricPath | None:
         with suppress(ValueError):
@@ -247,14 +270,14 @@ class _Reader:
         rule, workload = state.rule, self._engine.workload
         if rule.trigger == "start" and self._engine.t_start is not None:
             return "the ensemble has started, and its condition did not hold then"
-        groups = rule.groups if rule.scope == "ensemble" else ()
+        groups = rule.groups if rule.scope != "queue" else ()
         if rule.detector is not None:
             groups = (rule.detector.group,)
         if groups and not any(workload.busy_of(name) or asked[name] for name in groups):
             return (
                 f"no job of {_named(groups)} is active, and no rule that can still fire submits one"
             )
-        for comparison in _comparisons(rule):
+        for comparison in () if state.of_member else _comparisons(rule):
             path = self._path(comparison.name)
             if path is not None and path.statistic == COUNT:
                 reason = self._unreachable(comparison, path, asked[path.group])

@@ -18,7 +18,7 @@ from flux_ensemble.engine.backlog import Backlog
 from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
-from flux_ensemble.engine.jobs import Job, Phase, dump_jobs, load_jobs
+from flux_ensemble.engine.jobs import Job, Phase, ages_of, dump_jobs, load_jobs
 from flux_ensemble.engine.predictions import Predictions
 
 
@@ -299,12 +299,7 @@ class Workload:
 
     def ages(self, group: str, gauge: str, t: float) -> Iterator[float]:
         """Ages in seconds at time `t` of the group's "waiting" or "running" jobs."""
-        for job in self._active[group].values():
-            if gauge == "running":
-                if job.phase is Phase.RUNNING and job.t_start is not None:
-                    yield max(0.0, t - job.t_start)
-            elif job.phase < Phase.RUNNING:
-                yield max(0.0, t - job.t_submit)
+        return ages_of(self._active[group].values(), gauge, t)
 
     def dump(self) -> dict[str, Any]:
         """Jobs and firings as JSON; the counts follow from them."""

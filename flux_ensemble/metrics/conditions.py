@@ -17,6 +17,7 @@ from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
+from flux_ensemble.metrics.member_metrics import objection
 from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
 from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
 from flux_ensemble.metrics.searched import Searched
@@ -216,7 +217,10 @@ def split_comparison(when: float | str) -> tuple[str, float] | None:
 
 
 class Names:
-    """Resolves the names in an expression; the arguments are as for `compile_condition`."""
+    """Resolves the names in an expression; the arguments are as for `compile_condition`.
+
+    With `of_member` the metrics are those of one member.
+    """
 
     def __init__(
         self,
@@ -227,7 +231,9 @@ class Names:
         bests: Bested = NO_BESTS,
         by: Collection[ByValue] = (),
         searches: Searches = NO_SEARCHES,
+        of_member: bool = False,
     ) -> None:
+        self.of_member = of_member
         self._groups = groups
         self._statistics = statistics
         self._subject = subject
@@ -266,7 +272,11 @@ class Names:
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
         of_stream = head in self._statistics and not (bare and head == NUMBER)
         if head == COUNT or of_stream or of_member:
-            return self._metric(keys)
+            path = self._metric(keys)
+            reason = objection(path) if self.of_member else None
+            if reason is not None:
+                raise ValueError(reason)
+            return path
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]
         known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))

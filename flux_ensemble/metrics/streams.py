@@ -8,6 +8,7 @@ from typing import Any
 from flux_ensemble.metrics.best import Best, Bests
 from flux_ensemble.metrics.by_value import ByValue, unsplit
 from flux_ensemble.metrics.detector import Detector
+from flux_ensemble.metrics.member_metrics import AT, MemberMetrics
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
@@ -76,6 +77,7 @@ class Metrics:
         rates: how fast jobs finish, of the groups for which that is watched.
         watches: the detectors of rules on drift and anomalies, by the ids of the rules.
         detected: the rules whose detectors the latest values triggered, with these values.
+        of_members: what rules with `scope: member` read.
         t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
             member expires; None where that is not so or not known.
 
@@ -101,6 +103,7 @@ class Metrics:
         #: The same by group and variable.
         self._watching: dict[tuple[str, str], list[Watch]] = {}
         self.detected: dict[str, Number] = {}
+        self.of_members = MemberMetrics(statistics)
         self.t = 0.0
         self.t_start: float | None = None
         self.t_expires: float | None = None
@@ -190,6 +193,7 @@ class Metrics:
             self._forget(key)
             for watch in self._watching.get(key, ()):
                 watch.since = 0
+        self.of_members.reset(group, variable)
         return len(keys)
 
     def _forget(self, key: tuple[str, str]) -> None:
@@ -202,6 +206,9 @@ class Metrics:
 
     def feed(self, group: str, variable: str, values: Iterable[Number | None]) -> None:
         """Add values that `take_values` returned."""
+        if AT in group:
+            self.of_members.feed(group, variable, values)
+            return
         for value in values:
             if value is None:
                 self._forget((group, variable))
@@ -222,6 +229,7 @@ class Metrics:
 
     def keep_values(self) -> None:
         """Keep values from now on, for `take_values`."""
+        self.of_members.keep_values()
         if self._kept is None:
             self._kept = {}
 
@@ -232,14 +240,15 @@ class Metrics:
         not depend on each other.
         """
         kept, self._kept = self._kept or {}, None if self._kept is None else {}
-        return [[group, variable, values] for (group, variable), values in kept.items()]
+        rows = [[group, variable, values] for (group, variable), values in kept.items()]
+        return rows + self.of_members.take_values()
 
     def sizes(self) -> list[list[Any]]:
         """How many values each stream has: [[group, variable, n], ...]; empty ones are left out."""
         return [
             [group, variable, stream.count]
             for (group, variable), stream in sorted(self._streams.items())
-        ]
+        ] + self.of_members.sizes()
 
     def lookup(self, path: MetricPath) -> Any:
         """The value of a metric: a number, a parameter's value of any type, or None if empty."""

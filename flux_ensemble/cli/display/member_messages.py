@@ -15,6 +15,7 @@ STYLES = {
     "member-lost": "bad",
     "member-ended": "detail",
     "not-placed": "warn",
+    "jobs-dropped": "warn",
 }
 
 

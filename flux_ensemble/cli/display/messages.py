@@ -331,6 +331,8 @@ def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], s
         return f"{words} (returned by {_firing(cause)})"
     if trigger == "idle":
         return words + _combination(cause)
+    if "member" in cause:
+        return f"{words} ({cause['member']})"
     return words if trigger in (words, "metric") else f"{words} ({trigger})"
 
 

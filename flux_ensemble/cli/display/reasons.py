@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from flux_ensemble.cli.display.plain_tables import fsd
-from flux_ensemble.client.responses import RuleReason, Term, Why
+from flux_ensemble.client.responses import MemberReason, RuleReason, Term, Why
 from flux_ensemble.texts import listed, printable
 
 
@@ -46,13 +46,11 @@ def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
         yield f"  fired {_times(rule['fired'])}, {_left(rule['left'])}"
     if rule["error"]:
         yield f"  error: {rule['error'].splitlines()[0]}"
-    for term in rule["terms"]:
-        yield f"  {_mark(term)}  {term['text']}"
-        if term["missing"]:
-            yield f"        {term['missing']}"
-        elif term["values"]:
-            values = (f"{name} is {_number(value)}" for name, value in term["values"].items())
-            yield f"        {', '.join(values)}"
+    yield from _terms(rule["terms"], "  ")
+    for member in () if ended else rule.get("members", ()):
+        yield f"  {member['name']}: fired {_times(member['fired'])}, {_left(member['left'])}"
+        yield from _terms(member["terms"], "    ")
+        yield from _rests(member, t, "    ")
     if ended:
         if not rule["enabled"]:
             yield "  was disabled"
@@ -64,10 +62,25 @@ def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
         yield f"  {rule['waits']}"
     if rule["t_next"] is not None:
         yield f"  its timer is due {_when(rule['t_next'], t)}"
+    yield from _rests(rule, t, "  ")
+
+
+def _terms(terms: Iterable[Term], indent: str) -> Iterator[str]:
+    for term in terms:
+        yield f"{indent}{_mark(term)}  {term['text']}"
+        if term["missing"]:
+            yield f"{indent}      {term['missing']}"
+        elif term["values"]:
+            values = (f"{name} is {_number(value)}" for name, value in term["values"].items())
+            yield f"{indent}      {', '.join(values)}"
+
+
+def _rests(rule: RuleReason | MemberReason, t: float, indent: str) -> Iterator[str]:
     if rule["t_cooldown"] is not None:
-        yield f"  not before {_when(rule['t_cooldown'], t)} (cooldown)"
+        yield f"{indent}not before {_when(rule['t_cooldown'], t)} (cooldown)"
     if rule["skips"]:
-        yield f"  lets the next {_times(rule['skips'])} pass at which its condition holds (backoff)"
+        passes = f"lets the next {_times(rule['skips'])} pass at which its condition holds"
+        yield f"{indent}{passes} (backoff)"
 
 
 def _mark(term: Term) -> str:

@@ -116,6 +116,9 @@ MEMBERS = Table(
     yields="reason",
 )
 
+#: Of so many members the table says how often a rule has fired for them.
+MOST_MEMBERS = 4
+
 MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost": "bad"}
 
 
@@ -172,7 +175,7 @@ def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
 
 def rule_row(rule: RuleStatus) -> dict[str, Any]:
     """A row of `RULES`."""
-    repetitions = rule["repetitions"]
+    repetitions, each = rule["repetitions"], rule.get("each")
     if rule["error"]:
         state, style = "failed", "bad"
     elif not rule["enabled"]:
@@ -183,14 +186,25 @@ def rule_row(rule: RuleStatus) -> dict[str, Any]:
         state, style = "enabled", "action"
     return {
         "id": rule["id"],
-        "trigger": rule["trigger"] + _times(rule),
+        "trigger": rule["trigger"] + _times(rule) + _members(rule),
         "action": f"{rule['action']} {rule['label'] or ''}".rstrip(),
         "state": state,
         "fired": rule["fired"],
-        "of": "unlimited" if repetitions is None else repetitions,
+        "of": f"{each} each" if each else "unlimited" if repetitions is None else repetitions,
         "color_state": colour(style),
         "color_off": colour_off(),
     }
+
+
+def _members(rule: RuleStatus) -> str:
+    """How often it has fired for each member: ` on each member (pool.0 2x)`; nothing for others."""
+    members = rule.get("members")
+    if members is None:
+        return ""
+    each = [f"{name} {fired}x" for name, fired in members.items()]
+    shown, more = each[:MOST_MEMBERS], len(each) - MOST_MEMBERS
+    listed = ", ".join([*shown, *([f"{more} more"] if more > 0 else ())])
+    return f" on each member ({listed})" if each else " on each member"
 
 
 def _times(rule: RuleStatus) -> str:

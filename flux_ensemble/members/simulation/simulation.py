@@ -61,6 +61,7 @@ _SHOWN = frozenset(
         "member-doubted",
         "member-trusted",
         "not-placed",
+        "jobs-dropped",
         "finish",
     }
 )

@@ -334,7 +334,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          "action, not 'submti' (did you mean 'submit'? one of: submit, cancel, copy, terminate, "
          "custom, grow, shrink, enable, disable, update, reset, search, close, refresh)"),
         ("{trigger: start, scope: all, action: {name: terminate}}",
-         ".scope: expected a scope, not 'all' (one of: ensemble, queue)"),
+         ".scope: expected a scope, not 'all' (one of: ensemble, member, queue)"),
         ("{trigger: start, on-error: retyr, action: {name: terminate}}", ".on-error: expected a "
          "way to handle errors, not 'retyr' (did you mean 'retry'? one of: disable, fail, retry)"),
         ("{trigger: start, action: {name: submit, label: ech}}", ".action.label: no job group "

@@ -138,6 +138,68 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
             [{"trigger": "member-up", "action": {"name": "terminate"}}],
             "rules[0].trigger: the document has no 'members'",
         ),
+        (
+            None,
+            None,
+            [{"trigger": "job-fail", "scope": "member", "action": {"name": "terminate"}}],
+            "rules[0].scope: 'member' is each of the members, and the document has no 'members'",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "job-fail", "scope": "membr", "action": {"name": "terminate"}}],
+            "expected a scope, not 'membr' (did you mean 'member'?",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "start", "scope": "member", "action": {"name": "terminate"}}],
+            "rules[0].trigger: 'start' cannot be seen of one member ('scope: member'): "
+            "write 'trigger: member-up'",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "job-fail", "scope": "member", "action": NEAR}],
+            "rules[0].action.near: 'near' means nothing with 'scope: member'",
+        ),
+        (
+            [POOL],
+            None,
+            [
+                {
+                    "trigger": "member-lost",
+                    "scope": "member",
+                    "actions": [{"name": "terminate"}, {"name": "submit", "label": "sim"}],
+                }
+            ],
+            "rules[0].actions[1]: no job can run on the member any more at 'member-lost'",
+        ),
+        (
+            [POOL],
+            None,
+            [
+                {
+                    "trigger": "job-fail",
+                    "scope": "member",
+                    "when": "rate.sim > 1",
+                    "action": {"name": "terminate", "reason": "{nodes.free}"},
+                }
+            ],
+            "rules[0].when: 'rate.sim' is not known of one member (of one there are counts",
+        ),
+        (
+            [POOL],
+            None,
+            [
+                {
+                    "trigger": "member-up",
+                    "scope": "member",
+                    "action": {"name": "terminate", "reason": "{nodes.free}"},
+                }
+            ],
+            "rules[0].action.reason: 'nodes.free' is not known of one member",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place_and_the_remedy(

@@ -1,0 +1,203 @@
+"""Metrics of one member each: what rules with `scope: member` name, and nothing else.
+
+They are counted and taken in beside those of all members, from when such a rule is there. Each
+statistic has a stream of its own, so that one that a further rule names later begins with it, and
+what is fed again after a restore gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from flux_ensemble.metrics.names import GAUGES, MEMBER_METRICS, NUMBER, RATE, Statistic, of_finished
+from flux_ensemble.metrics.numbers import Number
+from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath
+from flux_ensemble.metrics.stream import Stream
+
+#: In the texts by which a stream is known beside a snapshot: `GROUP@MEMBER`, `STATISTIC:VARIABLE`.
+#: No group and no statistic has such a name.
+AT = "@"
+_COLON = ":"
+
+#: Metrics of time that a member has of its own.
+_OF_TIME = ("elapsed", "left")
+
+#: A stream: member, group, statistic, variable.
+_Key = tuple[str, str, str, str]
+
+
+def objection(path: MetricPath) -> str | None:
+    """Why a rule with `scope: member` cannot name a metric; None if it can.
+
+    >>> objection(MetricPath("mean", "md", "duration")) is None
+    True
+    >>> objection(MetricPath("nodes", "default", "free"))
+    "'nodes.free' is not known of one member (of one there are counts, statistics, ...)"
+    """
+    statistic, _, variable = path
+    by_value = variable.endswith("]") and statistic not in (BEST, SEARCH)
+    of_all = statistic in MEMBER_METRICS and not (statistic == "time" and variable in _OF_TIME)
+    if not (of_all or by_value or statistic == RATE):
+        return None
+    return (
+        f"{str(path)!r} is not known of one member (of one there are counts, statistics, "
+        "'time.left' and 'time.elapsed'; leave out 'scope: member', or name it in another rule)"
+    )
+
+
+class MemberMetrics:
+    """The metrics of the members of one ensemble.
+
+    Args:
+        statistics: that are kept, of all members.
+
+    Attributes:
+        active: whether rules name any.
+        counts: (member, group) -> its counters, as far as they are not 0.
+
+    >>> metrics = MemberMetrics([Statistic("mean", "Mean")])
+    >>> path = MetricPath("mean", "md", "duration")
+    >>> metrics.want([path])
+    >>> metrics.observe("pool.0", "md", "duration", 12.0)
+    >>> metrics.lookup("pool.0", path), metrics.lookup("pool.1", path)
+    (12.0, None)
+    """
+
+    def __init__(self, statistics: Collection[Statistic]) -> None:
+        self.active = False
+        self._by_name = {statistic.name: statistic for statistic in statistics}
+        #: (group, variable of the stream) -> the statistics that rules name.
+        self._wanted: dict[tuple[str, str], list[Statistic]] = {}
+        #: The groups whose counters rules name.
+        self._counted: set[str] = set()
+        self.counts: dict[tuple[str, str], dict[str, int]] = {}
+        self._streams: dict[_Key, Stream] = {}
+        self._kept: dict[_Key, list[Number | None]] | None = None
+
+    def want(self, paths: Iterable[MetricPath]) -> None:
+        """Keep metrics from now on; those of other kinds are left out."""
+        for statistic, group, variable in paths:
+            self.active = True
+            if statistic == COUNT and AT not in variable:
+                self._counted.add(group)
+            elif statistic in self._by_name and variable not in GAUGES:
+                named = self._by_name[statistic]
+                wanted = self._wanted.setdefault((group, named.stream(variable)), [])
+                if named not in wanted:
+                    wanted.append(named)
+
+    def observe(self, member: str, group: str, variable: str, value: Number) -> None:
+        """Take in a value of a job on a member, as `Metrics.observe` does."""
+        for statistic in self._wanted.get((group, variable), ()):
+            self._update((member, group, statistic.name, variable), value)
+
+    def _update(self, key: _Key, value: Number) -> None:
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = Stream([self._by_name[key[2]]])
+        stream.update(value)
+        if self._kept is not None:
+            self._kept.setdefault(key, []).append(value)
+
+    def count(self, member: str, group: str, counter: str, more: int) -> None:
+        """A counter of a group has grown by a job on a member."""
+        if group in self._counted:
+            counts = self.counts.setdefault((member, group), {})
+            counts[counter] = counts.get(counter, 0) + more
+
+    def lookup(self, member: str, path: MetricPath, ages: Iterable[float] | None = None) -> Any:
+        """The value of a counter or a statistic; None if it is empty.
+
+        Args:
+            member: its name.
+            path: the metric.
+            ages: the values that are taken in at a heartbeat, if there are any.
+        """
+        statistic, group, variable = path
+        if statistic == COUNT:
+            return self.counts.get((member, group), {}).get(variable, 0)
+        named = self._by_name[statistic]
+        stream = self._streams.get((member, group, statistic, named.stream(variable)))
+        if ages is not None:
+            stream = (stream or Stream([named])).extended(ages)
+        if stream is not None:
+            return stream.get(statistic)
+        return 0 if named.kind == NUMBER else None
+
+    def reset(self, group: str, variable: str | None, member: str | None = None) -> int:
+        """Forget the values of a variable, or of a group; of one member, or of all.
+
+        Returns:
+            How many statistics had values.
+        """
+        variables = None if variable is None else (variable, of_finished(variable))
+        keys = [
+            key
+            for key in self._streams
+            if key[1] == group
+            and (member is None or key[0] == member)
+            and (variables is None or key[3] in variables)
+        ]
+        for key in keys:
+            self._forget(key)
+        return len(keys)
+
+    def forget(self, member: str) -> None:
+        """A member has ended."""
+        for key in [key for key in self._streams if key[0] == member]:
+            self._forget(key)
+        for pair in [pair for pair in self.counts if pair[0] == member]:
+            del self.counts[pair]
+
+    def _forget(self, key: _Key) -> None:
+        self._streams.pop(key, None)
+        if self._kept is not None:
+            self._kept[key] = [None]
+
+    # -- snapshots --------------------------------------------------------------------
+
+    def keep_values(self) -> None:
+        """As `Metrics.keep_values`."""
+        if self._kept is None:
+            self._kept = {}
+
+    def take_values(self) -> list[list[Any]]:
+        """As `Metrics.take_values`; `feed` takes the rows."""
+        kept, self._kept = self._kept or {}, None if self._kept is None else {}
+        return [[*_texts(key), values] for key, values in kept.items()]
+
+    def feed(self, group: str, variable: str, values: Iterable[Number | None]) -> None:
+        """Add values that `take_values` returned.
+
+        Raises:
+            ValueError: there is no such statistic.
+        """
+        group, _, member = group.partition(AT)
+        statistic, _, variable = variable.partition(_COLON)
+        if statistic not in self._by_name:
+            raise ValueError(f"no statistic {statistic!r}")
+        key = member, group, statistic, variable
+        for value in values:
+            if value is None:
+                self._forget(key)
+            else:
+                self._update(key, value)
+
+    def sizes(self) -> list[list[Any]]:
+        """As `Metrics.sizes`."""
+        return [[*_texts(key), self._streams[key].count] for key in sorted(self._streams)]
+
+    def dump(self) -> list[list[Any]]:
+        """The counters as JSON."""
+        return [[*pair, dict(counts)] for pair, counts in self.counts.items()]
+
+    def load(self, value: Iterable[Any]) -> None:
+        """Set what `dump` returned."""
+        for member, group, counts in value:
+            self.counts[member, group] = dict(counts)
+
+
+def _texts(key: _Key) -> list[str]:
+    member, group, statistic, variable = key
+    return [f"{group}{AT}{member}", f"{statistic}{_COLON}{variable}"]
