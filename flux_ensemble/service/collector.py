@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 #: Ensembles after which their remains are collected.
-DROPPED = 100
+DROPPED = 25
 
 
 class Collector:
