@@ -61,6 +61,13 @@ class Sweep:
         return (self.params or {}).items()
 
     @cached_property
+    def _only(self) -> dict[str, Any] | None:
+        """The one combination where each parameter has one value, as those of a trial have."""
+        if self.kind == "sample" or any(len(values) != 1 for _, values in self._items):
+            return None
+        return {name: values[0] for name, values in self._items}
+
+    @cached_property
     def _lengths(self) -> tuple[int, ...]:
         return tuple(len(values) for _, values in self._items)
 
@@ -86,6 +93,8 @@ class Sweep:
 
     @cached_property
     def _length(self) -> int:
+        if self._only is not None:
+            return 1
         if self.kind == "zip":
             return max(self._lengths, default=1)
         if self.kind == "sample":
@@ -102,10 +111,12 @@ class Sweep:
             ValueError: too many parameters or combinations, or "zip" with different numbers of
                 values.
         """
-        if len(self._lengths) > MAX_PARAMETERS:
+        if len(self.params or ()) > MAX_PARAMETERS:
             raise ValueError(
-                f"expected at most {MAX_PARAMETERS} parameters, not {len(self._lengths)}"
+                f"expected at most {MAX_PARAMETERS} parameters, not {len(self.params or ())}"
             )
+        if self._only is not None:
+            return
         if self.kind == "zip" and len(set(self._lengths) - {1}) > 1:
             counts = ", ".join(f"{name} has {len(values)}" for name, values in self._items)
             raise ValueError(f"'zip' needs equally many values of each parameter ({counts})")
@@ -118,9 +129,9 @@ class Sweep:
         """The values of combination `index`, by parameter."""
         if not 0 <= index < self._length:
             raise IndexError(f"sweep has no combination {index}")
-        params = self.params
-        if not params:
-            return {}
+        if self._only is not None:
+            return dict(self._only)
+        params = self.params or {}
         if self.kind == "zip":
             return {
                 name: values[index if len(values) > 1 else 0] for name, values in params.items()

@@ -21,11 +21,16 @@ _FIELDS = {
     for cls in (*_EVENTS.values(), *_COMMANDS.values())
 }
 
+#: One for all that is written: to make it takes a fifth of the time of an event.
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
 
 def to_json(item: Event | Command) -> dict[str, Any]:
     """The event or command as a JSON object."""
     cls = type(item)
-    value = {"type": cls.__name__, **{name: getattr(item, name) for name in _FIELDS[cls]}}
+    value: dict[str, Any] = {"type": cls.__name__}
+    for name in _FIELDS[cls]:
+        value[name] = getattr(item, name)
     if cls is SubmitJobs and not value["ordinal"]:
         # Of the first versions, and of documents without members.
         del value["ordinal"]
@@ -70,4 +75,4 @@ def _from_json(value: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
 
 def encode(item: Event | Command) -> str:
     """One line of canonical JSON: equal items give equal text."""
-    return json.dumps(to_json(item), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _encode(to_json(item))

@@ -2,11 +2,11 @@
 
 There are unit tests and tests that start Flux instances, both under pytest, and the sharness tests
 (t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
-each other, since many tests wait; without Flux there are the unit tests alone, two more at a time
-than there are cores. Short commands of the sharness tests, and those of Flux itself, are forks of
-one process that has imported them (warm_server.py). The counts come from what the runners leave
-behind: pytest's JUnit files, and the output of each sharness test that `run-test` keeps in
-t/test-results.
+each other, since many tests wait; without Flux nearly all are unit tests, and there are two more of
+these at a time than there are cores. Short commands of the sharness tests, and those of Flux
+itself, are forks of one process that has imported them (warm_server.py). The counts come from what
+the runners leave behind: pytest's JUnit files, and the output of each sharness test that `run-test`
+keeps in t/test-results.
 
 RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
 passed, and is named in the end, since it has a defect all the same.
@@ -30,7 +30,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
 
-#: Unit tests that run at a time: alone, or beside those with Flux.
+#: Unit tests that run at a time: nearly alone, or beside those with Flux.
 WORKERS = (os.cpu_count() or 1) + 2
 BESIDE_FLUX = os.cpu_count() or 1
 
@@ -235,7 +235,7 @@ def run_pytest_with_flux(counts: Counts) -> None:
 
 
 def main() -> int:
-    """Run all three kinds of tests, beside each other where there is Flux."""
+    """Run all three kinds of tests, beside each other."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     # A service, or a worker of pytest, that finds no bytecode compiles all of the package.
@@ -243,7 +243,7 @@ def main() -> int:
     compileall.compile_dir(TESTS.parent / "flux_ensemble", quiet=1)
     parts: list[Callable[[Counts], None]] = [run_unit_tests, run_sharness, run_pytest_with_flux]
     counts = [Counts() for _ in parts]
-    with ThreadPoolExecutor(len(parts) if shutil.which("flux") else 1) as pool:
+    with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(part, its) for part, its in zip(parts, counts, strict=True)]:
             done.result()
     total = Counts()

@@ -212,8 +212,10 @@ class ProcessRunner:
             for stream, options in output.items()
             if stream in ("stdout", "stderr") and options.get("path")
         }
-        inherits = environment.keys() >= self._environment.keys()
-        if inherits:
+        inherits = True
+        if environment is self._environment:
+            environment = {}
+        elif inherits := environment.keys() >= self._environment.keys():
             environment = {
                 name: value
                 for name, value in environment.items()
@@ -342,6 +344,12 @@ class ProcessRunner:
         if self._retry is None:
             # All of this turn of the loop at once: each time costs the supervisor some work too.
             self._retry = self._loop.timer(0.0, self._write)
+
+    def flush(self) -> None:
+        """Send what waits for the end of this turn of the loop: jobs are to start."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._write()
 
     def _write(self) -> None:
         """Send what the supervisor takes now; the rest later, if it is busy or stopped."""

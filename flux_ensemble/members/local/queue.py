@@ -114,3 +114,5 @@ class LocalQueue:
     def _schedule(self) -> None:
         self._pass = None
         self._queue.schedule()
+        # Slots are empty until then, and a turn of the loop can be long.
+        self._runner.flush()

@@ -42,6 +42,14 @@ def test_zip_takes_values_side_by_side_and_repeats_a_single_one() -> None:
     ]
 
 
+@pytest.mark.parametrize("sweep", ["product", "zip"])
+def test_single_values_are_one_combination(sweep: str) -> None:
+    made = group({"params": {"x": [1], "y": "a"}, "sweep": sweep}).submission(params={"x": 2})
+    assert [values for _, values in made] == [{"x": 2, "y": "a"}]
+    made[0][1]["x"] = 3
+    assert made[0][1] == {"x": 2, "y": "a"}
+
+
 def test_a_sample_draws_different_combinations_and_the_seed_says_which() -> None:
     entry = {
         "params": {"x": {"range": [0, 1000]}, "y": {"range": [0, 1000]}},

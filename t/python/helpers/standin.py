@@ -103,7 +103,8 @@ class Standin:
         return "\n".join(log.read_text() for log in self.directory.glob("*.log"))
 
     def _work(self) -> None:
-        while not self._stopped.wait(0.1):
+        # Each look is a dozen requests, which the API server would be busy with.
+        while not self._stopped.wait(0.3):
             try:
                 self._look()
             except ClusterFailure as failure:

@@ -46,12 +46,16 @@ STEERED = {
 
 
 class Steered:
-    """A run whose job goes on, and the commands on it."""
+    """A run whose job goes on, and the commands on it.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: of the run.
+        cold: it is a child of the tests, so that they hear when it is stopped.
+    """
+
+    def __init__(self, directory: Path, *, cold: bool = False) -> None:
         os.mkfifo(directory / "fifo")
-        # A child of the tests, so that they hear when it is stopped.
-        self.run = Run(directory, STEERED, cold=True)
+        self.run = Run(directory, STEERED, cold=cold)
         self.job = int((directory / "fifo").read_text())
         self.states = States(self.run.state)
 
@@ -60,15 +64,29 @@ class Steered:
         return run_command([op, "--state-dir", str(self.run.state), *words])
 
 
+@contextlib.contextmanager
+def steered_in(directory: Path, *, cold: bool = False) -> Iterator[Steered]:
+    """Such a run, ended at the end."""
+    one = Steered(directory, cold=cold)
+    try:
+        yield one
+    finally:
+        one.run.process.kill()
+        one.run.process.communicate()
+        await_end(one.job)
+
+
 @pytest.fixture
 def steered(tmp_path: Path) -> Iterator[Steered]:
-    one = Steered(tmp_path)
-    yield one
-    with contextlib.suppress(ProcessLookupError):
-        one.run.process.send_signal(signal.SIGCONT)
-    one.run.process.kill()
-    one.run.process.communicate()
-    await_end(one.job)
+    with steered_in(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steered]:
+    """A run that goes on whatever it is told."""
+    with steered_in(tmp_path_factory.mktemp("steered")) as one:
+        yield one
 
 
 def test_a_local_run_is_steered_as_one_in_flux_is(
@@ -97,14 +115,14 @@ def test_a_local_run_is_steered_as_one_in_flux_is(
 
 
 def test_unknown_names_are_answered_with_near_ones(
-    steered: Steered, capsys: pytest.CaptureFixture[str]
+    one_for_all: Steered, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, near in (
         (("pause", "tets"), "did you mean 'test'?"),
         (("submit", "test", "quik"), "did you mean 'quick'?"),
         (("enable", "test", "nxt"), "did you mean 'next'?"),
     ):
-        assert steered(*words) == 1
+        assert one_for_all(*words) == 1
         assert near in capsys.readouterr().err
 
 
@@ -177,18 +195,20 @@ def test_a_run_that_is_killed_ends_those_that_follow_it_with_a_sentence(
     assert steered.states.names() == []
 
 
-def test_a_stopped_run_is_named_and_does_nothing_of_it_later(steered: Steered) -> None:
-    process = steered.run.process
-    process.send_signal(signal.SIGSTOP)
-    os.waitpid(process.pid, os.WUNTRACED)
-    with pytest.raises(RequestError, match=f"is stopped: 'kill -CONT {process.pid}'") as refused:
-        ask(steered.states, "test", "pause", {})
-    assert refused.value.errno == errno.ETIMEDOUT
-    process.send_signal(signal.SIGCONT)
-    # What was asked meanwhile comes first, and is not done.
-    ask(steered.states, "test", "rules", {"id": "next", "enabled": False})
-    assert ask(steered.states, "test", "resume", {}) == {"state": "running"}
-    assert "pause" not in [entry["name"] for entry in steered.states.log("test")]
+def test_a_stopped_run_is_named_and_does_nothing_of_it_later(tmp_path: Path) -> None:
+    with steered_in(tmp_path, cold=True) as steered:
+        process = steered.run.process
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        stopped = f"is stopped: 'kill -CONT {process.pid}'"
+        with pytest.raises(RequestError, match=stopped) as refused:
+            ask(steered.states, "test", "pause", {})
+        assert refused.value.errno == errno.ETIMEDOUT
+        process.send_signal(signal.SIGCONT)
+        # What was asked meanwhile comes first, and is not done.
+        ask(steered.states, "test", "rules", {"id": "next", "enabled": False})
+        assert ask(steered.states, "test", "resume", {}) == {"state": "running"}
+        assert "pause" not in [entry["name"] for entry in steered.states.log("test")]
 
 
 @pytest.mark.parametrize(
@@ -205,14 +225,14 @@ def test_a_stopped_run_is_named_and_does_nothing_of_it_later(steered: Steered) -
     ],
 )
 def test_nonsense_is_refused_and_the_run_goes_on(
-    steered: Steered, line: bytes, number: int
+    one_for_all: Steered, line: bytes, number: int
 ) -> None:
-    assert _say(steered, line + b"\n")["errno"] == number
-    assert ask(steered.states, "test", "resume", {}) == {"state": "running"}
+    assert _say(one_for_all, line + b"\n")["errno"] == number
+    assert ask(one_for_all.states, "test", "resume", {}) == {"state": "running"}
 
 
-def test_a_request_without_an_end_is_refused(steered: Steered) -> None:
-    assert _say(steered, b"pause " + b" " * (5 << 20))["errno"] == errno.EMSGSIZE
+def test_a_request_without_an_end_is_refused(one_for_all: Steered) -> None:
+    assert _say(one_for_all, b"pause " + b" " * (5 << 20))["errno"] == errno.EMSGSIZE
 
 
 def _say(steered: Steered, data: bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -63,6 +64,21 @@ def test_a_file_that_cannot_be_executed_is_an_exception_as_in_flux(
         one.run()
     assert one.context("finish") == {"status": 126 << 8}
     assert "Permission denied" in one.context("exception")["note"]
+
+
+def test_a_command_is_the_first_on_the_path_that_can_be_executed(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("nothing", "directory", "plain", "right", "late")]
+    for place in places[1:]:
+        place.mkdir()
+    (tmp_path / "directory" / "greet").mkdir()
+    for name, mode in (("plain", 0o644), ("right", 0o755), ("late", 0o755)):
+        file = tmp_path / name / "greet"
+        file.write_text(f"#!/bin/sh\necho {name}\n")
+        file.chmod(mode)
+    with bench(tmp_path, command="greet", base={"PATH": ":".join(map(str, places))}) as one:
+        one.submit()
+        one.run()
+    assert one.printed() == "right\n"
 
 
 def test_a_script_without_an_interpreter_line_is_run_by_the_shell(tmp_path: Path) -> None:
@@ -255,6 +271,17 @@ def test_no_more_runs_at_once_than_there_are_cores(tmp_path: Path) -> None:
         running += {"alloc": 1, "free": -1}.get(event.name, 0)
         most = max(most, running)
     assert most == 4
+
+
+def test_a_job_starts_though_the_loop_does_not_turn_again(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with bench(tmp_path, command=shell("echo here >fifo")) as one:
+        one.submit()
+        one.wait("alloc")
+        assert select.select([reader], [], [], 60)[0], "nobody told the supervisor"
+    os.close(reader)
 
 
 def test_no_child_outlives_its_job(tmp_path: Path) -> None:

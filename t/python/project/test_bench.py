@@ -59,7 +59,7 @@ ROWS = {
             "from a snapshot",
         ],
     ),
-    "search-kills": (False, ["1 kills of a run on the local queue"]),
+    "search-kills": (False, ["0 kills of a run on the local queue"]),
     "cost": (
         True,
         [

@@ -93,10 +93,10 @@ DOCUMENT: dict[str, Any] = {
 }
 
 #: In each block of random crashes; `make chaos` has 1000.
-CRASHES = int(os.environ.get("CRASHES", "20"))
+CRASHES = int(os.environ.get("CRASHES", "10"))
 
 #: Of the runs with other faults, so many each.
-RUNS = CRASHES // 15
+RUNS = max(1, CRASHES // 15)
 
 BAD_LUCK = Luck(lost_request=0.02, lost_response=0.05, error=0.05, failing_commit=0.05)
 

@@ -135,16 +135,11 @@ def _find(command: str, path: str) -> str:
     """
     if "/" in command:
         return command
-    denied = False
-    for directory in path.split(":"):
-        file = os.path.join(directory or ".", command)
-        if os.access(file, os.X_OK):
-            if stat.S_ISREG(os.stat(file).st_mode):
-                return file
-            denied = True
-        elif os.path.exists(file):
-            denied = True
-    if denied:
+    files = [f"{directory or '.'}/{command}" for directory in path.split(":")]
+    for file in files:
+        if os.access(file, os.X_OK) and stat.S_ISREG(os.stat(file).st_mode):
+            return file
+    if any(map(os.path.exists, files)):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), command)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
 
