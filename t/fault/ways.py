@@ -19,7 +19,7 @@ from scene import within
 from workloads import Workload, shared
 
 #: Jobs of a sweep for each fault: more than run at once. They end when that is about to happen.
-_JOBS = 24
+_JOBS = 16
 _JOB = f"sh -c 'until test -e go.$(({{s}}/{_JOBS})); do sleep 0.1; done'"
 
 #: Cores of the instance that is elsewhere.
