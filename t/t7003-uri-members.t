@@ -77,6 +77,81 @@ test_expect_success 'the instance goes on when the ensemble is over' '
 	FLUX_URI=$other flux run true
 '
 
+# Succeed if there are files of such a name: `are_there COUNT NAME`.
+are_there() {
+	test $1 = "$(ls $2.* 2>/dev/null | wc -l)"
+}
+
+test_expect_success 'memos that were published while there was no service are those of their jobs' '
+	rm -f go &&
+	cat >memos.yaml <<-EOD &&
+	members:
+	  - {name: other, uri: "$other"}
+	  - {name: pool}
+	  - {name: child, service: child}
+	jobs:
+	  - {name: other, member: other, command: sh memos.sh other}
+	  - {name: pool, member: pool, command: sh memos.sh pool}
+	  - {name: child, member: child, command: sh memos.sh child}
+	  - {name: seen, command: "true"}
+	rules:
+	  - {trigger: start, action: {name: submit, label: other}}
+	  - {trigger: job-memo, group: other, when: job.memo.n == 1, action: {name: submit, label: seen}}
+	  - {trigger: start, action: {name: submit, label: pool}}
+	  - {trigger: job-memo, group: pool, when: job.memo.n == 1, action: {name: submit, label: seen}}
+	  - {trigger: start, action: {name: submit, label: child}}
+	  - {trigger: job-memo, group: child, when: job.memo.n == 1, action: {name: submit, label: seen}}
+	EOD
+	cat >memos.sh <<-\EOD &&
+	touch began.$1
+	until test -e publish; do sleep 0.1; done
+	for n in 1 2 3; do flux job memo $FLUX_JOB_ID n=$n; done
+	touch published.$1
+	until test -e go; do sleep 0.1; done
+	EOD
+	{ flux ensemble run memos.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded memos &&
+	wait_until are_there 3 began &&
+	kill -9 $serve &&
+	touch publish &&
+	wait_until are_there 3 published &&
+	serve &&
+	touch go &&
+	wait $run &&
+	is 3 "$(status_of memos groups.seen.success)"
+'
+
+# Succeed if a member is no active job: `is_over NAME MEMBER`.
+is_over() {
+	test -z "$(flux jobs -n -o "{id}" --name="$1:$2")"
+}
+
+test_expect_success 'a member that was to end is not lost when it has while there was no service' '
+	cat >shrunk.yaml <<-EOD &&
+	finish: never
+	members:
+	  - {name: pool, count: {min: 1, max: 2}}
+	jobs:
+	  - {name: sim, command: "true"}
+	rules:
+	  - {trigger: start, action: {name: grow, label: pool}}
+	EOD
+	flux ensemble load shrunk.yaml &&
+	wait_entry shrunk member-up 2 &&
+	flux ensemble action shrunk "{name: shrink, label: pool}" &&
+	wait_entry shrunk member-draining &&
+	kill -9 $serve &&
+	{ flux cancel --all --states=active -q 2>/dev/null || true; } &&
+	for member in pool.0 pool.1
+	do
+		wait_until is_over shrunk $member || return 1
+	done &&
+	serve &&
+	wait_entry shrunk member-ended 2 &&
+	is 1 "$(entries shrunk member-lost)" &&
+	flux ensemble cancel shrunk
+'
+
 test_expect_success 'one that is gone is lost after reconnect-limit, and its jobs run elsewhere' '
 	rm -f go &&
 	flux config load <<-EOD &&

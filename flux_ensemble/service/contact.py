@@ -81,6 +81,7 @@ class Contact:
             "revoke": self._revoke,
             "stop": self._stop,
             "look": self._look,
+            "eventlog": self._eventlog,
             "end": lambda: self._end(0, "the member is not needed any more"),
         }
 
@@ -239,6 +240,17 @@ class Contact:
     def _look(self) -> None:
         assert self._instance is not None
         run(self._instance.look(), lambda error: self._facts())
+
+    def _eventlog(self, number: int, job: int) -> None:
+        assert self._instance is not None
+
+        def read(found: list[Any] | Exception) -> None:
+            if isinstance(found, Exception):
+                self._say("outcome", number, {"reason": sentence(found)})
+            else:
+                self._say("outcome", number, {"entries": found})
+
+        self._instance.eventlog(job, read)
 
     # -- what happens --------------------------------------------------------------------------
 

@@ -54,7 +54,6 @@ from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.runtime.unfinished import shown, unseen
 from flux_ensemble.service.fleet_member import Asked, FleetMember
-from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
 
 
@@ -106,13 +105,19 @@ class Fleet:
     def _tag(self, command: StartMember | DrainMember | EndMember) -> MemberTag:
         return MemberTag(self._spec.name, self._run, command.member, command.ordinal, self._epoch())
 
-    def _member(self, tag: MemberTag) -> FleetMember:
-        member = self._members.get(tag.ordinal)
+    def _member(self, ordinal: int) -> FleetMember:
+        member = self._members.get(ordinal)
         if member is None:
             tracker = Tracker(self._owner, self._find, list)
-            tracker.newest = make(tag.ordinal, 0)
-            member = self._members[tag.ordinal] = FleetMember(tag.ordinal, tracker)
+            tracker.newest = make(ordinal, 0)
+            member = self._members[ordinal] = FleetMember(ordinal, tracker)
         return member
+
+    def _known(self, ordinal: int) -> FleetMember | None:
+        """A member that is not gone; a service that begins may not have heard of it yet."""
+        members = self.ensemble.engine.members
+        known = members is not None and ordinal in members.known
+        return self._member(ordinal) if known else self._members.get(ordinal)
 
     def _find(self, name: str, run: int) -> Ensemble | None:
         """Whose a job of a member is, by its tag."""
@@ -159,7 +164,7 @@ class Fleet:
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs to a member; if that is lost there is no outcome."""
-        member = self._members.get(command.ordinal)
+        member = self._known(command.ordinal)
         if member is None:
             return
 
@@ -213,7 +218,7 @@ class Fleet:
         parts: dict[int, list[int]] = {}
         for key in command.jobs:
             ordinal, id = split(key)
-            if ordinal in self._members:
+            if self._known(ordinal) is not None:
                 parts.setdefault(ordinal, []).append(id)
         left, failures = len(parts), list[CommandFailed]()
 
@@ -238,17 +243,15 @@ class Fleet:
 
     def seen(self, tag: Tag, job: int) -> None:
         """A job of the ensemble has shown on a member."""
-        ordinal, id = split(job)
-        nested = self._nested(ordinal)
+        nested = self._nested(job)
         if nested is not None:
-            nested.seen(tag, id)
+            nested.seen(tag, split(job)[1])
 
     def refused(self, job: int) -> None:
         """A job that has shown was refused by its member."""
-        ordinal, id = split(job)
-        nested = self._nested(ordinal)
+        nested = self._nested(job)
         if nested is not None:
-            nested.refused(id)
+            nested.refused(split(job)[1])
 
     def revoke(self) -> None:
         """Send no more jobs of the submissions under way."""
@@ -256,8 +259,8 @@ class Fleet:
             if member.nested is not None:
                 member.nested.revoke()
 
-    def _nested(self, ordinal: int) -> Submitting | None:
-        member = self._members.get(ordinal)
+    def _nested(self, job: int) -> Submitting | None:
+        member = self._members.get(split(job)[0])
         return None if member is None else member.nested
 
     # -- what members say -------------------------------------------------------------
@@ -279,19 +282,18 @@ class Fleet:
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
     ) -> None:
         """A job was there when a member was attached."""
-        member = self._member(tag)
-        if member.catch_up is None:
-            live = [self.ensemble] if self.ensemble.live else []
-            member.catch_up = CatchUp(member.tracker, live, tag.ordinal)
-        member.catch_up.history(make(tag.ordinal, job), jobspec, entries)
+        catch_up = self._member(tag.ordinal).history(self._live)
+        catch_up.history(make(tag.ordinal, job), jobspec, entries)
 
     def caught_up(self, tag: MemberTag) -> None:
         """All jobs that were there have been told."""
-        member = self._member(tag)
-        live = [self.ensemble] if self.ensemble.live else []
-        catch_up = member.catch_up or CatchUp(member.tracker, live, tag.ordinal)
-        member.catch_up, member.caught_up = None, catch_up
-        catch_up.apply()
+        instance = self._site[tag].instance
+        assert instance is not None
+        self._member(tag.ordinal).take_history(self._live, instance, self._warn)
+
+    @property
+    def _live(self) -> list[Ensemble]:
+        return [self.ensemble] if self.ensemble.live else []
 
     def event(
         self,
@@ -302,12 +304,18 @@ class Fleet:
         interrupted: bool,
     ) -> None:
         """A job of a member did something; what its end does to the job is none of its events."""
-        if not interrupted:
-            self._member(tag).tracker.event(make(tag.ordinal, job), entry, jobspec)
+        member = self._member(tag.ordinal)
+        if member.late is not None:
+            member.late.append(partial(self.event, tag, job, entry, jobspec, interrupted))
+        elif not interrupted:
+            member.tracker.event(make(tag.ordinal, job), entry, jobspec)
 
     def up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         """A member can be sent jobs: for the first time, or once more."""
-        ensemble, member, now = self.ensemble, self._member(tag), time.time()
+        ensemble, member, now = self.ensemble, self._member(tag.ordinal), time.time()
+        if member.later(partial(self.up, tag, instance, facts)) or instance.closed:
+            # One that is lost by then is followed by another connection, or by none any more.
+            return
         catch_up, member.caught_up = member.caught_up, None
         if not ensemble.live:
             self._site.end(tag)
@@ -330,17 +338,8 @@ class Fleet:
         instance.follow(*self.follows)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
-        self._post(
-            MemberUp(
-                now,
-                tag.member,
-                tag.ordinal,
-                facts.nodes,
-                facts.cores,
-                facts.gpus,
-                facts.t_expires,
-            )
-        )
+        size = facts.nodes, facts.cores, facts.gpus
+        self._post(MemberUp(now, tag.member, tag.ordinal, *size, facts.t_expires))
         member.perform(waiting)
 
     def draining(self, tag: MemberTag, reason: str) -> None:
@@ -353,9 +352,11 @@ class Fleet:
 
     def gone(self, tag: MemberTag, gone: Gone) -> None:
         """A member is no more, and all that it has told of its jobs was told."""
-        member = self._members.pop(tag.ordinal, None)
+        member = self._member(tag.ordinal)
+        member.go_on()
         self._post(MemberEnded(time.time(), tag.member, tag.ordinal, gone.reason))
-        for asked in [] if member is None else member.asked.values():
+        del self._members[tag.ordinal]
+        for asked in member.asked.values():
             asked.over()
 
     def settle(self) -> None:
@@ -375,12 +376,11 @@ class Fleet:
                 self._site.connect(tag, uri)
             if tag not in self._site:
                 now, why = time.time(), "its job had ended when the service began"
-                self._post(
-                    MemberLost(now, member.name, member.ordinal, why),
-                    MemberEnded(now, member.name, member.ordinal, why),
-                )
+                if not member.ending:
+                    self._post(MemberLost(now, member.name, member.ordinal, why))
+                self._post(MemberEnded(now, member.name, member.ordinal, why))
             else:
-                self._member(tag)
+                self._member(tag.ordinal)
                 if member.state == "lost":
                     # The service before this one had not come to see to it.
                     self._site[tag].give_up(member.reason)

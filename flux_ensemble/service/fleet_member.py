@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from flux_ensemble.engine.events import CommandFailed
+from flux_ensemble.engine.job_keys import split
+from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.members.nested.attached import Followed, Submitting
+from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
@@ -43,6 +47,8 @@ class FleetMember:
         caught_up: is what has taken them in, until the member is up.
         instance, nested: where commands go; None while nothing can be asked of it.
         asked: what has no outcome, by a running number.
+        late: what it told while its first memos are read, to be taken in after these; None while
+            none are.
     """
 
     def __init__(self, ordinal: int, tracker: Tracker) -> None:
@@ -53,7 +59,66 @@ class FleetMember:
         self.instance: Followed | None = None
         self.nested: Submitting | None = None
         self.asked: dict[int, Asked] = {}
+        self.late: list[Callable[[], None]] | None = None
         self._numbers = count(1)
+
+    def history(self, live: list[Ensemble]) -> CatchUp:
+        """What takes in the jobs that were there when it was attached.
+
+        Args:
+            live: the ensemble, if it is live.
+        """
+        if self.catch_up is None:
+            # What was to follow on an earlier history comes with this one.
+            self.late = None
+            self.catch_up = CatchUp(self.tracker, live, self.ordinal)
+        return self.catch_up
+
+    def take_history(
+        self, live: list[Ensemble], instance: Followed, warn: Callable[[str], None]
+    ) -> None:
+        """Apply that, once all is read which the journal may not have told right.
+
+        Args:
+            live: as for `history`.
+            instance: the connection that has told it.
+            warn: gets a sentence about what cannot be read.
+        """
+        catch_up = self.caught_up = self.history(live)
+        self.catch_up = None
+        # What comes meanwhile happened later.
+        self.late = []
+        if not catch_up.doubtful:
+            self.go_on()
+            return
+
+        def read(job: int) -> Step:
+            return partial(instance.eventlog, split(job)[1])
+
+        def overtaken() -> bool:
+            return catch_up is not self.caught_up or self.late is None or instance.closed
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                raise error
+            if not overtaken():
+                self.go_on()
+
+        run(catch_up.read_memos(read, overtaken, warn), done)
+
+    def later(self, what: Callable[[], None]) -> bool:
+        """Whether something is to be taken in later; then it will be."""
+        if self.late is not None:
+            self.late.append(what)
+        return self.late is not None
+
+    def go_on(self) -> None:
+        """Take in what it has told, whether all memos were read or not."""
+        late, self.late = self.late, None
+        if late is not None and self.caught_up is not None:
+            self.caught_up.apply()
+            for what in late:
+                what()
 
     @property
     def connected(self) -> bool:

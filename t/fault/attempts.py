@@ -70,6 +70,7 @@ class Attempts:
         self._check_counts(metrics, findings)
         self._check_tags(findings)
         self._check_seen(findings)
+        self._check_done(findings)
         self._check_alone(findings)
 
     def _check_record(self, expected: Expected, findings: Findings) -> None:
@@ -136,6 +137,17 @@ class Attempts:
         unseen = [one for one, row in rows.items()
                   if one not in seen and row["id"] and row.get("member") not in lost]  # fmt: skip
         _note(findings, unseen, "attempts of the record that no member has had")
+
+    def _check_done(self, findings: Findings) -> None:
+        """No intent was done on two members; what one that was lost did may not be known."""
+        done: Counter[Attempt] = Counter()
+        for member, job in self._jobs:
+            finish = job.first("finish")
+            if not member.lost and finish is not None and finish[1].get("status") == 0:
+                done[self.intent(_of_job(job))] += 1
+        twice = [intent for intent, count in done.items() if count > 1]
+        findings.duplicates += len(twice)
+        _note(findings, twice, "jobs that were done twice")
 
     def _check_alone(self, findings: Findings) -> None:
         """No two attempts of an intent run at once."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from flux.uri import JobURI
 from scenario import TICK, parent
@@ -23,7 +25,11 @@ class Member(Witness):
         name: such as "pool.0".
         pid: of its broker; 0 before that is known.
         lost: its broker was killed, so that nobody may know of the last that happened there.
+        socket: of its broker.
+        stays: it goes on when its ensemble is over.
     """
+
+    stays = False
 
     def __init__(self, job: Job, uri: str) -> None:
         assert job.member is not None
@@ -31,6 +37,7 @@ class Member(Witness):
         self.name = str(job.member["member"])
         self.pid = 0
         self.lost = False
+        self.socket = Path(urlparse(uri).path)
         super().__init__(uri, starting=True)
 
     def connected(self, handle: Any) -> None:
@@ -62,6 +69,23 @@ class Member(Witness):
         return parent(self.pid)
 
 
+class Standing(Member):
+    """An instance that was there before, and is a member by its URI: it is no job.
+
+    Args:
+        ensemble: of which it is a member.
+        name: such as "other.0".
+        uri: by which it is watched.
+    """
+
+    stays = True
+
+    def __init__(self, ensemble: str, name: str, uri: str) -> None:
+        job = Job(0)
+        job.member = {"name": ensemble, "member": name}
+        super().__init__(job, uri)
+
+
 class Members:
     """The members that there are in an instance, and were.
 
@@ -83,6 +107,10 @@ class Members:
                 uri = next((memo["uri"] for memo in memos if "uri" in memo), None)
                 if uri is not None and job.id not in self._members:
                     self._members[job.id] = Member(job, str(JobURI(uri).local))
+
+    def add(self, member: Standing) -> None:
+        """There is one that is no job."""
+        self._members[-1 - len(self._members)] = member
 
     def of(self, ensemble: str) -> list[Member]:
         """All members of an ensemble that there have been."""

@@ -103,6 +103,20 @@ def ends(pid: int) -> bool:
         os.close(fd)
 
 
-def hold_of(uri: str) -> Path:
-    """The file that holds up the commits of the service of an instance (`standby.py --hold`)."""
-    return Path(urlparse(uri).path).with_name("hold")
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those have, and so on."""
+    found = children(pid)
+    return found + [one for child in found for one in descendants(child)]
+
+
+def words(pid: int) -> list[bytes]:
+    """The command line of a process; none where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def hold_of(uri: str, what: str = "commits") -> Path:
+    """The file that holds up what the service of an instance does (options of standby.py)."""
+    return Path(urlparse(uri).path).with_name(f"hold-{what}")

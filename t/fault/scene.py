@@ -132,9 +132,9 @@ class Scene:
 
     def begin_load(self, workload: Workload) -> Any:
         """The future of a request to load an ensemble."""
-        environment = {
-            "PATH": os.environ["PATH"], "HOME": str(self.directory), **self.instance.nested
-        }  # fmt: skip
+        # The services of members are found on it.
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "HOME": str(self.directory), **self.instance.nested}
         payload = {
             "spec": workload.document, "cwd": str(self.directory), "environment": environment
         }  # fmt: skip
@@ -312,6 +312,7 @@ class Scene:
             for one in status["ensembles"]:
                 one["rules"] = {rule["id"]: rule["fired"] for rule in one["rules"]}
                 out.append(json.dumps(one))
+                self._keep(one["name"], self.durable(one["name"]))
         counts = sorted(self.witness.seen.items())
         out.append(" ".join(f"{name}:{event}={count}" for (name, event), count in counts))
         for command in (["queue", "status"], ["dmesg"], ["module", "list"]):

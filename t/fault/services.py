@@ -143,6 +143,7 @@ class Service:
         kills: how often it was killed.
         deaths: how often it died by itself.
         orphans: processes of custom functions that outlived it.
+        pid: of its process, 0 before there was one.
     """
 
     def __init__(self, instance: Instance, launcher: Launcher) -> None:
@@ -151,17 +152,17 @@ class Service:
         self.kills = 0
         self.deaths = 0
         self.orphans = 0
-        self._pid = 0
+        self.pid = 0
         self._fd = -1
 
     def start(self) -> None:
         """Start it; it may not answer yet."""
-        self._pid = self.launcher.start(self.instance)
+        self.pid = self.launcher.start(self.instance)
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
         with contextlib.suppress(ProcessLookupError):  # dead already: `alive` will say so
-            self._fd = os.pidfd_open(self._pid)
+            self._fd = os.pidfd_open(self.pid)
 
     @property
     def alive(self) -> bool:
@@ -174,7 +175,7 @@ class Service:
 
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
-        started = children(self._pid)
+        started = children(self.pid)
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         self.gone()
@@ -183,7 +184,7 @@ class Service:
 
     def kill_worker(self, random: Random) -> int:
         """Kill one of the processes that run custom functions; how many that were."""
-        workers = children(self._pid)
+        workers = children(self.pid)
         if workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(random.choice(workers), signal.SIGKILL)
@@ -204,7 +205,7 @@ class Service:
         if self._fd < 0:
             return
         if not select.select([self._fd], [], [], PATIENCE)[0]:
-            raise RuntimeError(f"process {self._pid} does not end")
+            raise RuntimeError(f"process {self.pid} does not end")
         os.close(self._fd)
         self._fd = -1
 

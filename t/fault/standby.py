@@ -9,6 +9,8 @@ back before the queue has come to rest, which is when duplicates would be made.
 --no-member-fence       a member that is lost counts as ended at once: another control
 --hold                  no commit is sent while there is a file (`hold_of`)
 --no-await              jobs are sent to members before it is durable where to: another control
+--hold-moves            what a member is asked when it is drained takes as long as there is a file
+--no-journal            what waits there has left when it is asked to: another control
 --raise STATISTIC       that of River panics at the 80th value, in the engine's midst
 --snapshot-events N     a snapshot after N events instead of thousands
 --rest SECONDS          the journal is closed so long after the last job, instead of after seconds
@@ -20,6 +22,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,11 +35,14 @@ require_flux()
 import flux  # noqa: E402
 from river import stats  # noqa: E402
 
+from flux_ensemble.engine.commands import CancelJobs, DrainMember  # noqa: E402
+from flux_ensemble.engine.events import JobEvent  # noqa: E402
+from flux_ensemble.engine.member import MOVED  # noqa: E402
 from flux_ensemble.members.flux import queue as member  # noqa: E402
 from flux_ensemble.members.nested import commits, member_job  # noqa: E402
 from flux_ensemble.members.nested.life import Phase  # noqa: E402
 from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
-from flux_ensemble.service import needs  # noqa: E402
+from flux_ensemble.service import fleet, needs  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 from flux_ensemble.service.store import kvs  # noqa: E402
 
@@ -86,6 +92,44 @@ def hold_commits() -> None:
     kvs.KvsStore.commit = held  # type: ignore[method-assign]
 
 
+def hold_moves() -> None:
+    """Have a member hear late that it is to start no more jobs, and which are to leave it."""
+    drain, cancel = fleet.Fleet.drain, fleet.Fleet.cancel
+
+    def when_told(self: Any, work: Callable[[], None]) -> None:
+        if hold_of(os.environ["FLUX_URI"], "moves").exists():
+            self._site._queue.broker.loop.timer(0.01, lambda: when_told(self, work))
+        else:
+            work()
+
+    def late_drain(self: Any, command: DrainMember, done: Any) -> None:
+        when_told(self, lambda: drain(self, command, done))
+
+    def late_cancel(self: Any, command: CancelJobs, done: Any) -> None:
+        if command.reason == MOVED:
+            when_told(self, lambda: cancel(self, command, done))
+        else:
+            cancel(self, command, done)
+
+    fleet.Fleet.drain = late_drain  # type: ignore[method-assign]
+    fleet.Fleet.cancel = late_cancel  # type: ignore[method-assign]
+
+
+def no_journal() -> None:
+    """Have a job that is to leave a member count as gone when that is asked to let it go."""
+    cancel = fleet.Fleet.cancel
+
+    def trusting(self: Any, command: CancelJobs, done: Any) -> None:
+        cancel(self, command, done)
+        if command.reason == MOVED:
+            now, canceled = time.time(), {"type": "cancel", "severity": 0, "note": MOVED}
+            for job in command.jobs:
+                self.ensemble.job_event(JobEvent(now, job, "exception", canceled))
+                self.ensemble.job_event(JobEvent(now, job, "clean", {}))
+
+    fleet.Fleet.cancel = trusting  # type: ignore[method-assign]
+
+
 def raise_in(statistic: str) -> None:
     """Have a statistic panic, also when its values come again."""
     kind = getattr(stats, statistic)
@@ -124,6 +168,8 @@ def main() -> None:
     parser.add_argument("--no-member-fence", action="store_true")
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--no-await", action="store_true")
+    parser.add_argument("--hold-moves", action="store_true")
+    parser.add_argument("--no-journal", action="store_true")
     parser.add_argument("--raise", dest="unlucky")
     parser.add_argument("--snapshot-events", type=int)
     parser.add_argument("--rest", type=float, default=needs.REST_SECONDS)
@@ -136,6 +182,10 @@ def main() -> None:
         hold_commits()
     if options.no_await:
         no_await()
+    if options.hold_moves:
+        hold_moves()
+    if options.no_journal:
+        no_journal()
     if options.unlucky:
         raise_in(options.unlucky)
     if options.snapshot_events:

@@ -8,7 +8,7 @@ it however often the service dies, and `Expected` says which.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -396,7 +396,15 @@ def alarmed(workload: Workload) -> Workload:
 
 
 def shared(
-    name: str, jobs: int, *, members: int = 2, seconds: float = 1.0, command: str | None = None
+    name: str,
+    jobs: int,
+    *,
+    members: int = 2,
+    seconds: float = 1.0,
+    command: str | None = None,
+    retries: Mapping[str, Any] | None = None,
+    pool: Mapping[str, Any] | None = None,
+    others: Sequence[Mapping[str, Any]] = (),
 ) -> Workload:
     """A sweep over members, of which others are started in place of those that end.
 
@@ -405,15 +413,23 @@ def shared(
         jobs: of the sweep; another one follows on each of them, and one on all of these.
         members: how many there are at first.
         seconds: how long a job of the sweep runs.
-        command: that its jobs run instead, with {s}.
+        command: that its jobs run instead.
+        retries: of all jobs, which run the command then and may fail; else rules see to it that
+            none does.
+        pool: more of the entry of the members.
+        others: more such entries.
     """
     sweep: dict[str, Any] = {"command": command or "true {s}"}
     if command is None:
         sweep["attributes"] = mock(seconds)
-    quick = {"command": "true", "attributes": mock(0.01)}
+    quick: dict[str, Any] = {"command": "true", "attributes": mock(0.01)}
+    if retries is not None:
+        sweep["retries"] = retries
+        quick = {"command": command, "retries": retries}
+    count = {"min": members, "max": members + 1}
     document = {
         "name": name,
-        "members": [{"name": "pool", "count": {"min": members, "max": members + 1}}],
+        "members": [{"name": "pool", "count": count, **(pool or {})}, *others],
         "jobs": [
             {"name": "sim", **sweep, "params": {"s": {"range": [0, jobs]}}},
             {"name": "echo", **quick},
@@ -436,4 +452,5 @@ def shared(
         "echo": Submits("echo", jobs, 1),
         "last": Submits("last", 1, 1),
     }
-    return alarmed(Workload(document, Expected(submits)))
+    workload = Workload(document, Expected(submits))
+    return alarmed(workload) if retries is None else workload

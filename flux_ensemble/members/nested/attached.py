@@ -7,7 +7,7 @@ That service follows the jobs there and submits them (`service.child`); what it 
 `Instance` finds out by itself, so the two are used alike. The items, in each direction, are lists
 of a kind and what belongs to it:
 
-    down: load, follow, submit, cancel, update, revoke, stop, look, end
+    down: load, follow, submit, cancel, update, revoke, stop, look, eventlog, end
     up: facts, past, caught-up, up, refused, event, outcome, ending, dead, warn
 """
 
@@ -133,6 +133,15 @@ class AttachedInstance:
         """Ask what it has, and when its allocation expires; what it says comes later."""
         self._put("look")
         yield from ()
+
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
+        """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""
+
+        def answered(outcome: Mapping[str, Any]) -> None:
+            reason = outcome.get("reason")
+            done(outcome["entries"] if reason is None else OSError(errno.EIO, reason))
+
+        self.ask("eventlog", answered, job)
 
     def publish(self, topic: str, done: Report) -> None:
         """Have it end."""

@@ -306,6 +306,13 @@ class Instance:
         if error is not None:
             self._log_error(f"cannot cancel a job that is moved: {error}")
 
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
+        """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""
+        try:
+            self.queue.eventlog(job, done)
+        except OSError as error:
+            done(error)
+
     def publish(self, topic: str, done: Report) -> None:
         """Send an event to whoever waits for it there."""
 

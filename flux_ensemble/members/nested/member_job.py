@@ -14,6 +14,7 @@ waited for where another one would be connected to, as long.
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -271,6 +272,9 @@ class MemberJob:
             self._enter(Phase.CONNECTING)
             self._t_lost = time.monotonic()
             self._find_way()
+        elif self.phase is Phase.CONNECTING and not (ending or self._route.direct):
+            # A proxy that has ended says nothing of the member.
+            self._failed(OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
         elif self.phase in (Phase.UP, Phase.CONNECTING):
             self.give_up("its instance ends")
 

@@ -19,7 +19,7 @@ that the queue does not know any more.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.members.flux.steps import Step, Steps
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.unfinished import lost
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
@@ -130,6 +131,29 @@ class CatchUp:
             if entry["name"] == "memo" and entry["timestamp"] == memo["timestamp"]:
                 memo["context"].clear()
                 memo["context"].update(entry["context"])
+
+    def read_memos(
+        self,
+        read: Callable[[int], Step],
+        overtaken: Callable[[], bool],
+        warn: Callable[[str], None],
+    ) -> Steps:
+        """Read what the journal may not have told right, before `apply`.
+
+        Args:
+            read: reads the eventlog of a job from the KVS.
+            overtaken: all is done again, so that nothing is left to be done here.
+            warn: gets a sentence about what cannot be read.
+        """
+        for job in list(self.doubtful):
+            try:
+                eventlog = yield read(job)
+            except Exception as error:
+                warn(f"cannot read the first memo of job {job}: {error}")
+            else:
+                self.correct(job, eventlog)
+            if overtaken():
+                return
 
     def _take(
         self, ensemble: Ensemble, job: int, entries: list[Entry], tag: Tag | None = None

@@ -215,17 +215,16 @@ class Recovery:
 
     def _read_memos(self, catch_up: CatchUp) -> Steps:
         """Read from the KVS what the journal does not tell right."""
-        for job in list(catch_up.doubtful):
-            try:
-                entries = yield partial(self._queue.eventlog, job)
-            except Exception as error:
-                self._log_error(f"cannot read the first memo of job {job}: {error}")
-            else:
-                catch_up.correct(job, entries)
-            if self._overtaken() or catch_up is not self._catch_up:
-                return
-        self._take(catch_up)
-        self._journal.release()
+
+        def overtaken() -> bool:
+            return self._overtaken() or catch_up is not self._catch_up
+
+        yield from catch_up.read_memos(
+            lambda job: partial(self._queue.eventlog, job), overtaken, self._log_error
+        )
+        if not overtaken():
+            self._take(catch_up)
+            self._journal.release()
 
     def _take(self, catch_up: CatchUp) -> None:
         catch_up.apply()

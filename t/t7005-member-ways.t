@@ -1,0 +1,22 @@
+#!/bin/sh
+test_description='members that fail everything, that jobs leave, and to which the way is lost'
+. "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/chaos.sh"
+
+test_expect_success FLUX 'a member on which everything fails is drained, and its jobs run elsewhere' '
+	chaos --kills 1 black-hole
+'
+
+test_expect_success FLUX 'jobs that begin while they are asked to leave a member stay; a control' '
+	chaos member-moved member-moved-unread
+'
+
+test_expect_success FLUX 'the way to an instance elsewhere is lost: nothing is lost, or runs twice' '
+	chaos --kills 1 way-lost
+'
+
+test_expect_success FLUX 'services of members are killed, and that of the ensemble' '
+	chaos --kills 1 child-services
+'
+
+test_done
