@@ -262,19 +262,24 @@ class Contact:
         jobspec: Mapping[str, Any] | None,
         interrupted: bool,
     ) -> None:
-        name = entry["name"]
+        name, context = entry["name"], entry.get("context") or {}
+        said = [entry["timestamp"], job, name]
         tag = None if jobspec is None else self._tag_of(jobspec)
         if tag is not None:
             self._jobs.add(job)
             self._seen(job, tag)
+            said += [context, [tag[field] for field in Tag._fields]]
         elif job not in self._jobs:
             return
+        elif context:
+            said.append(context)
         if name in LAST_EVENTS:
             self._jobs.remove(job)
             if name == "invalidate":
                 self._refused(job)
-        context = entry.get("context") or {}
-        self._say("event", job, name, entry["timestamp"], context, tag, interrupted)
+        # What its end does to a job is none of the job's events.
+        if not interrupted:
+            self._say(*said)
 
     def _seen(self, job: int, tag: Mapping[str, Any]) -> None:
         if self._nested is not None:

@@ -305,6 +305,11 @@ class Fleet:
         if not interrupted:
             self._member(tag).tracker.event(make(tag.ordinal, job), entry, jobspec)
 
+    def events(self, tag: MemberTag, events: list[list[Any]]) -> None:
+        """Jobs of the ensemble on a member did something: see `members.nested.attached`."""
+        tracker = self._member(tag).tracker
+        self.ensemble.job_events(tracker.told(self.ensemble, tag.ordinal, events))
+
     def up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         """A member can be sent jobs: for the first time, or once more."""
         ensemble, member, now = self.ensemble, self._member(tag), time.time()
@@ -330,17 +335,8 @@ class Fleet:
         instance.follow(*self.follows)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
-        self._post(
-            MemberUp(
-                now,
-                tag.member,
-                tag.ordinal,
-                facts.nodes,
-                facts.cores,
-                facts.gpus,
-                facts.t_expires,
-            )
-        )
+        size = facts.nodes, facts.cores, facts.gpus, facts.t_expires
+        self._post(MemberUp(now, tag.member, tag.ordinal, *size))
         member.perform(waiting)
 
     def draining(self, tag: MemberTag, reason: str) -> None:
