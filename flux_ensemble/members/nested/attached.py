@@ -175,7 +175,7 @@ class AttachedInstance:
             if type(kind) is not str:
                 events.append(item)
                 continue
-            if events:
+            if events and not self.closed:
                 self._heard.events(events)
                 events = []
             if self.closed:
