@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.runtime.eventlog import Log
+from flux_ensemble.runtime.ports import Member
 
-if TYPE_CHECKING:
-    from flux_ensemble.runtime.ensemble import Ensemble
+
+class Taker(Protocol):
+    """An ensemble, as far as it is asked here: see `runtime.ensemble.Ensemble`."""
+
+    engine: Engine
+    log: Log
+    member: Member
+
+    def violation(self, event: JobEvent) -> None:
+        """A job has the tag of another one, or one that nobody gave."""
+        ...
 
 
-def is_wanted(ensemble: Ensemble, event: JobEvent) -> bool:
+def is_wanted(taker: Taker, event: JobEvent) -> bool:
     """Whether an event is for the engine; what is not the engine's to see to is done."""
-    engine, name = ensemble.engine, event.name
+    engine, name = taker.engine, event.name
     if event.tag is not None:
-        ensemble.member.seen(event.tag, event.job)
+        taker.member.seen(event.tag, event.job)
         if event.job not in engine.workload.jobs and not engine.expects(event.tag, event.job):
-            ensemble.violation(event)
+            taker.violation(event)
             return False
     if name == "invalidate":
-        ensemble.member.refused(event.job)
-    if ensemble.log.wants_events:
-        ensemble.log.job_event(event.t, engine.named(event.job), name, event.context)
+        taker.member.refused(event.job)
+    if taker.log.wants_events:
+        taker.log.job_event(event.t, engine.named(event.job), name, event.context)
     wanted = name in engine.wants_events
     return wanted and (not event.foreign or engine.wants_job(event.job_name))
