@@ -12,7 +12,7 @@ and its host is told.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -137,13 +137,26 @@ class Driver:
         self._work.extend(events)
         self._work_off()
 
-    def _work_off(self) -> None:
+    def post_several(self, events: Iterable[Event]) -> None:
+        """Take in events that come at once, as `post` would one after the other.
+
+        What they bring about is performed when all of them have been handled. Each is asked for
+        when those before it have been; of a closed driver all are, and ignored.
+        """
+        if self._closed or self._working:
+            self._work.extend(event for event in events if not self._closed)
+        else:
+            self._work_off(events)
+
+    def _work_off(self, several: Iterable[Event] | None = None) -> None:
         """Take in what is posted, and perform what is put down."""
         if self._working:
             return
         self._working = True
         work = self._work
         try:
+            if several is not None:
+                self._take_several(several)
             while work:
                 item = work.popleft()
                 if type(item) is list:
@@ -161,6 +174,17 @@ class Driver:
                 self._host.broken(error)
         finally:
             self._working = False
+
+    def _take_several(self, events: Iterable[Event]) -> None:
+        if self._ahead is not None:
+            self._ahead.hold()
+        try:
+            for event in events:
+                if not self._closed:
+                    self._take(event)
+        finally:
+            if self._ahead is not None:
+                self._ahead.release()
 
     def _take(self, event: Event) -> None:
         marker = self._marker

@@ -28,6 +28,7 @@ from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
+from flux_ensemble.runtime.intake import is_wanted
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.unfinished import shown, surplus, unseen
@@ -259,19 +260,12 @@ class Ensemble:
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""
-        engine = self.engine
-        if event.tag is not None:
-            self.member.seen(event.tag, event.job)
-            if event.job not in engine.workload.jobs and not engine.expects(event.tag, event.job):
-                self.violation(event)
-                return
-        if event.name == "invalidate":
-            self.member.refused(event.job)
-        if self.log.wants_events:
-            self.log.job_event(event.t, engine.named(event.job), event.name, event.context)
-        wanted = event.name in engine.wants_events
-        if wanted and (not event.foreign or engine.wants_job(event.job_name)):
+        if is_wanted(self, event):
             self._driver.post(event)
+
+    def job_events(self, events: Iterable[JobEvent]) -> None:
+        """Jobs did something; each event is asked for when those before it have been handled."""
+        self._driver.post_several(event for event in events if is_wanted(self, event))
 
     def violation(self, event: JobEvent) -> None:
         """A job has the tag of another one, or one that nobody gave: cancel it."""

@@ -66,6 +66,14 @@ class WriteAhead(Protocol):
         """
         ...
 
+    def hold(self) -> None:
+        """Several events come at once, and can be put down together."""
+        ...
+
+    def release(self) -> None:
+        """They have come; what they bring about waits no longer for others."""
+        ...
+
 
 class Marker(Protocol):
     """Notes which event an engine handles, so that it is known what a process died of."""

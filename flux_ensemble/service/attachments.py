@@ -60,21 +60,29 @@ class Way:
         self._closed = False
         self._taking = False
         self._late: Handle | None = None
+        self._soon: Handle | None = None
 
     def open(self, taken: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
         """Begin: see `Channel.open`."""
         self._taken, self._lost = taken, lost
 
     def put(self, item: list[Any]) -> None:
-        """Say something."""
+        """Say something, together with what else is said in this turn of the loop."""
         self._link.put(item)
-        if not self._taking:
+        if self._soon is None and not (self._taking or self._link.unanswered or self._closed):
+            self._soon = self._loop.timer(0.0, self._say)
+
+    def _say(self) -> None:
+        self._soon = None
+        if not self._closed:
             self._send(self._link.next())
 
     def close(self) -> None:
         """Say and take in nothing more; the service there calls again, if it lives."""
         if not self._closed:
             self._closed = True
+            if self._soon is not None:
+                self._soon.cancel()
             self._watch()
             self._over(self)
 

@@ -6,6 +6,7 @@ Child ──► Contact ──► Instance, NestedMember: the member
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.steps import run
 from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
-from flux_ensemble.members.nested.link import Link, LinkError
+from flux_ensemble.members.nested.link import MAX_ITEMS, Link, LinkError
 from flux_ensemble.members.nested.member import NestedMember
 from flux_ensemble.runtime.ports import Handle, Outcome
 from flux_ensemble.service.handles import register
@@ -33,6 +34,10 @@ NAME = "ensemble-child"
 #: Seconds after which a service that has said nothing is told what was told it latest once more:
 #: one that was killed does not say so, and another one knows no such contact.
 QUIET_SECONDS = 5.0
+
+#: Seconds between two reports at least, unless there is enough to say for a whole one: each costs
+#: the service as much as some ten events do. What comes after a while of silence is told at once.
+PACE_SECONDS = 0.02
 
 #: Seconds after which it is given up.
 ANSWER_SECONDS = 60.0
@@ -67,6 +72,8 @@ class Contact:
         self._dead = False
         self._reporting = False
         self._quiet: Handle | None = None
+        self._t_next = 0.0
+        self._soon: Handle | None = None
         self._instance: Instance | None = None
         self._nested: NestedMember | None = None
         self._name = ("", 0)
@@ -110,14 +117,25 @@ class Contact:
         self._report()
 
     def _report(self) -> None:
-        """Send what there is to say, once the report before it has its answer."""
-        if not self._reporting and not self._closed:
+        """Send what there is to say, once the report before it has its answer, and at its time."""
+        if self._reporting or self._closed or self._link.silent:
+            return
+        left = self._t_next - time.monotonic()
+        if left <= 0 or self._link.waiting >= MAX_ITEMS:
             message = self._link.again() or self._link.next()
             if message is not None:
                 self._send(message)
+        elif self._soon is None:
+            self._soon = self._parent.loop.timer(left, self._report_now)
+
+    def _report_now(self) -> None:
+        self._soon = None
+        self._t_next = 0.0
+        self._report()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         self._reporting = True
+        self._t_next = time.monotonic() + PACE_SECONDS
         if self._quiet is not None:
             self._quiet.cancel()
         self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
@@ -135,7 +153,7 @@ class Contact:
                 self.take(answers[0])
             else:
                 self._report()
-            if self._dead and not self._link.unanswered:
+            if self._dead and self._link.silent:
                 self._end(1, "the broker of the member is gone")
 
         future = self._parent.handle.rpc(self._topic, payload)
@@ -274,19 +292,24 @@ class Contact:
         jobspec: Mapping[str, Any] | None,
         interrupted: bool,
     ) -> None:
-        name = entry["name"]
+        name, context = entry["name"], entry.get("context") or {}
+        said = [entry["timestamp"], job, name]
         tag = None if jobspec is None else self._tag_of(jobspec)
         if tag is not None:
             self._jobs.add(job)
             self._seen(job, tag)
+            said += [context, [tag[field] for field in Tag._fields]]
         elif job not in self._jobs:
             return
+        elif context:
+            said.append(context)
         if name in LAST_EVENTS:
             self._jobs.remove(job)
             if name == "invalidate":
                 self._refused(job)
-        context = entry.get("context") or {}
-        self._say("event", job, name, entry["timestamp"], context, tag, interrupted)
+        # What its end does to a job is none of the job's events.
+        if not interrupted:
+            self._say(*said)
 
     def _seen(self, job: int, tag: Mapping[str, Any]) -> None:
         if self._nested is not None:

@@ -121,8 +121,8 @@ class Fleet:
 
     def _find(self, name: str, run: int) -> Ensemble | None:
         """Whose a job of a member is, by its tag."""
-        ensemble = self.ensemble
-        return ensemble if (name, run) == (ensemble.name, ensemble.run) else None
+        mine = self.ensemble.name, self.ensemble.run
+        return self.ensemble if (name, run) == mine else None
 
     def _post(self, *events: Event) -> None:
         self.ensemble.post(events)
@@ -214,7 +214,7 @@ class Fleet:
         ask: Callable[[tuple[int, ...], Submitting, Done], None],
         done: Done,
     ) -> None:
-        """Ask each member that has some of the jobs; the outcome is the first failure, if any."""
+        """Ask each member that has some; the outcome is the first failure, if there is one."""
         parts: dict[int, list[int]] = {}
         for key in command.jobs:
             ordinal, id = split(key)
@@ -243,14 +243,12 @@ class Fleet:
 
     def seen(self, tag: Tag, job: int) -> None:
         """A job of the ensemble has shown on a member."""
-        nested = self._nested(job)
-        if nested is not None:
+        if (nested := self._nested(job)) is not None:
             nested.seen(tag, split(job)[1])
 
     def refused(self, job: int) -> None:
         """A job that has shown was refused by its member."""
-        nested = self._nested(job)
-        if nested is not None:
+        if (nested := self._nested(job)) is not None:
             nested.refused(split(job)[1])
 
     def revoke(self) -> None:
@@ -305,10 +303,15 @@ class Fleet:
     ) -> None:
         """A job of a member did something; what its end does to the job is none of its events."""
         member = self._member(tag.ordinal)
-        if member.late is not None:
-            member.late.append(partial(self.event, tag, job, entry, jobspec, interrupted))
-        elif not interrupted:
+        again = partial(self.event, tag, job, entry, jobspec, interrupted)
+        if not member.later(again) and not interrupted:
             member.tracker.event(make(tag.ordinal, job), entry, jobspec)
+
+    def events(self, tag: MemberTag, events: list[list[Any]]) -> None:
+        """Jobs of the ensemble on a member did something: see `members.nested.attached`."""
+        member, ensemble = self._member(tag.ordinal), self.ensemble
+        if not member.later(partial(self.events, tag, events)):
+            ensemble.job_events(member.tracker.told(ensemble, tag.ordinal, events))
 
     def up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         """A member can be sent jobs: for the first time, or once more."""
@@ -338,8 +341,8 @@ class Fleet:
         instance.follow(*self.follows)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
-        size = facts.nodes, facts.cores, facts.gpus
-        self._post(MemberUp(now, tag.member, tag.ordinal, *size, facts.t_expires))
+        size = facts.nodes, facts.cores, facts.gpus, facts.t_expires
+        self._post(MemberUp(now, tag.member, tag.ordinal, *size))
         member.perform(waiting)
 
     def draining(self, tag: MemberTag, reason: str) -> None:
@@ -361,17 +364,15 @@ class Fleet:
 
     def settle(self) -> None:
         """All that earlier services sent has shown: members that are not there are no more."""
-        members = self.ensemble.engine.members
-        if members is None or not self.ensemble.live:
+        engine = self.ensemble.engine
+        if engine.members is None or not self.ensemble.live:
             return
-        pending = self.ensemble.engine.pending
-        asked_for = {one.ordinal for one in pending if isinstance(one, StartMember)}
-        for member in list(members.known.values()):
+        asked_for = {one.ordinal for one in engine.pending if isinstance(one, StartMember)}
+        for member in list(engine.members.known.values()):
             tag = MemberTag(self._spec.name, self._run, member.name, member.ordinal, 0)
             if member.ordinal in asked_for:
                 continue
-            uri = member.pool.uri
-            if tag not in self._site and uri is not None and member.state != "lost":
+            if tag not in self._site and (uri := member.pool.uri) and member.state != "lost":
                 # It is no job, and so not in the queue.
                 self._site.connect(tag, uri)
             if tag not in self._site:

@@ -90,6 +90,7 @@ class Fleets:
                 up=self._up,
                 draining=lambda tag, why: self._of(tag, lambda fleet: fleet.draining(tag, why)),
                 event=self._job_event,
+                events=lambda tag, events: self._of(tag, lambda fleet: fleet.events(tag, events)),
                 past=lambda tag, *args: self._of(tag, lambda fleet: fleet.past(tag, *args)),
                 caught_up=lambda tag: self._of(tag, lambda fleet: fleet.caught_up(tag)),
                 moved=lambda tag, job, move: None,

@@ -10,11 +10,12 @@ only while somebody may ask for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.engine.job_keys import make
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.texts import clip
 
@@ -104,6 +105,29 @@ class Tracker:
         if name in LAST_EVENTS:
             self._jobs.pop(job, None)
             self._names.pop(job, None)
+
+    def told(
+        self, ensemble: Ensemble, ordinal: int, events: Iterable[Sequence[Any]]
+    ) -> Iterator[JobEvent]:
+        """What the service of a member says of the jobs of an ensemble, which it has sorted out.
+
+        Args:
+            ensemble: whose the jobs are.
+            ordinal: number of the member.
+            events: as `members.nested.attached` has them.
+        """
+        jobs = self._jobs
+        for t, id, name, *rest in events:
+            self.events += 1
+            job, tag = make(ordinal, id), None
+            if len(rest) > 1 and rest[0].get("userid") == self._owner:
+                tag, jobs[job] = Tag(*rest[1]), ensemble
+            elif name == "validate":
+                self.newest = max(self.newest, job)
+            if job in jobs:
+                yield JobEvent(t, job, name, rest[0] if rest else {}, tag)
+                if name in LAST_EVENTS:
+                    jobs.pop(job, None)
 
     def _admit(
         self, job: int, context: Mapping[str, Any], jobspec: Mapping[str, Any]

@@ -105,6 +105,12 @@ class EventFile:
         self.timers.take(event, commands)
         return self.take_down(event)
 
+    def hold(self) -> None:
+        """Each is taken down by itself."""
+
+    def release(self) -> None:
+        """Nothing waits."""
+
     def take_down(self, event: Event) -> bool:
         """Take down an event that the engine may not get; False if that failed."""
         if self._lines is None:

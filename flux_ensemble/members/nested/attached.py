@@ -8,7 +8,11 @@ That service follows the jobs there and submits them (`service.child`); what it 
 of a kind and what belongs to it:
 
     down: load, follow, submit, cancel, update, revoke, stop, look, eventlog, end
-    up: facts, past, caught-up, up, refused, event, outcome, ending, dead, warn
+    up: facts, past, caught-up, up, refused, outcome, ending, dead, warn
+
+Nearly all that is said up is events of jobs, so these are shorter: [t, id, name, context, tag],
+without what is empty at the end. `tag` comes with the first event of a job, as a list. Events that
+are none of the job's own, but come of the end of the member, are not told.
 """
 
 from __future__ import annotations
@@ -92,7 +96,6 @@ class AttachedInstance:
             "caught-up": heard.caught_up,
             "up": self._on_up,
             "refused": self._on_refused,
-            "event": self._on_event,
             "outcome": self._on_outcome,
             "ending": self._on_ending,
             "dead": self._on_dead,
@@ -175,10 +178,20 @@ class AttachedInstance:
     # -- what it says ---------------------------------------------------------------------
 
     def _take(self, items: list[Any]) -> None:
-        for kind, *rest in items:
+        events: list[list[Any]] = []
+        for item in items:
+            kind = item[0]
+            if type(kind) is not str:
+                events.append(item)
+                continue
+            if events and not self.closed:
+                self._heard.events(events)
+                events = []
             if self.closed:
                 return
-            self._takes[kind](*rest)
+            self._takes[kind](*item[1:])
+        if events and not self.closed:
+            self._heard.events(events)
 
     def _lost(self) -> None:
         if not self.closed:
@@ -199,18 +212,6 @@ class AttachedInstance:
 
     def _on_refused(self, reason: str, for_good: bool) -> None:
         self._done(RefusedError(reason) if for_good else OSError(errno.EIO, reason))
-
-    def _on_event(
-        self,
-        job: int,
-        name: str,
-        t: float,
-        context: Mapping[str, Any],
-        tag: Mapping[str, Any] | None,
-        interrupted: bool,
-    ) -> None:
-        entry = {"name": name, "timestamp": t, "context": context}
-        self._heard.event(job, entry, None if tag is None else _jobspec(tag), interrupted)
 
     def _on_outcome(self, number: int, outcome: Mapping[str, Any]) -> None:
         self._asked.pop(number)(outcome)

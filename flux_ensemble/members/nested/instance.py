@@ -70,6 +70,9 @@ class Facts:
 #: whether the member's end is all that this and what follows of the job says.
 JobEvent = Callable[[int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
 
+#: Gets events of jobs that came at once, as `members.nested.attached` has them.
+JobEvents = Callable[[list[list[Any]]], None]
+
 #: Gets a job that was there when the journal was opened, its jobspec, and its entries in order.
 Past = Callable[[int, Mapping[str, Any], list[Mapping[str, Any]]], None]
 
@@ -86,6 +89,8 @@ class Heard:
         ending: called once, when it begins to shut down.
         lost: called once, when the connection is lost; nothing comes after that.
         objection: says why an instance cannot be a member, by its IDENTITY; None if it can.
+        events: gets the events of its jobs instead, where a service of its own has sorted out which
+            are the ensemble's.
     """
 
     event: JobEvent
@@ -95,6 +100,7 @@ class Heard:
     ending: Callable[[], None]
     lost: Callable[[], None]
     objection: Callable[[str], str | None]
+    events: JobEvents = lambda events: None
 
 
 class Instance:

@@ -49,6 +49,16 @@ class Link:
         """A message is under way that was not acknowledged."""
         return self._sent is not None
 
+    @property
+    def waiting(self) -> int:
+        """How many items the next messages have."""
+        return len(self._waiting)
+
+    @property
+    def silent(self) -> bool:
+        """There is nothing to be sent, and nothing under way."""
+        return self._sent is None and not self._waiting and not self._owes
+
     def put(self, item: Any) -> None:
         """Say something, which JSON can hold."""
         self._waiting.append(item)

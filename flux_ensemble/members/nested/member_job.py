@@ -205,6 +205,7 @@ class MemberJob:
         instance: Followed
         heard = Heard(
             event=partial(self._told.event, self.tag),
+            events=partial(self._told.events, self.tag),
             past=partial(self._told.past, self.tag),
             caught_up=partial(self._told.caught_up, self.tag),
             moved=partial(self._told.moved, self.tag),

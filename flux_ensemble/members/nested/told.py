@@ -46,6 +46,7 @@ class Told:
         lost: gets one that ends and was not asked to, of whose jobs not all may be known, with the
             reason; `gone` follows.
         gone: gets one that is no more, and what is left of it.
+        events: gets job events of one with a service of its own instead: see `attached`.
     """
 
     up: Callable[[MemberTag, Followed, Facts], None]
@@ -57,3 +58,4 @@ class Told:
     refused: Callable[[MemberTag, str], None]
     lost: Callable[[MemberTag, str], None]
     gone: Callable[[MemberTag, Gone], None]
+    events: Callable[[MemberTag, list[list[Any]]], None] = lambda tag, events: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from flux_ensemble.engine.commands import Command, Finish, StartTimer, StopTimer
+from flux_ensemble.engine.commands import Command, Finish, StartTimer, StopTimer, SubmitJobs
 from flux_ensemble.engine.events import Event, JobEvent, Request, TimerFired
 
 
@@ -25,8 +25,9 @@ class Timers:
 
     def take(self, event: Event, commands: Iterable[Command]) -> None:
         """Apply an event and its commands."""
-        if isinstance(event, JobEvent):
-            self.t_seen = max(self.t_seen, event.t)
+        if type(event) is JobEvent:
+            if event.t > self.t_seen:
+                self.t_seen = event.t
         elif isinstance(event, Request):
             self.last_request = max(self.last_request, event.request)
         elif isinstance(event, TimerFired) and event.key in self.timers:
@@ -34,6 +35,8 @@ class Timers:
             if timer.every:
                 self.timers[event.key] = (event.t + timer.every, timer)
         for command in commands:
+            if type(command) is SubmitJobs:
+                continue
             if isinstance(command, StartTimer):
                 self.timers[command.key] = (event.t + command.after, command)
             elif isinstance(command, StopTimer):

@@ -23,22 +23,22 @@ it, so recovery has little to replay (`runtime.durability.replay`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from flux_ensemble.engine.commands import Command, Record
 from flux_ensemble.engine.events import Event
 from flux_ensemble.runtime.durability.batches import (
     Batch,
-    compact,
-    dumps,
+    Waiting,
     follow,
     header,
     line,
     sealed,
 )
 from flux_ensemble.runtime.durability.replay import Digests, Replayed, snapshot_text
+from flux_ensemble.runtime.durability.storage import Gate, State, Store
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Handle, Loop
 
@@ -65,42 +65,6 @@ SNAPSHOT_RATIO = 50
 #: Seconds until a commit that failed is repeated: the first time, and at most.
 RETRY_SECONDS = 0.1
 RETRY_LIMIT = 5.0
-
-
-class Store(Protocol):
-    """Where batches become durable."""
-
-    def commit(self, batches: Sequence[Batch], done: Callable[[Exception | None], None]) -> None:
-        """Make batches durable, all or none; several commits may run at once.
-
-        Commits happen in the order of the calls, and before anything that is sent elsewhere
-        later.
-
-        Args:
-            batches: all that are not known to be durable, in order.
-            done: called once, with None or with the reason why the outcome is unknown.
-        """
-        ...
-
-
-class Gate(Protocol):
-    """Holds back jobs that are not sent yet; holds are counted."""
-
-    def hold(self) -> None: ...
-
-    def go_on(self) -> None: ...
-
-
-class State(Protocol):
-    """The state of which snapshots are taken."""
-
-    def snapshot(self) -> Mapping[str, Any]:
-        """Its state as JSON."""
-        ...
-
-    def take_beside(self) -> str:
-        """What is stored beside the snapshot, of the time since the last call, as JSON."""
-        ...
 
 
 @dataclass(slots=True)
@@ -149,8 +113,7 @@ class WriteAheadLog:
         self._number = 0 if replayed is None else replayed.number
         self._entries = 0 if replayed is None else replayed.total
         self._digests = Digests.of(identity) if replayed is None else replayed.digests
-        # As text from the beginning, so that a large batch takes no time of its own.
-        self._events: list[str] = []
+        self._events = Waiting()
         self._lines: list[str] = []
         #: Who is called when the next batch has been sent, and when it is durable.
         self._when_sent: list[Callable[[], None]] = []
@@ -158,6 +121,8 @@ class WriteAheadLog:
         self._sync = False
         #: Something waits that is not to wait for company.
         self._urgent = False
+        #: Several events come at once, and go with one batch.
+        self._several = False
         self._timer: Handle | None = None
         self._t_due = 0.0
         self._since_snapshot = 0
@@ -184,21 +149,35 @@ class WriteAheadLog:
             False: the commands have to wait for `then`.
         """
         self.timers.take(event, commands)
-        self._events.append(dumps(compact(event)))
         self._since_snapshot += 1
         soon = True
-        for command in commands:
-            if type(command) is Record:
-                self._lines.append(line(command.t, command.name, command.context))
-            else:
-                soon = False
         if commands:
+            for command in commands:
+                if type(command) is Record:
+                    self._lines.append(line(command.t, command.name, command.context))
+                else:
+                    soon = False
             self._when_sent.append(then)
-        if (commands and not soon) or len(self._events) >= LAZY_EVENTS:
+        if self._several:
+            self._events.add_several(event)
+            self._urgent = self._urgent or not soon
+            return False
+        self._events.add(event)
+        if not soon or len(self._events) >= LAZY_EVENTS:
             self._advance()
         else:
             self._wait(SOON_SECONDS if commands else self.lazy_seconds)
         return False
+
+    def hold(self) -> None:
+        """Several events come at once: send them together, in `release`."""
+        self._several = True
+
+    def release(self) -> None:
+        """Send what was written since `hold`, now or when it is time to."""
+        self._several = False
+        self._events.encode()
+        self._go_on()
 
     def note(
         self,
@@ -223,11 +202,14 @@ class WriteAheadLog:
 
     def barrier(self, then: Callable[[], None]) -> None:
         """Call back when everything written so far is durable."""
-        self._when_durable.append(then)
-        self._advance()
+        if self._unsure and not (self._events or self._lines or self._when_sent):
+            self._unsure[-1].then.append(then)
+        else:
+            self._when_durable.append(then)
+            self._advance()
 
     def checkpoint(self) -> None:
-        """Commit a snapshot in the background, if there is anything new."""
+        """Commit a snapshot, if there is anything new; nobody waits for it."""
         if self._since_snapshot and not self._closed:
             self._snapshot_due = 0
             self._send()
@@ -260,10 +242,19 @@ class WriteAheadLog:
         if timer is not None:
             timer.cancel()
 
+    def _go_on(self) -> None:
+        """Send what there is, now or when it is time to."""
+        if self._urgent or len(self._events) >= LAZY_EVENTS:
+            self._advance()
+        elif self._events or self._when_sent:
+            self._wait(SOON_SECONDS if self._when_sent else self.lazy_seconds)
+
     def _advance(self) -> None:
-        """Send a batch, unless commits have to be waited for; then it is sent after these."""
+        """Send a batch, or when commits that have to be waited for have succeeded."""
         self._urgent = True
-        if not self._closed and (not self._unsure or (self._steady and self._has_room)):
+        if self._closed or self._several:
+            return
+        if not self._unsure or (self._steady and self._has_room):
             self._send()
 
     @property
@@ -293,7 +284,7 @@ class WriteAheadLog:
     def _make(self) -> Batch:
         """The next batch, of all that was put down."""
         self._number += 1
-        begin = header(self._loop.now(), self._number, self._events)
+        begin = header(self._loop.now(), self._number, self._events.take())
         plain = "".join((begin, *self._lines))
         digests = self._digests
         digests.log = follow(digests.log, plain)
@@ -316,7 +307,7 @@ class WriteAheadLog:
             snapshot = snapshot_text(state)
             self._snapshot_due = max(SNAPSHOT_EVENTS, len(snapshot) // SNAPSHOT_RATIO)
         batch = Batch(self._number, text, len(self._lines), snapshot, values, self._sync)
-        self._events, self._lines, self._sync = [], [], False
+        self._lines, self._sync = [], False
         return batch
 
     def _commit(self) -> None:
@@ -344,10 +335,8 @@ class WriteAheadLog:
         if self._unsure and not self._under_way:
             delay = min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_LIMIT)
             self._loop.timer(delay, self._again)
-        elif self._urgent or len(self._events) >= LAZY_EVENTS:
-            self._advance()
-        elif self._events or self._when_sent:
-            self._wait(SOON_SECONDS if self._when_sent else self.lazy_seconds)
+        else:
+            self._go_on()
         self._call(())
 
     def _works(self) -> bool:

@@ -81,7 +81,7 @@ class _Segment:
 
 
 class KvsStore:
-    """The durable log of one ensemble: a `runtime.durability.wal.Store`, made by `KvsStores`.
+    """The durable log of one ensemble: a `runtime.durability.storage.Store`, made by `KvsStores`.
 
     What a batch changes is decided when it is first given. Given again, because it is not
     known to be durable yet, it gives the same keys the same values; only its text may be in

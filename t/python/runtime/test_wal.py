@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -267,10 +268,41 @@ def test_barriers_and_synced_notes_are_called_back_when_what_was_before_is_durab
     bench.store.answer()
     assert bench.performed == ["note"]
     bench.store.answer()
-    assert bench.performed == ["note", "synced"]
-    bench.store.answer()
     assert bench.performed == ["note", "synced", "barrier"]
-    assert [batch.sync for batch in bench.store.batches] == [False, False, True, False]
+    # The barrier has nothing new to wait for.
+    assert [batch.sync for batch in bench.store.batches] == [False, False, True]
+
+
+def test_events_that_come_at_once_are_one_batch_and_their_commands_wait_for_it() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    before = len(bench.store.batches)
+    bench.wal.hold()
+    for index in range(4):
+        bench.post(TimerFired(1005.0 + 5 * index, "rule:rule-1"))
+        bench.post(JobEvent(1005.0 + 5 * index, 99, "start", {"number": index}))
+    bench.wal.note(1010.0, "note", {})
+    assert not bench.performed
+    assert len(bench.store.batches) == before
+    bench.wal.release()
+    assert bench.performed == ["TimerFired"] * 4
+    (batch,) = bench.store.batches[before:]
+    (written,) = Batches(io.StringIO(batch.text), begin="", after=before)
+    assert [event.t for event in written.events] == sorted([1005.0, 1010.0, 1015.0, 1020.0] * 2)
+    assert [type(event).__name__ for event in written.events] == ["TimerFired", "JobEvent"] * 4
+    bench.store.answer()
+    assert dump(bench.replay().engine) == dump(bench.engine)
+
+
+def test_events_that_come_at_once_and_bring_about_nothing_wait_for_company() -> None:
+    bench = Bench(at_once=False)
+    bench.steady()
+    bench.wal.hold()
+    bench.post(JobEvent(1005.0, 99, "start"))
+    bench.wal.release()
+    assert len(bench.store.batches) == 1
+    bench.loop.timers[-1].callback()
+    assert len(bench.store.batches) == 2
 
 
 def test_a_log_folds_to_the_engine_that_wrote_it() -> None:
