@@ -1,14 +1,16 @@
 """The eventlog of one ensemble, and those who follow it.
 
 Entries are RFC 18 objects: `timestamp`, `name`, `context`. An entry gets here when it is
-durable (`runtime.durability.wal`), and the newest `KEPT` are held in memory for those who ask.
+durable (`runtime.durability.wal`), and the newest `KEPT` are held in memory for those who ask. When
+the log closes they are packed: ensembles that have ended stay for a while, and few ask for them.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any, Protocol
 
 #: How many entries are held.
@@ -48,6 +50,7 @@ class Log:
 
     def __init__(self, entries: Iterable[Entry] = (), total: int = 0) -> None:
         self._entries: deque[Entry] = deque(entries, maxlen=KEPT)
+        self._packed = b""
         self._appended = total
         self._followers: list[Follower] = []
         self._closed = False
@@ -85,8 +88,9 @@ class Log:
             follow: it wants those to come, too.
             skip: how many of the entries there ever were it has already.
         """
-        dropped = self._appended - len(self._entries)
-        for entry in islice(self._entries, max(0, skip - dropped), None):
+        entries = self._unpacked()
+        dropped = self._appended - len(entries)
+        for entry in entries[max(0, skip - dropped) :]:
             follower.send(entry)
         if follow and not self._closed:
             self._followers.append(follower)
@@ -103,10 +107,16 @@ class Log:
     def close(self) -> None:
         """Nothing more will be appended: end the followers."""
         self._closed = True
+        self._packed = zlib.compress(json.dumps(self._unpacked()).encode(), level=1)
+        self._entries.clear()
         followers, self._followers = self._followers, []
         self._update()
         for follower in followers:
             follower.end()
+
+    def _unpacked(self) -> list[Entry]:
+        packed: list[Entry] = json.loads(zlib.decompress(self._packed)) if self._packed else []
+        return [*packed, *self._entries]
 
     def _update(self) -> None:
         self.wants_events = any(follower.events for follower in self._followers)

@@ -44,6 +44,22 @@ def test_a_follower_of_a_closed_log_gets_the_end_at_once() -> None:
     assert reader.names == ["load", "finish", "END"]
 
 
+def test_a_closed_log_has_the_entries_that_it_had() -> None:
+    log, before, after, rest = Log(), Reader(), Reader(), Reader()
+    for t in range(KEPT + 2):
+        log.append(entry(t / 7, "fire", {"reason": f"\u00e4 {t}", "jobs": [2**60 + t, None]}))
+    log.read(before, follow=False)
+    for _ in range(2):
+        log.close()
+        log.append(entry(0.1, "late", {}))
+    log.read(after, follow=False)
+    assert len(before.entries) == KEPT
+    assert after.entries[:KEPT] == before.entries
+    assert after.names[-3:] == ["late", "late", "END"]
+    log.read(rest, follow=True, skip=KEPT + 1)
+    assert rest.entries == after.entries[KEPT - 1 :]
+
+
 def test_a_follower_that_has_left_gets_nothing_more() -> None:
     log, reader = filled(), Reader(events=True)
     log.read(reader, follow=True)
