@@ -179,7 +179,6 @@ class Contact:
             event=self._event,
             past=self._past,
             caught_up=lambda: self._say("caught-up"),
-            moved=lambda job, move: None,
             ending=lambda: self._say("ending"),
             lost=self._lost,
             objection=lambda identity: None,

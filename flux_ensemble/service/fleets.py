@@ -93,7 +93,6 @@ class Fleets:
                 events=lambda tag, events: self._of(tag, lambda fleet: fleet.events(tag, events)),
                 past=lambda tag, *args: self._of(tag, lambda fleet: fleet.past(tag, *args)),
                 caught_up=lambda tag: self._of(tag, lambda fleet: fleet.caught_up(tag)),
-                moved=lambda tag, job, move: None,
                 refused=self._refused,
                 lost=lambda tag, why: self._of(tag, lambda fleet: fleet.lost(tag, why)),
                 gone=self._gone,

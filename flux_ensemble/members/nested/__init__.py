@@ -7,5 +7,5 @@ start until nothing of it can run any more; `instance` is what the service does 
 its own handle (`connection`, `proxy`, `route`), reactor (`pump`), queue (`outbox`) and journal;
 `member` is an ensemble's view of it. Where a member has a service of its own, `attached` is in
 place of both, and `link` has what the two services say to each other. What became of the jobs of
-one that is gone is told by `attempts`, `interruptions` and `moving`, which know no Flux.
+one that is gone is told by `attempts` and `interruptions`, which know no Flux.
 """

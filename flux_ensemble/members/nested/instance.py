@@ -26,7 +26,6 @@ from flux_ensemble.members.flux.steps import Resume, Step, Steps, run
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.interruptions import Interruptions
-from flux_ensemble.members.nested.moving import Move, Moves
 from flux_ensemble.members.nested.outbox import NestedQueue
 from flux_ensemble.members.nested.pump import Pump
 
@@ -38,9 +37,6 @@ AGAIN_SECONDS = 1.0
 
 #: The events of jobs that are always followed.
 EVENTS = frozenset(("submit", "validate", "invalidate", "start", "exception", "finish", "clean"))
-
-#: Why a job is cancelled that is moved.
-MOVE_REASON = "the job is moved to another member"
 
 
 #: The attribute of its first broker by which an instance is told from all others.
@@ -85,7 +81,6 @@ class Heard:
         event: gets the events of its jobs.
         past: gets jobs that were there before.
         caught_up: called when it has got all of them.
-        moved: gets each job that was to be moved, and what became of it.
         ending: called once, when it begins to shut down.
         lost: called once, when the connection is lost; nothing comes after that.
         objection: says why an instance cannot be a member, by its IDENTITY; None if it can.
@@ -96,7 +91,6 @@ class Heard:
     event: JobEvent
     past: Past
     caught_up: Callable[[], None]
-    moved: Callable[[int, Move], None]
     ending: Callable[[], None]
     lost: Callable[[], None]
     objection: Callable[[str], str | None]
@@ -153,7 +147,6 @@ class Instance:
         self._resume: Resume = _nothing
         self._interrupted: set[int] = set()
         self._shutdown: Shutdown | None = None
-        self._moves = Moves(self._hold, self._cancel, heard.moved)
 
     # -- begin and end ----------------------------------------------------------------
 
@@ -252,12 +245,10 @@ class Instance:
         if self.ends.interrupts(entry):
             self._interrupted.add(job)
         interrupted = job in self._interrupted
-        moves = self._moves.event(job, entry["name"])
         if not interrupted:
             # Its outcome is none, and its attempt is lost with the member.
             self._attempts.event(job, entry, jobspec)
-        if not moves:
-            self._heard.event(job, entry, jobspec, interrupted)
+        self._heard.event(job, entry, jobspec, interrupted)
 
     def _lost_journal(self, reason: str) -> None:
         """Its job manager is loaded anew, or it ends."""
@@ -293,24 +284,6 @@ class Instance:
             done: gets the outcome.
         """
         attempt(lambda report: self.broker.start_queues(False, reason, report), done)
-
-    def move(self, job: int) -> None:
-        """Have a job that waits leave; `Heard.moved` is told what became of it."""
-        self._moves.move(job)
-
-    def _hold(self, job: int, held: Report) -> None:
-        request = {"urgency": 0}
-        attempt(
-            lambda report: self.broker.change(job, "job-manager.urgency", request, report), held
-        )
-
-    def _cancel(self, job: int) -> None:
-        attempt(lambda report: self.broker.cancel(job, MOVE_REASON, report), self._canceled)
-
-    def _canceled(self, error: Exception | None) -> None:
-        # Held as it is it does not start; when the member ends, it is over.
-        if error is not None:
-            self._log_error(f"cannot cancel a job that is moved: {error}")
 
     def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
         """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""

@@ -208,7 +208,6 @@ class MemberJob:
             events=partial(self._told.events, self.tag),
             past=partial(self._told.past, self.tag),
             caught_up=partial(self._told.caught_up, self.tag),
-            moved=partial(self._told.moved, self.tag),
             ending=lambda: self._ending(instance),
             lost=lambda: self._lost(instance),
             objection=self._objection,

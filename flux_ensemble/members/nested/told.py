@@ -10,7 +10,6 @@ from flux_ensemble.members.nested.attached import Followed
 from flux_ensemble.members.nested.attempts import Lost
 from flux_ensemble.members.nested.instance import Facts
 from flux_ensemble.members.nested.jobspec import MemberTag
-from flux_ensemble.members.nested.moving import Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,6 @@ class Told:
             whether the member's end is all that this and what follows of the job says.
         past: gets a job that was there when a member was attached, with its entries.
         caught_up: gets a member of which `past` got all jobs; `event` gets what comes later.
-        moved: gets a job that was to leave a member, and what became of it.
         refused: gets one that cannot be a member, with the reason; `gone` follows.
         lost: gets one that ends and was not asked to, of whose jobs not all may be known, with the
             reason; `gone` follows.
@@ -54,7 +52,6 @@ class Told:
     event: Callable[[MemberTag, int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
     past: Callable[[MemberTag, int, Mapping[str, Any], list[Mapping[str, Any]]], None]
     caught_up: Callable[[MemberTag], None]
-    moved: Callable[[MemberTag, int, Move], None]
     refused: Callable[[MemberTag, str], None]
     lost: Callable[[MemberTag, str], None]
     gone: Callable[[MemberTag, Gone], None]

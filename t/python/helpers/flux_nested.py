@@ -47,7 +47,6 @@ from flux_ensemble.members.nested.jobspec import (  # noqa: E402
 from flux_ensemble.members.nested.life import Phase  # noqa: E402
 from flux_ensemble.members.nested.member import NestedMember  # noqa: E402
 from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
-from flux_ensemble.members.nested.moving import Move  # noqa: E402
 from flux_ensemble.members.nested.pump import Pump  # noqa: E402
 from flux_ensemble.members.nested.site import Site  # noqa: E402
 from flux_ensemble.members.nested.told import Gone, Told  # noqa: E402
@@ -224,7 +223,6 @@ class Sites(Bench):
         self.draining: dict[int, str] = {}
         self.refused: dict[int, str] = {}
         self.lost: dict[int, str] = {}
-        self.moved: dict[int, Move] = {}
         self.started: dict[int, set[int]] = {}
         self.outcomes: dict[int, list[tuple[int, int]]] = {}
         self.interrupted: list[tuple[int, int]] = []
@@ -243,7 +241,6 @@ class Sites(Bench):
             event=self._event,
             past=self._past,
             caught_up=lambda tag: None,
-            moved=self._moved,
             refused=keep(self.refused),
             lost=keep(self.lost),
             gone=keep(self.gone),
@@ -331,9 +328,6 @@ class Sites(Bench):
     def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         self.ups += 1
         self.up[tag.ordinal] = instance, facts
-
-    def _moved(self, tag: MemberTag, job: int, move: Move) -> None:
-        self.moved[job] = move
 
     def _past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Any]
@@ -589,7 +583,6 @@ def walltime() -> dict[str, Any]:
     cores = bench.up[1][1].cores
     bench.load(1, **mock("3600s"))
     bench.submit(1, 0, cores + 3)
-    instance = bench.up[1][0]
     attempts = bench.job_of(1).attempts
     bench.until(
         lambda: (
@@ -604,9 +597,6 @@ def walltime() -> dict[str, Any]:
     bench.handle.rpc("job-manager.update", {"id": job, "updates": updates}).get()
     bench.until(lambda: 1 in bench.draining)
     waiting = [one.job for one in attempts.lost() if not one.started]
-    assert waiting[0] is not None
-    instance.move(waiting[0])
-    bench.until(lambda: waiting[0] in bench.moved)
     bench.until(lambda: 1 in bench.gone)
     gone = bench.gone[1]
     return {
@@ -614,7 +604,6 @@ def walltime() -> dict[str, Any]:
         "draining": bench.draining[1],
         "cores": cores,
         "waiting": len(waiting),
-        "moved": [move.name for move in bench.moved.values()],
         "started": len(bench.started[1]),
         "outcomes": len(bench.outcomes),
         "interrupted": len({job for _, job in bench.interrupted}),

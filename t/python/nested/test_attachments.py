@@ -83,7 +83,6 @@ def test_events_are_told_together_and_in_their_place_between_other_items() -> No
         event=never,
         past=never,
         caught_up=lambda: told.append("caught-up"),
-        moved=never,
         ending=lambda: told.append("ending"),
         lost=never,
         objection=never,

@@ -86,9 +86,8 @@ def test_no_job_that_waits_is_burnt_when_an_allocation_expires(tmp_path: Path) -
     found = nested(tmp_path, "walltime")
     assert "walltime" in found["draining"]
     assert found["waiting"] == 3
-    assert found["moved"] == ["MOVED"]
     # What runs is interrupted, and that is no outcome.
     assert found["started"] == found["cores"] == found["interrupted"]
     assert found["outcomes"] == 0
-    assert found["lost"] == [False] * 2 + [True] * found["cores"]
+    assert found["lost"] == [False] * 3 + [True] * found["cores"]
     assert found["fenced"]

@@ -1,8 +1,7 @@
-"""What is decided about members without Flux: attempts, moves, interruptions."""
+"""What is decided about members without Flux: attempts, interruptions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from flux_ensemble.engine.events import Tag
 from flux_ensemble.members.nested.attempts import Attempt, Attempts, Lost, attempt_of
 from flux_ensemble.members.nested.interruptions import EXPIRED, Interruptions
 from flux_ensemble.members.nested.life import NEXT, Phase
-from flux_ensemble.members.nested.moving import Move, Moves
 
 
 def attempt(index: int, number: int = 0) -> Attempt:
@@ -73,56 +71,6 @@ def test_jobs_of_others_are_no_attempts(user: Any) -> None:
     other = {"attributes": {"user": user}}
     assert attempt_of(other) is None
     assert Attempts().event(7, entry("submit"), other) is None
-
-
-# -- moves -----------------------------------------------------------------------------
-
-
-class Member:
-    """A member that holds and cancels when it is told to."""
-
-    def __init__(self) -> None:
-        self.held: dict[int, Callable[[Exception | None], None]] = {}
-        self.canceled: list[int] = []
-        self.moved: list[tuple[int, Move]] = []
-        self.moves = Moves(
-            self.held.__setitem__,
-            self.canceled.append,
-            lambda job, move: self.moved.append((job, move)),
-        )
-
-
-def test_a_job_that_never_started_is_moved_when_it_is_clean() -> None:
-    member = Member()
-    member.moves.move(1)
-    member.moves.move(1)
-    assert member.canceled == []
-    member.held[1](None)
-    assert member.canceled == [1]
-    assert member.moves.event(1, "exception")
-    assert member.moved == []
-    assert member.moves.event(1, "clean")
-    assert member.moved == [(1, Move.MOVED)]
-    assert len(member.moves) == 0
-
-
-def test_a_job_that_starts_before_it_is_held_stays() -> None:
-    member = Member()
-    member.moves.move(1)
-    assert not member.moves.event(1, "start")
-    member.held[1](None)
-    assert member.canceled == []
-    assert member.moved == [(1, Move.STAYS)]
-    assert not member.moves.event(1, "finish")
-
-
-def test_a_job_that_starts_as_it_is_cancelled_is_interrupted() -> None:
-    member = Member()
-    member.moves.move(1)
-    member.held[1](OSError("it cannot be held"))
-    for name in ("start", "exception", "finish", "clean"):
-        assert member.moves.event(1, name)
-    assert member.moved == [(1, Move.INTERRUPTED)]
 
 
 # -- interruptions -----------------------------------------------------------------------
