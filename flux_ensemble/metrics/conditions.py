@@ -17,9 +17,15 @@ from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
-from flux_ensemble.metrics.member_metrics import objection
 from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
-from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
+from flux_ensemble.metrics.paths import (
+    BEST,
+    COUNT,
+    SEARCH,
+    MetricPath,
+    not_of_member,
+    parse_path,
+)
 from flux_ensemble.metrics.searched import Searched
 from flux_ensemble.texts import shortened, shown
 
@@ -273,7 +279,7 @@ class Names:
         of_stream = head in self._statistics and not (bare and head == NUMBER)
         if head == COUNT or of_stream or of_member:
             path = self._metric(keys)
-            reason = objection(path) if self.of_member else None
+            reason = not_of_member(path) if self.of_member else None
             if reason is not None:
                 raise ValueError(reason)
             return path

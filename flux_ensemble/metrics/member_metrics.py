@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from flux_ensemble.metrics.names import GAUGES, MEMBER_METRICS, NUMBER, RATE, Statistic, of_finished
+from flux_ensemble.metrics.names import GAUGES, NUMBER, Statistic, of_finished
 from flux_ensemble.metrics.numbers import Number
-from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath
+from flux_ensemble.metrics.paths import COUNT, MetricPath
 from flux_ensemble.metrics.stream import Stream
 
 #: In the texts by which a stream is known beside a snapshot: `GROUP@MEMBER`, `STATISTIC:VARIABLE`.
@@ -20,30 +20,8 @@ from flux_ensemble.metrics.stream import Stream
 AT = "@"
 _COLON = ":"
 
-#: Metrics of time that a member has of its own.
-_OF_TIME = ("elapsed", "left")
-
 #: A stream: member, group, statistic, variable.
 _Key = tuple[str, str, str, str]
-
-
-def objection(path: MetricPath) -> str | None:
-    """Why a rule with `scope: member` cannot name a metric; None if it can.
-
-    >>> objection(MetricPath("mean", "md", "duration")) is None
-    True
-    >>> objection(MetricPath("nodes", "default", "free"))
-    "'nodes.free' is not known of one member (of one there are counts, statistics, ...)"
-    """
-    statistic, _, variable = path
-    by_value = variable.endswith("]") and statistic not in (BEST, SEARCH)
-    of_all = statistic in MEMBER_METRICS and not (statistic == "time" and variable in _OF_TIME)
-    if not (of_all or by_value or statistic == RATE):
-        return None
-    return (
-        f"{str(path)!r} is not known of one member (of one there are counts, statistics, "
-        "'time.left' and 'time.elapsed'; leave out 'scope: member', or name it in another rule)"
-    )
 
 
 class MemberMetrics:

@@ -29,6 +29,9 @@ BEST = "best"
 #: What the names of what searches have found begin with; `variable` is then ID.FIELD.
 SEARCH = "search"
 
+#: Metrics of time that a member has of its own.
+_OF_TIME = ("elapsed", "left")
+
 
 class MetricPath(NamedTuple):
     """One metric. For `statistic` "count", `variable` is a counter of the group.
@@ -158,6 +161,25 @@ def parse_label(
     if variable in GAUGES:
         raise ValueError(f"{text!r} is computed at each heartbeat, so there is nothing to reset")
     return group, parse_variable(group, variable, by)
+
+
+def not_of_member(path: MetricPath) -> str | None:
+    """Why a rule with `scope: member` cannot name a metric; None if it can.
+
+    >>> not_of_member(MetricPath("mean", "md", "duration")) is None
+    True
+    >>> not_of_member(MetricPath("nodes", "default", "free"))
+    "'nodes.free' is not known of one member (of one there are counts, statistics, ...)"
+    """
+    statistic, _, variable = path
+    by_value = variable.endswith("]") and statistic not in (BEST, SEARCH)
+    of_all = statistic in MEMBER_METRICS and not (statistic == "time" and variable in _OF_TIME)
+    if not (of_all or by_value or statistic == RATE):
+        return None
+    return (
+        f"{str(path)!r} is not known of one member (of one there are counts, statistics, "
+        "'time.left' and 'time.elapsed'; leave out 'scope: member', or name it in another rule)"
+    )
 
 
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
