@@ -54,6 +54,10 @@ class Member(Witness):
         """How many jobs of an ensemble run on it, as far as is known."""
         return sum(job.first("start") is not None for job in self.started(ensemble))
 
+    def waiting(self, ensemble: str) -> list[Job]:
+        """The jobs of an ensemble that have not begun on it, as far as is known."""
+        return [job for job in self.of(ensemble) if job.first("start") is None]
+
     def kill(self) -> None:
         """Kill its broker."""
         self.lost = True

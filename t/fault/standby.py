@@ -35,7 +35,7 @@ require_flux()
 import flux  # noqa: E402
 from river import stats  # noqa: E402
 
-from flux_ensemble.engine.commands import CancelJobs, DrainMember  # noqa: E402
+from flux_ensemble.engine.commands import CancelJobs, DrainMember, EndMember  # noqa: E402
 from flux_ensemble.engine.events import JobEvent  # noqa: E402
 from flux_ensemble.engine.member import MOVED  # noqa: E402
 from flux_ensemble.members.flux import queue as member  # noqa: E402
@@ -93,8 +93,8 @@ def hold_commits() -> None:
 
 
 def hold_moves() -> None:
-    """Have a member hear late that it is to start no more jobs, and which are to leave it."""
-    drain, cancel = fleet.Fleet.drain, fleet.Fleet.cancel
+    """Have a member hear late that it drains, what is to leave it, and of its end."""
+    drain, cancel, end = fleet.Fleet.drain, fleet.Fleet.cancel, fleet.Fleet.end
 
     def when_told(self: Any, work: Callable[[], None]) -> None:
         if hold_of(os.environ["FLUX_URI"], "moves").exists():
@@ -105,6 +105,9 @@ def hold_moves() -> None:
     def late_drain(self: Any, command: DrainMember, done: Any) -> None:
         when_told(self, lambda: drain(self, command, done))
 
+    def late_end(self: Any, command: EndMember, done: Any) -> None:
+        when_told(self, lambda: end(self, command, done))
+
     def late_cancel(self: Any, command: CancelJobs, done: Any) -> None:
         if command.reason == MOVED:
             when_told(self, lambda: cancel(self, command, done))
@@ -112,6 +115,7 @@ def hold_moves() -> None:
             cancel(self, command, done)
 
     fleet.Fleet.drain = late_drain  # type: ignore[method-assign]
+    fleet.Fleet.end = late_end  # type: ignore[method-assign]
     fleet.Fleet.cancel = late_cancel  # type: ignore[method-assign]
 
 
