@@ -30,7 +30,7 @@ ROWS = {
         ["start rule with 20 jobs", "service as a broker module", "service beside the broker"],
     ),
     "reaction": (True, ["p50", "p99"]),
-    "chain": (True, []),
+    "chain": (True, ["a client that does nothing else"]),
     "beside-search": (True, ["while a search runs"]),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
     "recover": (True, ["30 finished and 5 active jobs"]),
