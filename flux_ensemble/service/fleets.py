@@ -89,6 +89,7 @@ class Fleets:
             told=Told(
                 up=self._up,
                 draining=lambda tag, why: self._of(tag, lambda fleet: fleet.draining(tag, why)),
+                expires=lambda tag, t: self._of(tag, lambda fleet: fleet.expires(tag, t)),
                 event=self._job_event,
                 events=lambda tag, events: self._of(tag, lambda fleet: fleet.events(tag, events)),
                 past=lambda tag, *args: self._of(tag, lambda fleet: fleet.past(tag, *args)),

@@ -111,7 +111,7 @@ class MemberJob:
         self._log_error = log_error
         self._route = Route(parent.loop)
         self._timers = Timers(parent.loop)
-        self._walltime = Walltime(self._timers, drain, self.drain)
+        self._walltime = Walltime(self._timers, drain, self.drain, partial(told.expires, tag))
         self._objection = objection
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
