@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -154,7 +154,7 @@ class FleetMember:
         self.asked[number].ask(nested, told)
 
 
-def ask_all(asks: list[tuple[FleetMember, Ask]], command: int, done: Done) -> None:
+def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -> None:
     """Ask several members for their parts of a command; those that are gone are no error.
 
     Args:

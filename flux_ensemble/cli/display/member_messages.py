@@ -38,10 +38,10 @@ def member_sentence(entry: Mapping[str, Any]) -> str:
             nodes, cores = _count(context["nodes"], "node"), _count(context["cores"], "core")
             return f"{member} is up: {nodes}, {cores}{lasts}"
         case "member-expires":
-            left = context["t_expires"]
-            if left is None:
+            if context["t_expires"] is None:
                 return f"{member} has no time limit any more"
-            return f"{member} has another time limit: {in_words(left - entry['timestamp'])} from now"
+            left = in_words(context["t_expires"] - entry["timestamp"])
+            return f"{member} has another time limit: {left} from now"
         case "member-draining":
             return f"{member} gets no more jobs, and has {context['active']}: {reason}"
         case "member-lost":
