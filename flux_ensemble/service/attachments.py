@@ -18,6 +18,7 @@ from typing import Any
 from flux.core.inner import lib
 from flux.message import Message
 
+from flux_ensemble import __version__
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.members.nested.jobspec import MemberTag
 from flux_ensemble.members.nested.link import Link, LinkError
@@ -128,6 +129,18 @@ class Way:
         self._send(self._link.again())
 
 
+def other_version(theirs: str) -> str:
+    """Why the service of a member is refused that has another version.
+
+    >>> other_version("0.0.9")  # doctest: +ELLIPSIS
+    "its service is flux-ensemble 0.0.9, and this one ...: have 'flux ensemble' be the same there"
+    """
+    return (
+        f"its service is flux-ensemble {theirs}, and this one {__version__}: "
+        "have 'flux ensemble' be the same there"
+    )
+
+
 class Attachments:
     """The services that have called.
 
@@ -153,7 +166,11 @@ class Attachments:
         """Begin to talk with the service of a member; each response is a message to it."""
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
-        tag = MemberTag(**payload)
+        tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
+        if payload["version"] != __version__:
+            reason = other_version(payload["version"])
+            self._fleets.unfit(tag, reason)
+            raise RequestError(errno.EPROTONOSUPPORT, f"member {tag.member!r}: {reason}")
         contact = f"{self._epoch()}.{next(self._numbers)}"
         way = Way(contact, message, self._responder.respond, self._loop, self._over)
         self._ways[contact] = way

@@ -181,6 +181,11 @@ class Fleets:
             return False if self._keeps(tag.name) else None
         return self._site.attached(tag, channel, fleet.load)
 
+    def unfit(self, tag: MemberTag, reason: str) -> None:
+        """A service of a member has called that cannot be one: see `MemberJob.unfit`."""
+        if self._site is not None and tag in self._site:
+            self._site[tag].unfit(reason)
+
     def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         fleet = self._fleets.get((tag.name, tag.run))
         if fleet is not None:
