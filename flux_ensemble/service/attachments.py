@@ -26,6 +26,7 @@ from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.requests.messages import Responder
 from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.texts import bounded
 
 #: Seconds after which a message is sent again that was not acknowledged.
 AGAIN_SECONDS = 10.0
@@ -129,14 +130,16 @@ class Way:
         self._send(self._link.again())
 
 
-def other_version(theirs: str) -> str:
-    """Why the service of a member is refused that has another version.
+def other_version(theirs: str) -> str | None:
+    """Why the service of a member cannot be one, by its version; None if it can.
 
     >>> other_version("0.0.9")  # doctest: +ELLIPSIS
     "its service is flux-ensemble 0.0.9, and this one ...: have 'flux ensemble' be the same there"
     """
+    if theirs == __version__:
+        return None
     return (
-        f"its service is flux-ensemble {theirs}, and this one {__version__}: "
+        f"its service is flux-ensemble {bounded(theirs)}, and this one {__version__}: "
         "have 'flux ensemble' be the same there"
     )
 
@@ -167,9 +170,8 @@ class Attachments:
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
         tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
-        if payload["version"] != __version__:
-            reason = other_version(payload["version"])
-            self._fleets.unfit(tag, reason)
+        reason = other_version(payload["version"])
+        if reason is not None and self._fleets.unfit(tag, reason):
             raise RequestError(errno.EPROTONOSUPPORT, f"member {tag.member!r}: {reason}")
         contact = f"{self._epoch()}.{next(self._numbers)}"
         way = Way(contact, message, self._responder.respond, self._loop, self._over)

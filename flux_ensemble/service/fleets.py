@@ -181,10 +181,15 @@ class Fleets:
             return False if self._keeps(tag.name) else None
         return self._site.attached(tag, channel, fleet.load)
 
-    def unfit(self, tag: MemberTag, reason: str) -> None:
-        """A service of a member has called that cannot be one: see `MemberJob.unfit`."""
-        if self._site is not None and tag in self._site:
-            self._site[tag].unfit(reason)
+    def unfit(self, tag: MemberTag, reason: str) -> bool:
+        """A service has called that cannot be that of a member; False if there is no such member.
+
+        See `MemberJob.unfit`.
+        """
+        if self._site is None or tag not in self._site:
+            return False
+        self._site[tag].unfit(reason)
+        return True
 
     def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         fleet = self._fleets.get((tag.name, tag.run))
