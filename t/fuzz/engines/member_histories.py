@@ -87,7 +87,9 @@ class MemberHistory(History):
         size = random.choice([1, 1, 3]), random.choice([1, 4])
         up = MemberUp(t, name, ordinal, *size, 0, t_expires)
         drains = MemberDraining(t, name, ordinal, "its instance ends")
-        event = random.choice([up, up, up, up, drains, MemberLost(t, name, ordinal, "it is gone")])
+        lost = MemberLost(t, name, ordinal, "it is gone")
+        events: list[Event] = [up, up, up, up, drains, lost]
+        event = random.choice(events)
         self._post(event)
         if random.random() < 0.1:
             self._post(event)
