@@ -133,14 +133,14 @@ class Way:
 def other_version(theirs: str) -> str | None:
     """Why the service of a member cannot be one, by its version; None if it can.
 
-    >>> other_version("0.0.9")  # doctest: +ELLIPSIS
-    "its service is flux-ensemble 0.0.9, and this one ...: have 'flux ensemble' be the same there"
+    >>> print(other_version("0.0.9"))  # doctest: +ELLIPSIS
+    its service is flux-ensemble 0.0.9, and this one ...: load the document with a PATH on which ...
     """
     if theirs == __version__:
         return None
     return (
         f"its service is flux-ensemble {bounded(theirs)}, and this one {__version__}: "
-        "have 'flux ensemble' be the same there"
+        "load the document with a PATH on which 'flux ensemble' is this one"
     )
 
 
