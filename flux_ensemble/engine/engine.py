@@ -37,6 +37,7 @@ from flux_ensemble.engine.events import (
     MemberChanged,
     MemberDraining,
     MemberEnded,
+    MemberExpires,
     MemberLost,
     MemberUp,
     Request,
@@ -111,6 +112,7 @@ class Engine(Core):
                 self, self.members, self.observer, self._submitted, scope
             )
             self._handlers[MemberUp] = events.on_up
+            self._handlers[MemberExpires] = events.on_expires
             self._handlers[MemberDraining] = events.on_draining
             self._handlers[MemberLost] = events.on_lost
             self._handlers[MemberEnded] = events.on_ended

@@ -201,6 +201,16 @@ class MemberUp:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberExpires:
+    """The time limit of a member that is up was changed: `t_expires` is as in `MemberUp`."""
+
+    t: float
+    member: str
+    ordinal: int
+    t_expires: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDraining:
     """A member is about to end, for a reason that the ensemble does not know."""
 
@@ -246,6 +256,7 @@ Event = (
     | AllocationChanged
     | AllocationEnding
     | MemberUp
+    | MemberExpires
     | MemberDraining
     | MemberLost
     | MemberEnded

@@ -163,6 +163,12 @@ class Placement:
         self.open[place.pool] = self.open.get(place.pool, 0) + 1
         self._push(place)
 
+    def limit(self, place: Place, t_expires: float) -> None:
+        """The time of a member is up at another time than before."""
+        place.t_expires = t_expires
+        # It can be feasible again for what it was not.
+        self._push(place)
+
     def close(self, place: Place) -> None:
         """No more jobs go to a member; one that is closed already is no error."""
         if place.open:
@@ -228,7 +234,7 @@ class Placement:
         while heap:
             load, ordinal = heap[0]
             place = self.places.get(ordinal)
-            # What is not feasible now will not be later; what has no room comes back with it.
+            # What is not feasible now comes back with another time limit, what has no room with it.
             if (
                 place is not None
                 and place.load == load

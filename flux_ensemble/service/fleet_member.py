@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from flux_ensemble.engine.events import CommandFailed
+from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.members.nested.attached import Followed, Submitting
@@ -151,3 +152,28 @@ class FleetMember:
                 asked.done(outcome)
 
         self.asked[number].ask(nested, told)
+
+
+def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -> None:
+    """Ask several members for their parts of a command; those that are gone are no error.
+
+    Args:
+        asks: each with what asks it.
+        command: the id of the command.
+        done: gets the first failure, or else the last outcome.
+    """
+    left, failures = len(asks), list[CommandFailed]()
+
+    def answered(outcome: Outcome) -> None:
+        nonlocal left
+        left -= 1
+        if isinstance(outcome, CommandFailed):
+            failures.append(outcome)
+        if not left:
+            done(failures[0] if failures else outcome)
+
+    if not asks:
+        done(CommandDone(time.time(), command))
+    for member, ask in asks:
+        over = partial(answered, CommandDone(time.time(), command))
+        member.ask(Asked(ask, answered, over))
