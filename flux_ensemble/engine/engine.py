@@ -34,6 +34,7 @@ from flux_ensemble.engine.events import (
     Event,
     Interrupted,
     JobEvent,
+    JobEvents,
     MemberChanged,
     MemberDraining,
     MemberEnded,
@@ -124,6 +125,8 @@ class Engine(Core):
         Returns:
             The commands to perform, in order.
         """
+        if type(event) is JobEvents:
+            return [command for one in event.each() for command in self.handle(one)]
         out: list[Command] = []
         self._out = out
         if event.t > self.t:
@@ -165,6 +168,11 @@ class Engine(Core):
     def wants_events(self) -> frozenset[str]:
         """Names of the job events (RFC 21) that it needs; more may be added."""
         return self.rules.wants_events
+
+    @property
+    def reacts(self) -> bool:
+        """Whether a rule or a search may react to what a job does; rules may be added."""
+        return bool(self.spec.searches) or self.rules.reacts
 
     @property
     def wants_nodes(self) -> frozenset[str]:

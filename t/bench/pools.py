@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: How many members there are, the jobs of each run, and rounds.
 COUNTS, JOBS, ROUNDS = (1, 2, 4, 8), 1000, 2
 
+#: Jobs of the runs on members with services of their own.
+ATTACHED = (500, 4500)
+
 #: How often a member is lost. Seconds that members last, seconds before from which they drain, and
 #: jobs of a second each, where their times are up.
 LOSSES, WALLTIME, DRAIN, LONG = 6, 16, 5, 120
@@ -111,6 +114,27 @@ def _share(stage: Stage, name: str, members: int, jobs: int) -> float:
     assert counts["success"] == counts["attempts"] == jobs, counts
     stage.await_idle()
     return 1e3 * spent / jobs
+
+
+def _attached(stage: Stage, jobs: int) -> list[float]:
+    """Processor seconds of the service for jobs on two members with services of their own.
+
+    Returns:
+        How many jobs there were; from the first submission on, the seconds of processor time of the
+        service, and how long it took.
+    """
+    from live import group
+
+    document = _document(
+        f"attached-{jobs}", {"count": 2, "service": "child"}, [group("sim", count=jobs)]
+    )
+    begin = time.monotonic()
+    before = _go(stage, document, 2)
+    stage.entries(document["name"])
+    spent, seconds = stage.processor_since(before)["service"], time.monotonic() - begin
+    assert stage.status(document["name"])["groups"]["sim"]["success"] == jobs
+    stage.await_idle()
+    return [jobs, spent, seconds]
 
 
 # -- losses -----------------------------------------------------------------------------
