@@ -218,10 +218,10 @@ class Engine(Core):
         return self.rules.wants_nodes
 
     @property
-    def wants_of_member(self) -> tuple[frozenset[str], bool]:
-        """`wants_nodes`, and whether it matters when the allocation expires."""
+    def wants_of_member(self) -> tuple[frozenset[str], bool, bool]:
+        """`wants_nodes`, whether it matters when the allocation expires, and `reacts`."""
         wants_expiration = self.rules.wants_expiration or self.t_walltime is not None
-        return self.rules.wants_nodes, wants_expiration
+        return self.rules.wants_nodes, wants_expiration, self.reacts
 
     @property
     def t_foreign(self) -> float:

@@ -17,14 +17,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import (
-    Event,
-    JobEvent,
-    JobEvents,
-    MemberChanged,
-    Request,
-    Started,
-)
+from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
 from flux_ensemble.engine.job_keys import ENCLOSING
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
@@ -35,7 +28,7 @@ from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
-from flux_ensemble.runtime.intake import is_wanted, wanted
+from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.unfinished import shown, surplus, unseen
@@ -270,7 +263,7 @@ class Ensemble:
         if is_wanted(self, event):
             self._driver.post(event)
 
-    def job_events(self, events: Iterable[JobEvent | JobEvents]) -> None:
+    def job_events(self, events: Iterable[OfJob]) -> None:
         """Jobs did something; each event is asked for when those before it have been handled."""
         self._driver.post_several(wanted(self, events))
 
@@ -372,13 +365,9 @@ class Ensemble:
         if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
             self._retire()
             self._changed(self)
-        elif self._wants != (wants := self._all_wants()):
+        elif self._wants != (wants := (*self.needs, *self.engine.wants_of_member)):
             self._wants = wants
             self._changed(self)
-
-    def _all_wants(self) -> tuple[object, ...]:
-        reacts = self.fleet is not None and self.engine.reacts
-        return (*self.needs, *self.engine.wants_of_member, reacts)
 
     def broken(self, error: BaseException) -> None:
         """The engine, or what performs its commands, has a fault."""

@@ -11,6 +11,9 @@ from flux_ensemble.engine.events import JobEvent, JobEvents
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.ports import Member
 
+#: What a job did, one event or several at once.
+OfJob = JobEvent | JobEvents
+
 
 class Taker(Protocol):
     """An ensemble, as far as it is asked here: see `runtime.ensemble.Ensemble`."""
@@ -40,8 +43,8 @@ def is_wanted(taker: Taker, event: JobEvent) -> bool:
     return wanted and (not event.foreign or engine.wants_job(event.job_name))
 
 
-def wanted_of(taker: Taker, several: JobEvents) -> JobEvents | None:
-    """What of several events of a job is for the engine; as `is_wanted` for the rest."""
+def _part(taker: Taker, several: JobEvents) -> JobEvents | None:
+    """Those of several events of a job that are for the engine, if any: as `is_wanted`."""
     engine, events = taker.engine, several.events
     if several.tag is not None:
         taker.member.seen(several.tag, several.job)
@@ -61,11 +64,11 @@ def wanted_of(taker: Taker, several: JobEvents) -> JobEvents | None:
     return replace(several, events=wanted) if wanted else None
 
 
-def wanted(taker: Taker, events: Iterable[JobEvent | JobEvents]) -> Iterator[JobEvent | JobEvents]:
+def wanted(taker: Taker, events: Iterable[OfJob]) -> Iterator[OfJob]:
     """What of events is for the engine; each is looked at when those before it were handled."""
     for event in events:
-        if type(event) is JobEvents:
-            several = wanted_of(taker, event)
+        if isinstance(event, JobEvents):
+            several = _part(taker, event)
             if several is not None:
                 yield several
         elif is_wanted(taker, event):

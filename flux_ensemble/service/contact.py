@@ -21,7 +21,7 @@ from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.steps import run
 from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.held import Held
+from flux_ensemble.members.nested.held import OWED_SECONDS, PACE_SECONDS, Held
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
 from flux_ensemble.members.nested.link import MAX_ITEMS, Link, LinkError
 from flux_ensemble.members.nested.member import NestedMember
@@ -36,16 +36,6 @@ NAME = "ensemble-child"
 #: Seconds after which a service that has said nothing is told what was told it latest once more:
 #: one that was killed does not say so, and another one knows no such contact.
 QUIET_SECONDS = 5.0
-
-#: Seconds between two reports at least, unless there is enough to say for a whole one: each costs
-#: the service as much as some ten events do. What comes after a while of silence is told at once.
-PACE_SECONDS = 0.02
-
-#: Seconds for which it is not told at most what it has said latest was taken in.
-OWED_SECONDS = 0.25
-
-#: Events of jobs do not wait any more when one in so many of the jobs has ended.
-SHARE = 4
 
 #: Seconds after which it is given up.
 ANSWER_SECONDS = 60.0
@@ -83,13 +73,7 @@ class Contact:
         self._t_sent = -math.inf
         self._t_due = math.inf
         self._soon: Handle | None = None
-        #: For how many seconds events of jobs may wait for others; those that wait, and how many
-        #: jobs have ended since it was told of any.
-        self._hold = PACE_SECONDS
         self._held = Held()
-        self._ended = 0
-        #: Outcomes of submissions, which may come before what they are outcomes of.
-        self._later: list[list[Any]] = []
         self._instance: Instance | None = None
         self._nested: NestedMember | None = None
         self._name = ("", 0)
@@ -98,7 +82,7 @@ class Contact:
         self._does: dict[str, Callable[..., None]] = {
             "load": self._load,
             "follow": self._follow,
-            "hold": self._wait,
+            "hold": self._hold,
             "submit": self._submit,
             "cancel": self._cancel,
             "update": self._update,
@@ -135,10 +119,8 @@ class Contact:
         self._report()
 
     def _put_held(self) -> None:
-        for item in (*self._later, *self._held.take()):
+        for item in self._held.take():
             self._link.put(item)
-        self._later.clear()
-        self._ended = 0
 
     def _report(self) -> None:
         """Send what there is to say, once the report before it has its answer, and at its time."""
@@ -159,16 +141,15 @@ class Contact:
 
     @property
     def _has_news(self) -> bool:
-        return bool(self._held or self._later) or not self._link.silent
+        return bool(self._held) or not self._link.silent
 
     @property
     def _patience(self) -> float:
         """Seconds between the latest report and the next one, by what there is to say."""
-        enough = self._ended and SHARE * self._ended >= self._ended + len(self._jobs)
-        if enough or self._link.waiting or self._link.unanswered:
+        if self._link.waiting or self._link.unanswered:
             return PACE_SECONDS
-        owes = self._later or not self._link.silent
-        return min(self._hold, OWED_SECONDS) if owes else self._hold
+        patience = self._held.patience(len(self._jobs))
+        return patience if self._link.silent else min(patience, OWED_SECONDS)
 
     def _report_now(self) -> None:
         self._soon = None
@@ -256,9 +237,9 @@ class Contact:
         assert facts is not None
         self._say("facts", facts.nodes, facts.cores, facts.gpus, facts.t_expires)
 
-    def _wait(self, hold: float) -> None:
-        """Events of jobs may wait for so many seconds for others."""
-        self._hold = hold
+    def _hold(self, seconds: float) -> None:
+        """Events of jobs may wait for so long for others."""
+        self._held.seconds = seconds
 
     def _follow(self, names: list[str], places: bool) -> None:
         if self._instance is not None:
@@ -292,7 +273,7 @@ class Contact:
         if isinstance(outcome, CommandFailed):
             self._outcome(number, outcome)
         else:
-            self._later.append(["outcome", number, to_json(outcome)])
+            self._held.add_outcome(["outcome", number, to_json(outcome)])
             self._report()
 
     def _revoke(self) -> None:
@@ -354,7 +335,7 @@ class Contact:
             return
         if name in LAST_EVENTS:
             self._jobs.remove(job)
-            self._ended += 1
+            self._held.ended()
             if name == "invalidate":
                 self._refused(job)
         # What its end does to a job is none of the job's events.

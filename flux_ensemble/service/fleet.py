@@ -56,11 +56,6 @@ from flux_ensemble.runtime.unfinished import shown, unseen
 from flux_ensemble.service.fleet_member import Asked, FleetMember
 from flux_ensemble.service.tracker import Tracker
 
-#: Seconds for which the service of a member may hold back events of jobs: where no rule reacts to
-#: these, and where some does.
-HOLD_SECONDS = 1.0
-QUICK_SECONDS = 0.1
-
 
 class Fleet:
     """A `runtime.ports.Member` and a `runtime.ports.Fleet` of Flux instances.
@@ -278,13 +273,7 @@ class Fleet:
     def changed(self) -> None:
         """The ensemble may need other job events."""
         for member in self._members.values():
-            if member.instance is not None:
-                self._follow(member.instance)
-
-    def _follow(self, instance: Followed) -> None:
-        instance.follow(*self.follows)
-        if isinstance(instance, AttachedInstance):
-            instance.hold(QUICK_SECONDS if self.ensemble.engine.reacts else HOLD_SECONDS)
+            member.follow(*self.follows, self.ensemble.engine.reacts)
 
     def past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
@@ -348,7 +337,7 @@ class Fleet:
                 warn=self._warn,
                 **self._where,
             )
-        self._follow(instance)
+        member.follow(*self.follows, ensemble.engine.reacts)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
         size = facts.nodes, facts.cores, facts.gpus, facts.t_expires
