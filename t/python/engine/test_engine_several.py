@@ -80,21 +80,26 @@ def document(rules: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any
     }
 
 
-def ends(random: Random) -> list[tuple[str, dict[str, Any]]]:
+Entry = tuple[str, dict[str, Any]]
+
+
+def ends(random: Random) -> list[Entry]:
     """What becomes of a job that was accepted."""
-    memo = ("memo", {"x": random.random()})
-    start = ("start", {"t_alloc": random.random(), "ranks": "0"} if random.random() < 0.5 else {})
-    failed = ("exception", {"type": "cancel", "severity": 0, "note": "n"})
-    finish = ("finish", {"status": random.choice((0, 0, 0, 0, 256))})
-    return random.choice(
-        (
-            *[[start, finish, ("clean", {})]] * 6,
-            [start, memo, finish, ("clean", {})],
-            [start, failed, ("finish", {"status": 15}), ("clean", {})],
-            [failed, ("clean", {})],
-            [start, start, finish, ("clean", {})],
-        )
+    clean: Entry = ("clean", {})
+    memo: Entry = ("memo", {"x": random.random()})
+    start: Entry = (
+        "start",
+        {"t_alloc": random.random(), "ranks": "0"} if random.random() < 0.5 else {},
     )
+    failed: Entry = ("exception", {"type": "cancel", "severity": 0, "note": "n"})
+    finish: Entry = ("finish", {"status": random.choice((0, 0, 0, 0, 256))})
+    others: list[list[Entry]] = [
+        [start, memo, finish, clean],
+        [start, failed, ("finish", {"status": 15}), clean],
+        [failed, clean],
+        [start, start, finish, clean],
+    ]
+    return [start, finish, clean] if random.random() < 0.6 else random.choice(others)
 
 
 class Queue:
@@ -110,7 +115,7 @@ class Queue:
         self.random = random
         self.t = 100.0
         self.number = 0
-        self.jobs: dict[int, tuple[Tag, list[tuple[str, dict[str, Any]]]]] = {}
+        self.jobs: dict[int, tuple[Tag, list[Entry]]] = {}
         self.waiting: list[Event] = [Started(self.t)]
         self.timers: dict[str, StartTimer] = {}
 
@@ -141,7 +146,7 @@ class Queue:
         tag, left = self.jobs[key]
         first = left[0][0] == "submit"
         count = self.random.choice((1, 2, 3, len(left), len(left)))
-        events = []
+        events: list[list[Any]] = []
         for name, context in left[:count]:
             # The clocks of members differ, and can be set back.
             t = self.t + self.random.choice((0.0, 0.25, self.random.random(), -0.5))
