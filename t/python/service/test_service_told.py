@@ -18,7 +18,7 @@ from flux_ensemble.service.marks import describe
 from flux_ensemble.service.tracker import Tracker
 
 OWNER = 1000
-TAG = ["sim", "rule-1", 0, 0]
+TAG: list[Any] = ["sim", "rule-1", 0, 0]
 BEGIN = [[1.0, "submit", {"userid": OWNER}], [2.0, "validate"]]
 END = [[3.0, "start"], [4.0, "finish", {"status": 0}], [5.0, "clean"]]
 
