@@ -360,8 +360,8 @@ def rows(numbers: Numbers) -> list[Row]:
             "processor time of the service a job: 2 members with services of their own",
             1e3 * (spent_more - spent) / (more - less), "<=", 0.02, "ms",
             f"{less:,} / {more:,} jobs: {spent:.2f} / {spent_more:.2f} s, at {more / seconds:.0f} "
-            "jobs a second; a report of each member a second, the order that answers it, and their "
-            "commits cost as much for few jobs as for many",
+            "jobs a second; each member has some reports, orders and commits a second, which cost "
+            "as much for few jobs as for many",
         ),
         Row(
             f"{killed}: from the end of it to the resubmission of its jobs, p99",
