@@ -3,8 +3,8 @@
 A member is *feasible* for a job if it is open, is large enough, and its time left is at least
 `TIME_MARGIN` times the job's time limit. Of the feasible ones with room the job gets the one with
 the least load, the share of its cores that jobs on it take; of equal ones the first. Binding is
-late: a member has room for no more than its window, twice its cores, or what it ran in a second;
-the rest waits in the service.
+late: a member has room for no more than its window, twice its cores, or what it ran in a second,
+or in some seconds where it has a service of its own; the rest waits in the service.
 
 The least is found in a heap for each pool and each need. An entry that is not so any more is
 dropped when it comes to the top, so a choice costs the logarithm of the number of members. It
@@ -26,8 +26,10 @@ WINDOW = 2
 #: How many heaps are kept: one for each need, and pool.
 KEPT = 64
 
-#: A member with a service of its own gets jobs when one in so many of its window is free.
+#: A member with a service of its own gets jobs when one in so many of its window is free, which is
+#: what it ran in so many seconds: it tells of its jobs once a second.
 BULK = 4
+BULK_SECONDS = 4
 
 
 class Need(NamedTuple):
@@ -109,7 +111,7 @@ class Place:
         now, before, latest = self.rate
         window = WINDOW * self.cores
         if t < latest + 2:
-            window = max(window, now, before)
+            window = max(window, max(now, before) * (BULK_SECONDS if self.bulk else 1))
         if self.bulk and BULK * (window - self.taken) < window:
             return 0
         return max(0, (window - self.taken) // self.weight(need))

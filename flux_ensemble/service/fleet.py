@@ -261,8 +261,7 @@ class Fleet:
     def changed(self) -> None:
         """The ensemble may need other job events."""
         for member in self._members.values():
-            if member.instance is not None:
-                member.instance.follow(*self.follows)
+            member.follow(*self.follows, self.ensemble.engine.reacts)
 
     def past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
@@ -326,7 +325,7 @@ class Fleet:
                 warn=self._warn,
                 **self._where,
             )
-        instance.follow(*self.follows)
+        member.follow(*self.follows, ensemble.engine.reacts)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
         size = facts.nodes, facts.cores, facts.gpus, facts.t_expires

@@ -42,6 +42,7 @@ ROWS = {
         True,
         [
             "a job: 2 members / 1",
+            "a job: 2 members with services of their own",
             "the resubmission of its jobs",
             "were burnt",
             "6 jobs on 2 members",
