@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -185,6 +185,6 @@ class Sweep:
         changed = {name: values for name, values in params.items() if name in own}
         if not changed:
             return self
-        other = replace(self, params={**own, **changed})
+        other = Sweep({**own, **changed}, self.kind, self.samples, self.seed)
         other.check()
         return other

@@ -12,7 +12,7 @@ from typing import Any
 
 from flux_ensemble.engine import commands, events
 from flux_ensemble.engine.commands import Command, SubmitJobs
-from flux_ensemble.engine.events import Event, Tag
+from flux_ensemble.engine.events import Event, JobEvent, Tag
 
 _EVENTS = {cls.__name__: cls for cls in events.Event.__args__}
 _COMMANDS = {cls.__name__: cls for cls in commands.Command.__args__}
@@ -75,4 +75,12 @@ def _from_json(value: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
 
 def encode(item: Event | Command) -> str:
     """One line of canonical JSON: equal items give equal text."""
+    if type(item) is JobEvent and not item.foreign and item.job_name is None:
+        # Nearly all are; to take it as a mapping takes three times as long.
+        context = _encode(item.context) if item.context else "{}"
+        tag = "null" if item.tag is None else _encode(item.tag)
+        return (
+            f'{{"context":{context},"foreign":false,"job":{item.job},"job_name":null,'
+            f'"name":{_encode(item.name)},"t":{_encode(item.t)},"tag":{tag},"type":"JobEvent"}}'
+        )
     return _encode(to_json(item))

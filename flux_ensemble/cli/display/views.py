@@ -151,7 +151,7 @@ class Terminal:
 def make_lines() -> Callable[[Line], None]:
     """Prints lines to standard output, coloured where that has colours."""
     if not use_colour():
-        return lambda line: click.echo(plain(line))
+        return lambda line: print(plain(line), flush=True)
     console = make_console()
     return lambda line: console.print(as_text(line))
 

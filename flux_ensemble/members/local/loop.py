@@ -16,6 +16,10 @@ from dataclasses import dataclass, field
 _MAX_WAIT = 86400.0
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(order=True, slots=True)
 class Timer:
     """A timer that is set; `cancel` forgets it."""
@@ -55,6 +59,8 @@ class LocalLoop:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
         self._numbers = itertools.count()
+        #: Called each time before it waits.
+        self.before_wait: Callable[[], object] = _nothing
 
     def now(self) -> float:
         """The time in epoch seconds."""
@@ -91,6 +97,7 @@ class LocalLoop:
         wait = None
         if self._timers:
             wait = min(max(0.0, self._timers[0].t - time.monotonic()), _MAX_WAIT)
+        self.before_wait()
         for key, _ in self._selector.select(wait):
             # A callback before this one may have cancelled it.
             if not key.data.cancelled:

@@ -80,6 +80,7 @@ class ProcessRunner:
         environment: of the jobs.
         cwd: what relative working directories are relative to.
         output: the directory for the output of jobs whose document names no file.
+        ready: called before the supervisor is told anything; if False, it is told nothing.
         lost: called if the supervisor ends by itself, with a sentence; no job that runs
             will end then.
         warn: called with a sentence about something that a job did wrong.
@@ -98,6 +99,7 @@ class ProcessRunner:
         environment: Mapping[str, str],
         cwd: str,
         output: Directory,
+        ready: Callable[[], bool],
         lost: Callable[[str], None],
         warn: Callable[[str], None],
         full: Callable[[str], None],
@@ -108,6 +110,7 @@ class ProcessRunner:
         self._prefix = prefix
         self._cwd = cwd
         self._output = output
+        self._ready = ready
         self._lost = lost
         self._full = full
         self._queue: VirtualQueue | None = None
@@ -176,6 +179,7 @@ class ProcessRunner:
         shutil.rmtree(self._scratch, ignore_errors=True)
         for running in self._running.values():
             self._forget(running)
+        self._ties.close()
 
     def _close_all(self) -> None:
         self._channel.close()
@@ -264,9 +268,9 @@ class ProcessRunner:
     # -- what the supervisor says ---------------------------------------------------
 
     def _readable(self) -> None:
-        gone = False
         # All of it: a job that has ended must not run into its time limit after that.
-        while not gone:
+        more, gone = True, False
+        while more:
             try:
                 data = self._channel.recv(_CHUNK)
             except BlockingIOError:
@@ -275,14 +279,19 @@ class ProcessRunner:
                 data = b""
             self._received += data
             gone = not data
+            more = len(data) == _CHUNK
         *lines, self._received = self._received.split(b"\n")
+        memos = True
         for line in lines:
             message = json.loads(line)
             if "started" in message:
                 self._started(self._running[message["started"]], message["group"])
+                memos = True
             elif "ended" in message:
-                # What the job published before it ended comes first.
-                self._memos.receive()
+                if memos:
+                    # What jobs published before they ended comes first, of all that had begun.
+                    self._memos.receive()
+                    memos = False
                 self._ended(self._running[message["ended"]], message["status"])
             elif "unkept" in message:
                 path = self._output.path / f"{message['unkept']}.out"
@@ -311,9 +320,7 @@ class ProcessRunner:
         for handle in (running.limit, running.grace):
             if handle is not None:
                 handle.cancel()
-        if running.tie is not None:
-            os.close(running.tie)
-            running.tie = None
+        self._ties.untie(running.tie)
         if running.kept:
             # A job that printed nothing leaves no file.
             name, directory = f"{running.job.id}.out", self._output.fd
@@ -354,9 +361,12 @@ class ProcessRunner:
     def _write(self) -> None:
         """Send what the supervisor takes now; the rest later, if it is busy or stopped."""
         self._retry = None
+        if not self._ready():
+            return
         try:
             while self._unsent:
-                del self._unsent[: self._channel.send(self._unsent[:_CHUNK])]
+                sent = self._channel.send(self._unsent[:_CHUNK])
+                del self._unsent[:sent]
         except BlockingIOError:
             self._retry = self._loop.timer(_RETRY_SECONDS, self._write)
         except OSError:

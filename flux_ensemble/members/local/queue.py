@@ -31,6 +31,7 @@ class LocalQueue:
         environment, cwd: of the jobs.
         output: the directory for the output of jobs whose document names no file.
         post: gets each job event.
+        ready: called before the runner is told to do what follows from events; False: it is not.
         lost: called with a sentence if jobs cannot be run any more.
         warn: called with a sentence about something that a job did wrong.
         full: called with a sentence if the output of a job cannot be kept.
@@ -51,6 +52,7 @@ class LocalQueue:
         cwd: str,
         output: Directory,
         post: Callable[[JobEvent], None],
+        ready: Callable[[], bool],
         lost: Callable[[str], None],
         warn: Callable[[str], None],
         full: Callable[[str], None],
@@ -64,6 +66,7 @@ class LocalQueue:
             environment=environment,
             cwd=cwd,
             output=output,
+            ready=ready,
             lost=lost,
             warn=warn,
             full=full,

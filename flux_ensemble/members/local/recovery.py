@@ -27,6 +27,9 @@ from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.runtime.durability.lines import Lines, whole_lines
 from flux_ensemble.runtime.durability.timers import Timers
 
+#: Most events that wait to be written.
+MAX_WAITING = 64
+
 #: An event and its checksum.
 _LINE = re.compile(rb'(\{.*),"crc":"([0-9a-f]{8})"\}\n', re.DOTALL)
 
@@ -37,6 +40,9 @@ class EventFile:
     A line has as `crc` the CRC-32 of all events so far, so that what was damaged, or is missing
     before the last line, is noticed.
 
+    Events are in the file before what they bring about is done; those that bring about nothing
+    wait for the next that does, or for `flush`.
+
     Args:
         directory: where the file `events` is, or is made.
         timers: a fresh one, or as it was recovered.
@@ -45,7 +51,7 @@ class EventFile:
 
     Attributes:
         timers: what is to be known of the events taken down.
-        count: how many there are.
+        count: how many there are in the file.
 
     Raises:
         StateError: what is in its place is no file of ours.
@@ -60,6 +66,7 @@ class EventFile:
         self._failed = failed
         self._fd = directory.open_or_make("events", os.O_RDWR | os.O_APPEND)
         self._lines: Lines | None = Lines(self._fd)
+        self._waiting: list[bytes] = []
 
     def read(self, known: int = 0) -> Iterator[Event]:
         """The events in the file, to go on after them.
@@ -103,7 +110,8 @@ class EventFile:
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
         """Take down an event; it is durable at once, or its commands are never performed."""
         self.timers.take(event, commands)
-        return self.take_down(event)
+        self.take_down(event)
+        return not commands or self.flush()
 
     def hold(self) -> None:
         """Each is taken down by itself."""
@@ -111,22 +119,30 @@ class EventFile:
     def release(self) -> None:
         """Nothing waits."""
 
-    def take_down(self, event: Event) -> bool:
-        """Take down an event that the engine may not get; False if that failed."""
+    def take_down(self, event: Event) -> None:
+        """Take down an event that the engine may not get; it waits."""
+        if self._lines is None:
+            return
+        text = encode(event).encode()
+        self._crc = crc32(text, self._crc)
+        self._waiting.append(b'%b,"crc":"%08x"}\n' % (text[:-1], self._crc))
+        if len(self._waiting) == MAX_WAITING:
+            self.flush()
+
+    def flush(self) -> bool:
+        """Write what waits; False if that failed, now or before."""
         if self._lines is None:
             return False
-        text = encode(event).encode()
-        crc = crc32(text, self._crc)
-        try:
-            # Unbuffered: an event is in the file before what it brings about is done.
-            self._lines.append(b'%b,"crc":"%08x"}\n' % (text[:-1], crc))
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self.close()
-            self._failed(f"cannot write {self._path}: {error.strerror}")
-            return False
-        self._crc = crc
-        self.count += 1
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                self._lines.append(b"".join(waiting))
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    self.close()
+                self._failed(f"cannot write {self._path}: {error.strerror}")
+                return False
+            self.count += len(waiting)
         return True
 
     def note(
@@ -143,10 +159,12 @@ class EventFile:
 
     def barrier(self, then: Callable[[], None]) -> None:
         """All is durable."""
-        then()
+        if self.flush():
+            then()
 
     def close(self) -> None:
         """Take down no more."""
+        self.flush()
         if self._lines is not None:
             lines, self._lines = self._lines, None
             lines.close()

@@ -111,6 +111,7 @@ class LocalRun:
         self._describer = Describer(spec, cwd, str)
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
+        loop.before_wait = self._events.flush
         self._queue = LocalQueue(
             spec,
             cluster,
@@ -120,6 +121,7 @@ class LocalRun:
             output=log.output,
             hold=log.jobs_lock,
             post=self._take,
+            ready=self._events.flush,
             lost=lambda reason: self._ensemble.fail(reason),
             warn=listener.note,
             full=self._stop,
@@ -370,6 +372,7 @@ class LocalRun:
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` says why that failed."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
+        self._events.flush()
         self._record()
         try:
             self._metrics = self._ensemble.engine.metrics(self._loop.now())

@@ -83,4 +83,5 @@ def write_all(fd: int, data: bytes) -> None:
     """
     left = memoryview(data)
     while left:
-        left = left[os.write(fd, left) :]
+        written = os.write(fd, left)
+        left = left[written:]

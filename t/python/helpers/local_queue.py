@@ -50,6 +50,7 @@ class Bench:
             cwd=str(directory),
             output=self.kept,
             post=self.events.append,
+            ready=lambda: True,
             lost=self.lost.append,
             warn=self.warned.append,
             full=self.lost.append,

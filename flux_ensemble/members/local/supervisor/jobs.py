@@ -18,6 +18,10 @@ from .ties import Ties
 #: Most bytes of one read.
 CHUNK = 1 << 16
 
+#: Bytes of messages that are sent before there is nothing else to do: a few jobs have started, and
+#: the queue is to tie their process groups soon.
+_ENOUGH = 256
+
 
 class Job:
     """A job with running tasks: its process group, and its highest wait status so far."""
@@ -30,12 +34,6 @@ class Job:
         self.tie: int | None = None
         self.running = 0
         self.status = 0
-
-    def untie(self) -> None:
-        """Its process group is gone."""
-        if self.tie is not None:
-            os.close(self.tie)
-            self.tie = None
 
 
 class Supervisor:
@@ -87,6 +85,8 @@ class Supervisor:
                 else:
                     os.read(self._wakeup, CHUNK)
                     self._reap()
+            if self._unsent and not self._writing:
+                self._write()
 
     def _read(self) -> bool:
         try:
@@ -112,7 +112,8 @@ class Supervisor:
 
     def _send(self, message: dict[str, Any]) -> None:
         self._unsent += json.dumps(message).encode() + b"\n"
-        self._write()
+        if len(self._unsent) >= _ENOUGH:
+            self._write()
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):
@@ -165,7 +166,7 @@ class Supervisor:
                     del self._tasks[started]  # reaped with the orphans
                 if job.group:
                     kill_group(job.group, signal.SIGKILL)
-                job.untie()
+                self._ties.untie(job.tie)
                 missing = isinstance(error, FileNotFoundError)
                 note = f"task {rank}: start failed: {command[0]}: {reason_of(error)}"
                 self._send(
@@ -199,6 +200,6 @@ class Supervisor:
             if job is not None:
                 job.status = max(job.status, shell_status(status))
                 if not job.running:
-                    job.untie()
+                    self._ties.untie(job.tie)
                     del self._jobs[job.id]
                     self._send({"ended": job.id, "status": job.status})

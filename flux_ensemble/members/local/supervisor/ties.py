@@ -24,6 +24,7 @@ class Ties:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._max_fd = max_tie_fd()
+        self._free: list[int] = []
 
     def tie(self, group: int) -> int | None:
         """Tie a process group.
@@ -32,8 +33,29 @@ class Ties:
             group: the process group.
 
         Returns:
-            A descriptor that ties it until it is closed; None if there are too many ties.
+            A descriptor that ties it until `untie`; None if there are too many ties.
         """
+        fd = self._free.pop() if self._free else self._open()
+        if fd is not None:
+            # A group that is gone already needs none.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETOWN, -group)
+        return fd
+
+    def untie(self, fd: int | None) -> None:
+        """The process group that a descriptor ties is gone."""
+        if fd is not None:
+            fcntl.fcntl(fd, fcntl.F_SETOWN, 0)
+            self._free.append(fd)
+
+    def close(self) -> None:
+        """Tie no more, when all groups are gone."""
+        for fd in self._free:
+            os.close(fd)
+        self._free.clear()
+
+    def _open(self) -> int | None:
+        """A descriptor for one tie; None if there are too many."""
         flags = os.O_RDONLY | os.O_NONBLOCK
         try:
             # A pipe that is opened anew can have an owner of its own.
@@ -43,9 +65,7 @@ class Ties:
         if fd >= self._max_fd:
             os.close(fd)
             return None
-        # A group that is gone already needs none.
         with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETOWN, -group)
             if sys.platform == "linux":
                 fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_ASYNC)
