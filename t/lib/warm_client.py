@@ -19,7 +19,7 @@ import sys
 
 #: The commands of `flux-ensemble` that ask the service, or Flux, and end.
 COMMANDS = frozenset((
-    "action", "cancel", "disable", "enable", "failures", "jobs", "list", "load", "log",
+    "action", "cancel", "disable", "enable", "failures", "jobs", "list", "load", "log", "memo",
     "metrics", "pause", "replay", "resume", "run", "search", "simulate", "status", "submit",
     "terminate", "unload", "validate", "wait", "watch", "why",
 ))  # fmt: skip
