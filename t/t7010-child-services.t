@@ -69,13 +69,8 @@ test_expect_success 'the services of members submit the jobs of an ensemble, and
 	flux job info $(flux jobs -a -n -o "{id}" --name=shared:pool.0) jobspec | grep -q "serve --attach"
 '
 
-# Succeed if no job of the instance is active.
-no_job_is_active() {
-	test -z "$(flux jobs -n)"
-}
-
 test_expect_success 'members end with the ensemble' '
-	wait_until no_job_is_active &&
+	wait_quiet &&
 	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)"
 '
 
