@@ -38,7 +38,7 @@ from engines.documents import document  # noqa: E402
 from engines.histories import History  # noqa: E402
 from engines.member_documents import member_document  # noqa: E402
 from engines.member_histories import MemberHistory  # noqa: E402
-from engines.side import Side  # noqa: E402
+from engines.side import Side, allow_chains  # noqa: E402
 
 from flux_ensemble.document.model import (  # noqa: E402
     ACTIONS,
@@ -230,6 +230,7 @@ def main() -> None:
     parser.add_argument("--seed", metavar="S", type=int, default=0)
     parser.add_argument("--from", metavar="F", type=int, default=0, dest="first")
     given = parser.parse_args()
+    allow_chains()
     other = Other(given.old)
     recordings = compare_recordings(other)
     numbers = range(given.first, given.first + given.histories)

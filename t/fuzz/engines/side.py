@@ -44,8 +44,10 @@ _engine = _first("engine.engine")
 _snapshot = _first("engine.snapshot")
 _status = getattr(_engine.Engine, "status", None) or _first("engine.status").status
 
-#: A chain of rules is as long as the engine lets it be, however the engine goes along it.
-sys.setrecursionlimit(100_000)
+
+def allow_chains() -> None:
+    """Have a chain of rules be as long as the engine lets it be, however it goes along it."""
+    sys.setrecursionlimit(100_000)
 
 
 class Side:
@@ -129,6 +131,7 @@ def _differing(own: str, other: str) -> tuple[str, str]:
 
 def main() -> None:
     """Compare what comes on standard input."""
+    allow_chains()
     print(Path(flux_ensemble.__file__).parent.parent, flush=True)
     for line in sys.stdin:
         source, history = json.loads(line)
