@@ -20,7 +20,7 @@ test_expect_success FLUX 'an instance that was made for it is healthy' '
 	grep "^all is well$" out &&
 	test_must_fail grep "warning\|problem" out &&
 	for check in flux service keeper statedir content checkpoint kvs journal \
-		clocks guests scaler logs
+		clocks guests scaler members logs
 	do
 		grep "^$check  *ok  *[^ ]" out || return 1
 	done &&

@@ -8,11 +8,6 @@ readers() {
 	flux module stats --parse journal.listeners job-manager
 }
 
-# $1 - Name of an ensemble. $2 - One of its groups. $3 - A counter. $4 - What it is to be.
-counted() {
-	test "$(status_of "$1" "groups.$2.$3")" = "$4"
-}
-
 read_by() {
 	test "$(readers)" = "$1"
 }
@@ -36,7 +31,7 @@ test_expect_success 'nor what others do' '
 '
 
 test_expect_success 'its first job is seen from the beginning, and so is what follows' '
-	flux ensemble submit idle a && wait_until counted idle b success 1 &&
+	flux ensemble submit idle a && wait_status_of idle groups.b.success 1 &&
 	is "1/1" "$(status_of idle groups.a.success)/$(status_of idle groups.a.submitted)"
 '
 
@@ -48,7 +43,7 @@ test_expect_success 'again and again, at the moment when it is closed too' '
 	for pause in 0 2 2.05 4 4.05; do
 		sleep $pause && flux ensemble submit idle a || return 1
 	done &&
-	wait_until counted idle b success 6 &&
+	wait_status_of idle groups.b.success 6 &&
 	is "6/0" "$(status_of idle groups.a.success)/$(status_of idle violations)"
 '
 
@@ -61,7 +56,7 @@ test_expect_success 'a rule on the jobs of others has it read, from when it is a
 	EOD
 	wait_until read_by 1 &&
 	flux ensemble load others.yaml && is 2 "$(readers)" &&
-	flux submit --wait --job-name=theirs true && wait_until counted others c success 1 &&
+	flux submit --wait --job-name=theirs true && wait_status_of others groups.c.success 1 &&
 	flux ensemble cancel others && wait_until read_by 1
 '
 
@@ -69,7 +64,7 @@ test_expect_success 'the job manager may be gone when it is to be opened' '
 	wait_until read_by 1 && flux module remove --force job-manager &&
 	{ flux ensemble submit idle a & } && flux module load job-manager &&
 	flux module reload job-exec && flux module reload sched-simple && flux module load job-list &&
-	wait_until counted idle b success 7 && is 0 "$(status_of idle violations)"
+	wait_status_of idle groups.b.success 7 && is 0 "$(status_of idle violations)"
 '
 
 test_done

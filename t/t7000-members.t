@@ -5,11 +5,6 @@ test_description='members: an ensemble over Flux instances that are jobs of the 
 . "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 3
 
-# Succeed if no job of the instance is active.
-no_job_is_active() {
-	test -z "$(flux jobs -n)"
-}
-
 # Succeed if all jobs of a group have succeeded, each counted once: `all_done NAME GROUP COUNT`.
 all_done() {
 	is $3 "$(status_of $1 groups.$2.success)" &&
@@ -46,7 +41,7 @@ assert all(job[\"id\"] < 2**64 for job in jobs)
 '
 
 test_expect_success 'members end with the ensemble' '
-	wait_until no_job_is_active &&
+	wait_quiet &&
 	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)"
 '
 
@@ -155,7 +150,7 @@ test_expect_success 'the service is killed: members and jobs go on, and none is 
 test_expect_success 'a service that begins ends the members of ensembles that are over' '
 	kill -9 $serve &&
 	serve &&
-	wait_until no_job_is_active
+	wait_quiet
 '
 
 test_expect_success 'the service and a member are killed: the next service has its jobs run elsewhere' '

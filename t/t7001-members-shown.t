@@ -1,24 +1,12 @@
 #!/bin/sh
 test_description='members: what commands, requests and tools show of them'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 test_under_flux 3
 
-# Print how many members of the ensemble are up.
-members_up() {
-	flux ensemble status --json study | python3 -c "
-import json, sys
-(study,) = json.load(sys.stdin)[\"ensembles\"]
-print(sum(one[\"state\"] == \"up\" for one in study[\"pools\"][\"pool\"][\"members\"]))"
-}
-
-# Succeed if two members are up.
-both_are_up() {
-	test "$(members_up)" = 2
-}
-
-# Succeed if so many jobs of the group have ended: `ended GROUP COUNT`.
-ended() {
-	test "$(status_of study groups.$1.finished)" = "$2"
+# Wait until so many jobs of the group have ended: `wait_ended GROUP COUNT`.
+wait_ended() {
+	wait_status_of study groups.$1.finished $2
 }
 
 # Run a sentence of a wrong command, and look for what is said: `refused SENTENCE COMMAND...`.
@@ -40,17 +28,17 @@ test_expect_success 'a document with two members is loaded' '
 	EOD
 	load_module &&
 	flux ensemble load study.yaml &&
-	wait_until both_are_up
+	wait_both_up study pool
 '
 
 test_expect_success 'submit: the members of jobs are in the response, and in what is printed' '
 	flux ensemble submit study say --param s="[0,1,2,3]" >printed &&
 	is 4 "$(grep -c "^pool.[01]:." printed)" &&
-	wait_until ended say 4 &&
+	wait_ended say 4 &&
 	flux_python rpc.py ensemble.submit name=study group=say >answer.json &&
 	is 1 "$(json members <answer.json | grep -c "pool.[01]")" &&
 	is 0 "$(json waiting <answer.json)" &&
-	wait_until ended say 5
+	wait_ended say 5
 '
 
 test_expect_success 'submit: jobs that there is no room for are not waited for' '
@@ -60,7 +48,7 @@ test_expect_success 'submit: jobs that there is no room for are not waited for' 
 	grep "^$((100 - sent)) jobs wait until a member has room" waiting &&
 	flux ensemble cancel study wait >cancelled &&
 	grep "$sent jobs of group .wait. cancelled" cancelled &&
-	wait_until ended wait $sent
+	wait_ended wait $sent
 '
 
 test_expect_success 'what is printed can be pasted: a job is found by its member and id' '
@@ -126,7 +114,7 @@ test_expect_success 'top shows the members' '
 
 test_expect_success 'failures counts by member, and shows what a job on a member wrote' '
 	flux ensemble submit study say --param s=7 --param code=3 &&
-	wait_until ended say 6 &&
+	wait_ended say 6 &&
 	flux ensemble failures study >failures &&
 	grep "say: exit 3: 1 job" failures &&
 	grep "job pool.[01]:.* wrote at last:" failures &&
@@ -146,28 +134,23 @@ test_expect_success 'cancel of a paused ensemble reaches the jobs of its members
 	flux ensemble submit study wait --count 2 &&
 	flux ensemble pause study &&
 	flux ensemble cancel study wait | grep "2 jobs of group .wait. cancelled" &&
-	wait_until ended wait $((sent + 2)) &&
+	wait_ended wait $((sent + 2)) &&
 	flux ensemble resume study
 '
 
 test_expect_success 'jobs of an ensemble that is over go on, and are cancelled when that is asked' '
 	flux ensemble submit study file &&
 	flux ensemble submit study wait --count 2 &&
-	wait_until ended file 4 &&
+	wait_ended file 4 &&
 	flux ensemble terminate study &&
 	is completed "$(status_of study state)" &&
 	is 2 "$(status_of study jobs.active)" &&
 	flux ensemble cancel study &&
-	wait_until ended wait $((sent + 4))
+	wait_ended wait $((sent + 4))
 '
 
-# Succeed if no job of the instance is active.
-no_job_is_active() {
-	test -z "$(flux jobs -n)"
-}
-
 test_expect_success 'output that only a member had is gone with it, which is said; files stay' '
-	wait_until no_job_is_active &&
+	wait_quiet &&
 	test_expect_code 1 flux ensemble output study $job 2>errors &&
 	grep "what it wrote was in member pool.[01], which has ended; .output: FILE. in the document keeps it" errors &&
 	flux ensemble failures study | grep "which has ended" &&

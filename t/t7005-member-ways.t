@@ -19,4 +19,8 @@ test_expect_success FLUX 'services of members are killed, and that of the ensemb
 	chaos --kills 1 child-services
 '
 
+test_expect_success FLUX 'jobs outlive the broker of their member, and commits fail: nothing counts twice' '
+	chaos orphans member-placed
+'
+
 test_done

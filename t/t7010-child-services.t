@@ -69,13 +69,8 @@ test_expect_success 'the services of members submit the jobs of an ensemble, and
 	flux job info $(flux jobs -a -n -o "{id}" --name=shared:pool.0) jobspec | grep -q "serve --attach"
 '
 
-# Succeed if no job of the instance is active.
-no_job_is_active() {
-	test -z "$(flux jobs -n)"
-}
-
 test_expect_success 'members end with the ensemble' '
-	wait_until no_job_is_active &&
+	wait_quiet &&
 	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)"
 '
 
@@ -130,6 +125,61 @@ test_expect_success 'a member is killed: its jobs run elsewhere, and each counts
 	is 80 "$(status_of member groups.sim.finished)" &&
 	is 40 "$(sort -u member.ran | wc -l)" &&
 	is 1 "$(entries member member-lost)"
+'
+
+# Make a `flux ensemble` whose services of members are of another version, until `same` is there.
+mkdir other &&
+cat >other/flux-ensemble <<-EOD
+#!/bin/sh
+case "\$*" in
+*--attach*) test -e "$PWD/same" || set -- -c "
+import sys
+import flux_ensemble
+from flux_ensemble.cli.main import main
+flux_ensemble.__version__ = '9.9.9'
+sys.exit(main())" "\$@" ;;
+esac
+test "\$1" = -c || set -- "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" "\$@"
+exec "$SHARNESS_BUILD_DIRECTORY/python" "\$@"
+EOD
+chmod +x other/flux-ensemble
+
+# Succeed if the services of both members were refused.
+are_refused() {
+	said=$(flux dmesg | grep "other: member .*its service is flux-ensemble 9.9.9, and this one") &&
+	is 2 "$(echo "$said" | wc -l)"
+}
+
+test_expect_success 'a service of another version is refused until it is of the same one' '
+	document other 4 >other.yaml &&
+	PATH="$PWD/other:$PATH" flux ensemble load other.yaml &&
+	wait_until are_refused 2>err &&
+	is 0 "$(entries other member-up)" &&
+	touch same &&
+	flux ensemble wait other &&
+	each_ran_once other 8 &&
+	is 2 "$(entries other member-up)" &&
+	is 0 "$(entries other member-lost)"
+'
+
+test_expect_success 'a member whose service stays so is lost, and the log says why' '
+	rm same &&
+	flux config load <<-EOD &&
+	[ensemble]
+	reconnect-limit = "30s"
+	EOD
+	kill $serve &&
+	serve &&
+	document never 4 >never.yaml &&
+	cat >>never.yaml <<-EOD &&
+	  - {trigger: member-lost, action: {name: terminate, cancel: true}}
+	EOD
+	PATH="$PWD/other:$PATH" flux ensemble load never.yaml &&
+	flux ensemble wait never &&
+	flux ensemble log never >log &&
+	grep "member-lost.*its service is flux-ensemble 9.9.9, and this one" log &&
+	flux dmesg >dmesg &&
+	test_must_fail grep Traceback dmesg
 '
 
 test_expect_success 'a process that is no member is told so' '

@@ -1,20 +1,13 @@
 #!/bin/sh
 test_description='members: rules with scope member, each of which is about one of them'
 . "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 3
 
-# Succeed if both members are up.
-both_are_up() {
-	is 2 "$(flux ensemble status --json study | python3 -c "
-import json, sys
-(study,) = json.load(sys.stdin)[\"ensembles\"]
-print(sum(one[\"state\"] == \"up\" for one in study[\"pools\"][\"pool\"][\"members\"]))")"
-}
-
-# Succeed if so many jobs of a group have ended so: `ended GROUP COUNTER COUNT`.
-ended() {
-	test "$(status_of study groups.$1.$2)" = "$3"
+# Wait until so many jobs of a group have ended so: `wait_ended GROUP COUNTER COUNT`.
+wait_ended() {
+	wait_status_of study groups.$1.$2 $3
 }
 
 # Succeed if so many jobs of `check` ran on each of the two members: `checks COUNT`.
@@ -64,10 +57,10 @@ test_expect_success 'what each member has counted triggers its own rule' '
 	     action: {name: submit, label: check}}
 	EOD
 	flux ensemble load study.yaml &&
-	wait_until both_are_up &&
+	wait_both_up study pool &&
 	flux ensemble submit study step --count 8 &&
-	wait_until ended step failed 8 &&
-	wait_until ended check success 2 &&
+	wait_ended step failed 8 &&
+	wait_ended check success 2 &&
 	wait_until checks 1
 '
 
@@ -83,10 +76,10 @@ test_expect_success 'status and why say what the rule did for each member' '
 test_expect_success 'a service that is loaded again goes on with what was counted' '
 	flux module remove ensemble &&
 	load_module &&
-	wait_until both_are_up &&
+	wait_both_up study pool &&
 	flux ensemble submit study step --count 20 &&
-	wait_until ended step failed 28 &&
-	wait_until ended check success 4 &&
+	wait_ended step failed 28 &&
+	wait_ended check success 4 &&
 	wait_until checks 2 &&
 	flux ensemble cancel study
 '

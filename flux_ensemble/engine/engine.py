@@ -34,9 +34,11 @@ from flux_ensemble.engine.events import (
     Event,
     Interrupted,
     JobEvent,
+    JobEvents,
     MemberChanged,
     MemberDraining,
     MemberEnded,
+    MemberExpires,
     MemberLost,
     MemberUp,
     Request,
@@ -52,6 +54,7 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.placing import Placing
+from flux_ensemble.engine.plain import Plain
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
@@ -92,6 +95,7 @@ class Engine(Core):
         self._evaluation = Evaluation(
             self, RuleActions(self, self._actions), self.scaling, self.members, scope
         )
+        self._plain = None if self.members is None else Plain(self, self.members)
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
             Started: self._on_started,
@@ -111,6 +115,7 @@ class Engine(Core):
                 self, self.members, self.observer, self._submitted, scope
             )
             self._handlers[MemberUp] = events.on_up
+            self._handlers[MemberExpires] = events.on_expires
             self._handlers[MemberDraining] = events.on_draining
             self._handlers[MemberLost] = events.on_lost
             self._handlers[MemberEnded] = events.on_ended
@@ -126,11 +131,50 @@ class Engine(Core):
         """
         out: list[Command] = []
         self._out = out
+        if type(event) is JobEvents:
+            self._handle_several(event)
+            return out
         if event.t > self.t:
             self.t = self.stats.t = event.t
         triggered = self._handlers[type(event)](event)
         if triggered:
             self._evaluation.run(triggered)
+        self._settle()
+        if type(event) is Request:
+            self._submitted.unsent(event.request)
+        self._rest_if_idle()
+        return out
+
+    def _handle_several(self, several: JobEvents) -> None:
+        """Handle events of a job, one after the other, as `handle` does.
+
+        Nothing is sent between plain events, as there is no more room than before.
+        """
+        plain = self._plain is not None and self._plain.are(several)
+        for event in several.each():
+            if event.t > self.t:
+                self.t = self.stats.t = event.t
+            triggered = self.observer.on_job_event(event)
+            if triggered:
+                self._evaluation.run(triggered)
+            elif plain and not self._has_more and not self._makes_room(event):
+                continue
+            self._settle()
+            self._rest_if_idle()
+
+    @property
+    def _has_more(self) -> bool:
+        """Something comes of an event besides rules that it triggers, and jobs that can be sent."""
+        drained = self.workload.drained or not self.workload.busy
+        return bool(drained or self.scale_outcomes or self.deferred or self.search_due)
+
+    def _makes_room(self, event: JobEvent) -> bool:
+        if event.name != "clean" or self._plain is None:
+            return False
+        return bool(self.workload.backlog.queues) and self._plain.makes_room(event.job)
+
+    def _settle(self) -> None:
+        """Do what an event has brought about besides the rules that it triggers."""
         workload = self.workload
         if self.search_due:
             self._search()
@@ -140,11 +184,10 @@ class Engine(Core):
                 self._search()
         if workload.room > 0 and workload.backlog.queues:
             self._sending.send_jobs()
-        if type(event) is Request:
-            self._submitted.unsent(event.request)
-        if not workload.busy and not self.pending_table.busy:
+
+    def _rest_if_idle(self) -> None:
+        if not self.workload.busy and not self.pending_table.busy:
             self._rest()
-        return out
 
     @property
     def ended(self) -> bool:
@@ -167,15 +210,20 @@ class Engine(Core):
         return self.rules.wants_events
 
     @property
+    def reacts(self) -> bool:
+        """Whether a rule or a search may react to what a job does; rules may be added."""
+        return bool(self.spec.searches) or self.rules.reacts
+
+    @property
     def wants_nodes(self) -> frozenset[str]:
         """Which of the metrics `nodes.*` its rules read; more may be added."""
         return self.rules.wants_nodes
 
     @property
-    def wants_of_member(self) -> tuple[frozenset[str], bool]:
-        """`wants_nodes`, and whether it matters when the allocation expires."""
+    def wants_of_member(self) -> tuple[frozenset[str], bool, bool]:
+        """`wants_nodes`, whether it matters when the allocation expires, and `reacts`."""
         wants_expiration = self.rules.wants_expiration or self.t_walltime is not None
-        return self.rules.wants_nodes, wants_expiration
+        return self.rules.wants_nodes, wants_expiration, self.reacts
 
     @property
     def t_foreign(self) -> float:

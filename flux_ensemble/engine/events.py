@@ -7,7 +7,7 @@ use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -50,6 +50,30 @@ class JobEvent:
     tag: Tag | None = None
     foreign: bool = False
     job_name: str | None = None
+
+
+@fastclass
+class JobEvents:
+    """A job of the ensemble posted several events, which came at once; they are handled in order.
+
+    Args:
+        t: the latest of their times.
+        job: the key of the job.
+        events: [t, name] or [t, name, context] of each, in order, as JSON has them.
+        tag: of the job, if "submit" is among them.
+    """
+
+    t: float
+    job: int
+    events: Sequence[Sequence[Any]]
+    tag: Tag | None = None
+
+    def each(self) -> Iterator[JobEvent]:
+        """They as single events, of which the first has the tag."""
+        tag = self.tag
+        for t, name, *context in self.events:
+            yield JobEvent(t, self.job, name, context[0] if context else {}, tag)
+            tag = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +225,16 @@ class MemberUp:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberExpires:
+    """The time limit of a member that is up was changed: `t_expires` is as in `MemberUp`."""
+
+    t: float
+    member: str
+    ordinal: int
+    t_expires: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDraining:
     """A member is about to end, for a reason that the ensemble does not know."""
 
@@ -237,6 +271,7 @@ class MemberEnded:
 Event = (
     Started
     | JobEvent
+    | JobEvents
     | TimerFired
     | CommandDone
     | CommandFailed
@@ -246,6 +281,7 @@ Event = (
     | AllocationChanged
     | AllocationEnding
     | MemberUp
+    | MemberExpires
     | MemberDraining
     | MemberLost
     | MemberEnded

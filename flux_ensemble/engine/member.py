@@ -20,11 +20,11 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 #: States of members that jobs may be placed on, now or soon.
 LIVE = ("starting", "up")
 
+#: States of members that say how they are.
+CONNECTED = ("up", "draining")
+
 #: What the rule ids of what the engine does by itself begin with; no id in a document has a colon.
 MEMBER_RULE = "member:"
-
-#: Begins the key of the timer for the end of a member.
-DRAIN_TIMER = "drain:"
 
 #: Why a job is cancelled that is to run elsewhere.
 MOVED = "its member is draining"
@@ -38,7 +38,7 @@ class Member:
         state: one of `TRANSITIONS`; `enter` changes it.
         reason: why it is draining or lost.
         place: what placement knows of it; None before it is up.
-        up: what it said when it was up.
+        up: what it said when it was up, but for `t_expires`, which is the latest.
         flying: jobs that were sent to it and have not shown, with their cores.
         unwanted: those of them that are cancelled when they show.
         jobs: the cores of its active jobs, by key.

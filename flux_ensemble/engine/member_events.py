@@ -18,14 +18,16 @@ from flux_ensemble.engine.events import (
     JobEvent,
     MemberDraining,
     MemberEnded,
+    MemberExpires,
     MemberLost,
     MemberUp,
     Tag,
 )
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, Member
+from flux_ensemble.engine.member import CONNECTED, LIVE, Member
 from flux_ensemble.engine.member_scope import MemberScope
+from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.submitted import Submitted
@@ -71,6 +73,16 @@ class MemberEvents:
             t_expires=event.t_expires,
         )
         return self._triggered(_UP, member)
+
+    def on_expires(self, event: MemberExpires) -> Iterable[Triggered]:
+        """The time limit of a member was changed."""
+        member = self._members.known.get(event.ordinal)
+        if member is None or member.state not in CONNECTED or member.up is None:
+            return ()
+        if event.t_expires != member.up.t_expires:
+            change_limit(self._core, self._members.placement, member, event.t_expires)
+            self._core.record("member-expires", member=member.name, t_expires=event.t_expires)
+        return ()
 
     def on_timer(self, key: str) -> Iterable[Triggered] | None:
         """Do what a timer is for, if it is one for members; else None."""

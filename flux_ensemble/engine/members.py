@@ -23,14 +23,13 @@ from flux_ensemble.engine.commands import (
     DrainMember,
     EndMember,
     StartMember,
-    StartTimer,
-    StopTimer,
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import MemberUp, Tag
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.member import DRAIN_TIMER, LIVE, MEMBER_RULE, MOVED, Member
+from flux_ensemble.engine.member import LIVE, MEMBER_RULE, MOVED, Member
+from flux_ensemble.engine.member_time import stop_timer, time_drain
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
 from flux_ensemble.engine.placement import Place, Placement
 
@@ -172,9 +171,7 @@ class Members:
         """A member is up: jobs may be placed on it."""
         self._enter(member, "up")
         self._open(member, event)
-        if event.t_expires is not None:
-            after = max(0.0, event.t_expires - member.pool.drain - self._core.t)
-            self._core.emit(StartTimer(f"{DRAIN_TIMER}{member.ordinal}", after))
+        time_drain(self._core, member)
 
     def _open(self, member: Member, event: MemberUp) -> None:
         member.up = event
@@ -211,8 +208,7 @@ class Members:
         if member.place is not None and member.place.open:
             self.placement.close(member.place)
             self.breaker.forget(member.ordinal)
-            if member.up is not None and member.up.t_expires is not None:
-                self._core.emit(StopTimer(f"{DRAIN_TIMER}{member.ordinal}"))
+            stop_timer(self._core, member)
             release(self._core, member)
 
     def move(self, member: Member, jobs: list[Job]) -> None:

@@ -123,6 +123,8 @@ class Observer:
         ):
             # It runs again, as if it had not run.
             return ()
+        if not core.rules.reacts:
+            return ()
         states = core.rules.own(group, name, news)
         return self._triggered(job, event, states) if states and core.acting else ()
 

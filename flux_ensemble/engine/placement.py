@@ -3,8 +3,8 @@
 A member is *feasible* for a job if it is open, is large enough, and its time left is at least
 `TIME_MARGIN` times the job's time limit. Of the feasible ones with room the job gets the one with
 the least load, the share of its cores that jobs on it take; of equal ones the first. Binding is
-late: a member has room for no more than its window, twice its cores, or what it ran in a second;
-the rest waits in the service.
+late: a member has room for no more than its window, twice its cores, or what it ran in a second,
+or in some seconds where it has a service of its own; the rest waits in the service.
 
 The least is found in a heap for each pool and each need. An entry that is not so any more is
 dropped when it comes to the top, so a choice costs the logarithm of the number of members. It
@@ -26,8 +26,10 @@ WINDOW = 2
 #: How many heaps are kept: one for each need, and pool.
 KEPT = 64
 
-#: A member with a service of its own gets jobs when one in so many of its window is free.
+#: A member with a service of its own gets jobs when one in so many of its window is free, which is
+#: what it ran in so many seconds: it tells of its jobs once a second.
 BULK = 4
+BULK_SECONDS = 4
 
 
 class Need(NamedTuple):
@@ -109,7 +111,7 @@ class Place:
         now, before, latest = self.rate
         window = WINDOW * self.cores
         if t < latest + 2:
-            window = max(window, now, before)
+            window = max(window, max(now, before) * (BULK_SECONDS if self.bulk else 1))
         if self.bulk and BULK * (window - self.taken) < window:
             return 0
         return max(0, (window - self.taken) // self.weight(need))
@@ -161,6 +163,12 @@ class Placement:
         """A member is up."""
         self.places[place.ordinal] = place
         self.open[place.pool] = self.open.get(place.pool, 0) + 1
+        self._push(place)
+
+    def limit(self, place: Place, t_expires: float) -> None:
+        """The time of a member is up at another time than before."""
+        place.t_expires = t_expires
+        # It can be feasible again for what it was not.
         self._push(place)
 
     def close(self, place: Place) -> None:
@@ -228,7 +236,7 @@ class Placement:
         while heap:
             load, ordinal = heap[0]
             place = self.places.get(ordinal)
-            # What is not feasible now will not be later; what has no room comes back with it.
+            # What is not feasible now comes back with another time limit, what has no room with it.
             if (
                 place is not None
                 and place.load == load

@@ -20,6 +20,10 @@ class PoolCounts:
         self._counts = stats.counts
         self._of_members = stats.of_members
         self._members = members
+        self._names = {
+            pool: tuple((counter, f"{counter}@{pool}") for counter in COUNTERS)
+            for pool in members.gone
+        }
         for counts in self._counts.values():
             for pool in members.gone:
                 counts.update({f"{counter}@{pool}": 0 for counter in COUNTERS})
@@ -40,12 +44,12 @@ class PoolCounts:
     def concluded(self, job: Job, group: str, before: list[int]) -> tuple[Change, ...]:
         """A job was counted: count it for its pool; what changed by that."""
         counts, pool = self._counts[group], self._members.pool_of(job.id)
-        changed: tuple[Change, ...] = ()
-        for counter, number in zip(COUNTERS, before, strict=True):
+        changed: list[Change] = []
+        for (counter, of_pool), number in zip(self._names[pool], before, strict=True):
             if counts[counter] != number:
-                counts[f"{counter}@{pool}"] += counts[counter] - number
+                counts[of_pool] += counts[counter] - number
                 if self._of_members.active:
                     name = self._members.name_of_job(job.id)
                     self._of_members.count(name, group, counter, counts[counter] - number)
-                changed += ((COUNT, f"{counter}@{pool}"),)
-        return changed
+                changed.append((COUNT, of_pool))
+        return tuple(changed)

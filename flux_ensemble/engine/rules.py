@@ -67,6 +67,9 @@ DETECTED = "detected"
 News = tuple[str | None, tuple[Change, ...]]
 
 
+#: Trigger and group of rules that do not react to what a job does, or to its last event at most.
+_NO_REACTION = frozenset((trigger, None) for trigger in ("start", "timer", "time-left", "idle"))
+
 #: Fields of a rule that are tuples.
 _LISTS = ("by", "more_triggers", "more_groups")
 
@@ -107,6 +110,8 @@ class RuleIndex:
         #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
         #: rules.
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
+        #: Positions of the rules that may react to what a job does.
+        self._reacting: set[int] = set()
         self._statistics = {statistic.name: statistic for statistic in spec.statistics}
         #: Equal conditions of several rules are compiled once.
         self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
@@ -132,6 +137,8 @@ class RuleIndex:
         for table in self._tables(state):
             table[state.position] = state
         self._tables_of.clear()
+        if (rule.trigger, rule.group) not in _NO_REACTION:
+            self._reacting.add(state.position)
         if state.position in self._plain["foreign"]:
             for group in rule.groups or (None,):
                 self._foreign_names[group] += 1
@@ -157,6 +164,12 @@ class RuleIndex:
                     del self._foreign_names[group]
         for table in self._tables(state):
             table.pop(state.position, None)
+        self._reacting.discard(state.position)
+
+    @property
+    def reacts(self) -> bool:
+        """Whether a rule can still run that may react to what a job does."""
+        return bool(self._reacting)
 
     def _condition(self, rule: Rule) -> Condition:
         assert rule.when is not None

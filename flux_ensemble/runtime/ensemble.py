@@ -28,7 +28,7 @@ from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Log
-from flux_ensemble.runtime.intake import is_wanted
+from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.unfinished import shown, surplus, unseen
@@ -263,9 +263,9 @@ class Ensemble:
         if is_wanted(self, event):
             self._driver.post(event)
 
-    def job_events(self, events: Iterable[JobEvent]) -> None:
+    def job_events(self, events: Iterable[OfJob]) -> None:
         """Jobs did something; each event is asked for when those before it have been handled."""
-        self._driver.post_several(event for event in events if is_wanted(self, event))
+        self._driver.post_several(wanted(self, events))
 
     def violation(self, event: JobEvent) -> None:
         """A job has the tag of another one, or one that nobody gave: cancel it."""

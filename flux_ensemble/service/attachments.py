@@ -18,6 +18,7 @@ from typing import Any
 from flux.core.inner import lib
 from flux.message import Message
 
+from flux_ensemble import __version__
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.members.nested.jobspec import MemberTag
 from flux_ensemble.members.nested.link import Link, LinkError
@@ -25,6 +26,7 @@ from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.requests.messages import Responder
 from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.texts import bounded
 
 #: Seconds after which a message is sent again that was not acknowledged.
 AGAIN_SECONDS = 10.0
@@ -128,6 +130,20 @@ class Way:
         self._send(self._link.again())
 
 
+def other_version(theirs: str) -> str | None:
+    """Why the service of a member cannot be one, by its version; None if it can.
+
+    >>> print(other_version("0.0.9"))  # doctest: +ELLIPSIS
+    its service is flux-ensemble 0.0.9, and this one ...: load the document with a PATH on which ...
+    """
+    if theirs == __version__:
+        return None
+    return (
+        f"its service is flux-ensemble {bounded(theirs)}, and this one {__version__}: "
+        "load the document with a PATH on which 'flux ensemble' is this one"
+    )
+
+
 class Attachments:
     """The services that have called.
 
@@ -153,7 +169,10 @@ class Attachments:
         """Begin to talk with the service of a member; each response is a message to it."""
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
-        tag = MemberTag(**payload)
+        tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
+        reason = other_version(payload["version"])
+        if reason is not None and self._fleets.unfit(tag, reason):
+            raise RequestError(errno.EPROTONOSUPPORT, f"member {tag.member!r}: {reason}")
         contact = f"{self._epoch()}.{next(self._numbers)}"
         way = Way(contact, message, self._responder.respond, self._loop, self._over)
         self._ways[contact] = way

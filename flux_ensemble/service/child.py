@@ -25,6 +25,7 @@ from typing import Any
 
 from flux.core.handle import Flux
 
+from flux_ensemble import __version__
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.stream import Stream
@@ -88,7 +89,8 @@ class Child:
         """Call; a service that was killed does not answer, and another one is called then."""
         if self._contact is None:
             topic, inbox = f"{self._service}.attach", self._broker.inbox
-            self._stream = Stream(self._parent, inbox, topic, self._tag, self._told, self._refused)
+            request = {**self._tag, "version": __version__}
+            self._stream = Stream(self._parent, inbox, topic, request, self._told, self._refused)
             self._again(ATTACH_SECONDS)
 
     def _again(self, seconds: float) -> None:
@@ -111,6 +113,9 @@ class Child:
             return
         if self._contact is not None:
             self.end(1, f"the service of the ensemble is gone: {sentence(error)}")
+        elif error.errno == errno.EPROTONOSUPPORT:
+            # The one that is started next may be of another version, where that is being replaced.
+            self.end(1, sentence(error))
         elif error.errno in _FOR_GOOD:
             self.end(0, sentence(error))
         else:

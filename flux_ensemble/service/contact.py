@@ -6,6 +6,7 @@ Child ──► Contact ──► Instance, NestedMember: the member
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,11 +16,12 @@ from flux.core.handle import Flux
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.engine.codec import command_from_json, to_json
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
-from flux_ensemble.engine.events import Tag
+from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.steps import run
 from flux_ensemble.members.nested.attempts import Attempts
+from flux_ensemble.members.nested.held import OWED_SECONDS, PACE_SECONDS, Held
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
 from flux_ensemble.members.nested.link import MAX_ITEMS, Link, LinkError
 from flux_ensemble.members.nested.member import NestedMember
@@ -34,10 +36,6 @@ NAME = "ensemble-child"
 #: Seconds after which a service that has said nothing is told what was told it latest once more:
 #: one that was killed does not say so, and another one knows no such contact.
 QUIET_SECONDS = 5.0
-
-#: Seconds between two reports at least, unless there is enough to say for a whole one: each costs
-#: the service as much as some ten events do. What comes after a while of silence is told at once.
-PACE_SECONDS = 0.02
 
 #: Seconds after which it is given up.
 ANSWER_SECONDS = 60.0
@@ -72,8 +70,10 @@ class Contact:
         self._dead = False
         self._reporting = False
         self._quiet: Handle | None = None
-        self._t_next = 0.0
+        self._t_sent = -math.inf
+        self._t_due = math.inf
         self._soon: Handle | None = None
+        self._held = Held()
         self._instance: Instance | None = None
         self._nested: NestedMember | None = None
         self._name = ("", 0)
@@ -82,6 +82,7 @@ class Contact:
         self._does: dict[str, Callable[..., None]] = {
             "load": self._load,
             "follow": self._follow,
+            "hold": self._hold,
             "submit": self._submit,
             "cancel": self._cancel,
             "update": self._update,
@@ -113,29 +114,51 @@ class Contact:
             self._instance.close()
 
     def _say(self, *item: Any) -> None:
+        self._put_held()
         self._link.put(list(item))
         self._report()
 
+    def _put_held(self) -> None:
+        for item in self._held.take():
+            self._link.put(item)
+
     def _report(self) -> None:
         """Send what there is to say, once the report before it has its answer, and at its time."""
-        if self._reporting or self._closed or self._link.silent:
+        if self._reporting or self._closed or not self._has_news:
             return
-        left = self._t_next - time.monotonic()
-        if left <= 0 or self._link.waiting >= MAX_ITEMS:
+        now = time.monotonic()
+        t_due = self._t_sent + self._patience
+        if t_due <= now or self._link.waiting + len(self._held) >= MAX_ITEMS:
+            self._put_held()
             message = self._link.again() or self._link.next()
             if message is not None:
                 self._send(message)
-        elif self._soon is None:
-            self._soon = self._parent.loop.timer(left, self._report_now)
+        elif t_due < self._t_due:
+            if self._soon is not None:
+                self._soon.cancel()
+            self._t_due = t_due
+            self._soon = self._parent.loop.timer(t_due - now, self._report_now)
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._held) or not self._link.silent
+
+    @property
+    def _patience(self) -> float:
+        """Seconds between the latest report and the next one, by what there is to say."""
+        if self._link.waiting or self._link.unanswered:
+            return PACE_SECONDS
+        patience = self._held.patience(len(self._jobs))
+        return patience if self._link.silent else min(patience, OWED_SECONDS)
 
     def _report_now(self) -> None:
         self._soon = None
-        self._t_next = 0.0
+        self._t_due = math.inf
         self._report()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         self._reporting = True
-        self._t_next = time.monotonic() + PACE_SECONDS
+        self._t_sent = time.monotonic()
         if self._quiet is not None:
             self._quiet.cancel()
         self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
@@ -153,7 +176,7 @@ class Contact:
                 self.take(answers[0])
             else:
                 self._report()
-            if self._dead and self._link.silent:
+            if self._dead and not self._has_news:
                 self._end(1, "the broker of the member is gone")
 
         future = self._parent.handle.rpc(self._topic, payload)
@@ -214,6 +237,10 @@ class Contact:
         assert facts is not None
         self._say("facts", facts.nodes, facts.cores, facts.gpus, facts.t_expires)
 
+    def _hold(self, seconds: float) -> None:
+        """Events of jobs may wait for so long for others."""
+        self._held.seconds = seconds
+
     def _follow(self, names: list[str], places: bool) -> None:
         if self._instance is not None:
             self._instance.follow(frozenset(names), places)
@@ -224,7 +251,7 @@ class Contact:
         assert self._nested is not None
         for *tag, job in known:
             self._nested.known[Tag(*tag)] = job
-        self._nested.submit(command, lambda outcome: self._outcome(number, outcome))
+        self._nested.submit(command, lambda outcome: self._submitted(number, outcome))
 
     def _cancel(self, number: int, value: Mapping[str, Any]) -> None:
         command = command_from_json(value)
@@ -240,6 +267,14 @@ class Contact:
 
     def _outcome(self, number: int, outcome: Outcome) -> None:
         self._say("outcome", number, to_json(outcome))
+
+    def _submitted(self, number: int, outcome: Outcome) -> None:
+        """Say what became of a submission; that it succeeded may come before its jobs show."""
+        if isinstance(outcome, CommandFailed):
+            self._outcome(number, outcome)
+        else:
+            self._held.add_outcome(["outcome", number, to_json(outcome)])
+            self._report()
 
     def _revoke(self) -> None:
         if self._nested is not None:
@@ -292,23 +327,22 @@ class Contact:
         interrupted: bool,
     ) -> None:
         name, context = entry["name"], entry.get("context") or {}
-        said = [entry["timestamp"], job, name]
         tag = None if jobspec is None else self._tag_of(jobspec)
         if tag is not None:
             self._jobs.add(job)
             self._seen(job, tag)
-            said += [context, [tag[field] for field in Tag._fields]]
         elif job not in self._jobs:
             return
-        elif context:
-            said.append(context)
         if name in LAST_EVENTS:
             self._jobs.remove(job)
+            self._held.ended()
             if name == "invalidate":
                 self._refused(job)
         # What its end does to a job is none of the job's events.
         if not interrupted:
-            self._say(*said)
+            values = None if tag is None else [tag[field] for field in Tag._fields]
+            self._held.add(job, entry["timestamp"], name, context, values)
+            self._report()
 
     def _seen(self, job: int, tag: Mapping[str, Any]) -> None:
         if self._nested is not None:

@@ -33,6 +33,7 @@ from flux_ensemble.engine.events import (
     Event,
     MemberDraining,
     MemberEnded,
+    MemberExpires,
     MemberLost,
     MemberUp,
     Tag,
@@ -53,7 +54,7 @@ from flux_ensemble.members.nested.told import Gone
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.runtime.unfinished import shown, unseen
-from flux_ensemble.service.fleet_member import Asked, FleetMember
+from flux_ensemble.service.fleet_member import Asked, FleetMember, ask_all
 from flux_ensemble.service.tracker import Tracker
 
 
@@ -220,21 +221,8 @@ class Fleet:
             ordinal, id = split(key)
             if self._known(ordinal) is not None:
                 parts.setdefault(ordinal, []).append(id)
-        left, failures = len(parts), list[CommandFailed]()
-
-        def answered(outcome: Outcome) -> None:
-            nonlocal left
-            left -= 1
-            if isinstance(outcome, CommandFailed):
-                failures.append(outcome)
-            if not left:
-                done(failures[0] if failures else outcome)
-
-        if not parts:
-            done(CommandDone(time.time(), command.id))
-        for ordinal, ids in parts.items():
-            over = partial(answered, CommandDone(time.time(), command.id))
-            self._members[ordinal].ask(Asked(partial(ask, tuple(ids)), answered, over))
+        asks = [(self._members[one], partial(ask, tuple(ids))) for one, ids in parts.items()]
+        ask_all(asks, command.id, done)
 
     def scale(self, command: Scale, done: Done) -> None:
         """Refuse: no job is on the enclosing instance."""
@@ -273,8 +261,7 @@ class Fleet:
     def changed(self) -> None:
         """The ensemble may need other job events."""
         for member in self._members.values():
-            if member.instance is not None:
-                member.instance.follow(*self.follows)
+            member.follow(*self.follows, self.ensemble.engine.reacts)
 
     def past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
@@ -338,12 +325,21 @@ class Fleet:
                 warn=self._warn,
                 **self._where,
             )
-        instance.follow(*self.follows)
+        member.follow(*self.follows, ensemble.engine.reacts)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
         size = facts.nodes, facts.cores, facts.gpus, facts.t_expires
         self._post(MemberUp(now, tag.member, tag.ordinal, *size))
+        # It may be up once more, with another time than the first.
+        self.expires(tag, instance.ends.t_expires)
         member.perform(waiting)
+
+    def expires(self, tag: MemberTag, t_expires: float | None) -> None:
+        """A member says when its time is up; one that is not up yet says so then."""
+        members = self.ensemble.engine.members
+        member = None if members is None else members.known.get(tag.ordinal)
+        if member is not None and member.up is not None and member.up.t_expires != t_expires:
+            self._post(MemberExpires(time.time(), tag.member, tag.ordinal, t_expires))
 
     def draining(self, tag: MemberTag, reason: str) -> None:
         """A member is to be sent no more."""

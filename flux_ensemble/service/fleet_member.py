@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from flux_ensemble.engine.events import CommandFailed
+from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.members.flux.steps import Step, run
-from flux_ensemble.members.nested.attached import Followed, Submitting
+from flux_ensemble.members.nested.attached import AttachedInstance, Followed, Submitting
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
+
+#: Seconds for which the service of a member may hold back events of jobs: where nothing reacts to
+#: single ones, and where something does.
+HOLD_SECONDS = 1.0
+QUICK_SECONDS = 0.1
 
 #: Asks something of a member; the outcome goes to `Done`.
 Ask = Callable[[Submitting, Done], None]
@@ -120,6 +126,18 @@ class FleetMember:
             for what in late:
                 what()
 
+    def follow(self, names: frozenset[str], places: bool, quick: bool) -> None:
+        """Follow more job events from now on, if it is connected.
+
+        Args:
+            names, places: see `Instance.follow`.
+            quick: something reacts to what single jobs do.
+        """
+        if self.instance is not None:
+            self.instance.follow(names, places)
+            if isinstance(self.instance, AttachedInstance):
+                self.instance.hold(QUICK_SECONDS if quick else HOLD_SECONDS)
+
     @property
     def connected(self) -> bool:
         """Something can be asked of it."""
@@ -151,3 +169,28 @@ class FleetMember:
                 asked.done(outcome)
 
         self.asked[number].ask(nested, told)
+
+
+def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -> None:
+    """Ask several members for their parts of a command; those that are gone are no error.
+
+    Args:
+        asks: each with what asks it.
+        command: the id of the command.
+        done: gets the first failure, or else the last outcome.
+    """
+    left, failures = len(asks), list[CommandFailed]()
+
+    def answered(outcome: Outcome) -> None:
+        nonlocal left
+        left -= 1
+        if isinstance(outcome, CommandFailed):
+            failures.append(outcome)
+        if not left:
+            done(failures[0] if failures else outcome)
+
+    if not asks:
+        done(CommandDone(time.time(), command))
+    for member, ask in asks:
+        over = partial(answered, CommandDone(time.time(), command))
+        member.ask(Asked(ask, answered, over))

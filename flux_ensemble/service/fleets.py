@@ -89,6 +89,7 @@ class Fleets:
             told=Told(
                 up=self._up,
                 draining=lambda tag, why: self._of(tag, lambda fleet: fleet.draining(tag, why)),
+                expires=lambda tag, t: self._of(tag, lambda fleet: fleet.expires(tag, t)),
                 event=self._job_event,
                 events=lambda tag, events: self._of(tag, lambda fleet: fleet.events(tag, events)),
                 past=lambda tag, *args: self._of(tag, lambda fleet: fleet.past(tag, *args)),
@@ -179,6 +180,16 @@ class Fleets:
             # Of an ensemble that cannot be read, and may be when the service begins anew.
             return False if self._keeps(tag.name) else None
         return self._site.attached(tag, channel, fleet.load)
+
+    def unfit(self, tag: MemberTag, reason: str) -> bool:
+        """A service has called that cannot be that of a member; False if there is no such member.
+
+        See `MemberJob.unfit`.
+        """
+        if self._site is None or tag not in self._site:
+            return False
+        self._site[tag].unfit(reason)
+        return True
 
     def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         fleet = self._fleets.get((tag.name, tag.run))

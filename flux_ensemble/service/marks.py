@@ -27,6 +27,7 @@ from flux_ensemble.engine.events import (
     CommandFailed,
     Event,
     JobEvent,
+    JobEvents,
     Request,
     TimerFired,
 )
@@ -49,6 +50,8 @@ def describe(event: Event) -> str:
     kind = type(event)
     if kind is JobEvent:
         return f"event {event.name!r} of job {event.job} at {event.t}"  # type: ignore[union-attr]
+    if type(event) is JobEvents:
+        return f"{len(event.events)} events of job {event.job} until {event.t}"
     if isinstance(event, TimerFired):
         return f"timer {event.key!r}"
     if isinstance(event, (CommandDone, CommandFailed)):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
-from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.engine.events import JobEvent, JobEvents, Tag
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.texts import clip
@@ -108,7 +108,7 @@ class Tracker:
 
     def told(
         self, ensemble: Ensemble, ordinal: int, events: Iterable[Sequence[Any]]
-    ) -> Iterator[JobEvent]:
+    ) -> Iterator[JobEvent | JobEvents]:
         """What the service of a member says of the jobs of an ensemble, which it has sorted out.
 
         Args:
@@ -120,6 +120,11 @@ class Tracker:
         for t, id, name, *rest in events:
             self.events += 1
             job, tag = make(ordinal, id), None
+            if type(name) is list:
+                several = self._several(ensemble, job, t, name, *rest)
+                if several is not None:
+                    yield several
+                continue
             if len(rest) > 1 and rest[0].get("userid") == self._owner:
                 tag, jobs[job] = Tag(*rest[1]), ensemble
             elif name == "validate":
@@ -128,6 +133,27 @@ class Tracker:
                 yield JobEvent(t, job, name, rest[0] if rest else {}, tag)
                 if name in LAST_EVENTS:
                     jobs.pop(job, None)
+
+    def _several(
+        self,
+        ensemble: Ensemble,
+        job: int,
+        t: float,
+        events: Sequence[Sequence[Any]],
+        tag: Sequence[Any] | None = None,
+    ) -> JobEvents | None:
+        """Several events of a job at once; None if it is none of the ensemble's."""
+        self.events += len(events) - 1
+        jobs, own = self._jobs, None
+        if tag is not None and _context(events[0]).get("userid") == self._owner:
+            own, jobs[job] = Tag(*tag), ensemble
+        if job not in jobs:
+            return None
+        if any(event[1] == "validate" for event in events):
+            self.newest = max(self.newest, job)
+        if events[-1][1] in LAST_EVENTS:
+            del jobs[job]
+        return JobEvents(t, job, events, own)
 
     def _admit(
         self, job: int, context: Mapping[str, Any], jobspec: Mapping[str, Any]
@@ -193,6 +219,11 @@ class Tracker:
         self.learning = False
         self._names.clear()
         self._fences.clear()
+
+
+def _context(event: Sequence[Any]) -> Mapping[str, Any]:
+    context: Mapping[str, Any] = event[2] if len(event) > 2 else {}
+    return context
 
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:

@@ -4,8 +4,9 @@
 
 Measures the benchmarks named, or all, each in a process of its own, prints their rows, and
 keeps their numbers in `.bench/results`. `--page` then writes docs/benchmarks.md, and its plots,
-from the numbers of all. `--smoke` measures in tiny sizes, keeps nothing and looks at no goals: it
-finds out whether a benchmark works. Exits 1 where a goal is missed.
+from the numbers of all. `--smoke` measures in tiny sizes, and prints the numbers; it keeps nothing,
+draws nothing and looks at no goals: it finds out whether a benchmark works. Exits 1 where a goal is
+missed.
 
 What is measured is the package as users install it, with its compiled modules (`.compiled`,
 which `make` builds when something has changed).
@@ -73,14 +74,17 @@ def measure(name: str, *, smoke: bool) -> list[Row]:
     begin = time.monotonic()
     numbers = benchmark.measure(smoke)
     seconds = time.monotonic() - begin
-    with tempfile.TemporaryDirectory() as directory:
-        # A plot that fails is to be known before an hour has gone by.
-        page.draw(benchmark, numbers, Path(directory, "plot.png"))
+    if not smoke:
+        with tempfile.TemporaryDirectory() as directory:
+            # A plot that fails is to be known before an hour has gone by.
+            page.draw(benchmark, numbers, Path(directory, "plot.png"))
     found = benchmark.rows(numbers)
     for row in found:
         verdict = "" if smoke or not row.sign else "met" if row.met else "MISSED"
         print(f"  {row.text}: {row.reached()} ({row.wanted()}) {verdict}  [{row.found}]")
-    if not smoke:
+    if smoke:
+        print(json.dumps(numbers))
+    else:
         RESULTS.mkdir(parents=True, exist_ok=True)
         kept = {"numbers": numbers, "seconds": seconds, "machine": machine.describe()}
         (RESULTS / f"{name}.json").write_text(json.dumps(kept))

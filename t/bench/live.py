@@ -170,7 +170,9 @@ class Stage:
 
     def load(self, document: Mapping[str, Any]) -> Any:
         """The future of a request to load an ensemble."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
+        # The services of members are commands of this package.
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "HOME": str(self.directory)}
         payload = {"spec": document, "cwd": str(self.directory), "environment": environment}
         return self.handle.rpc("ensemble.load", payload)
 

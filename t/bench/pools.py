@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: How many members there are, the jobs of each run, and rounds.
 COUNTS, JOBS, ROUNDS = (1, 2, 4, 8), 1000, 2
 
+#: Jobs of the runs on two members with services of their own.
+ATTACHED = (500, 4500)
+
 #: How often a member is lost. Seconds that members last, seconds before from which they drain, and
 #: jobs of a second each, where their times are up.
 LOSSES, WALLTIME, DRAIN, LONG = 6, 16, 5, 120
@@ -111,6 +114,26 @@ def _share(stage: Stage, name: str, members: int, jobs: int) -> float:
     assert counts["success"] == counts["attempts"] == jobs, counts
     stage.await_idle()
     return 1e3 * spent / jobs
+
+
+def _attached(stage: Stage, jobs: int) -> list[float]:
+    """What jobs on two members with services of their own take of the service of the ensemble.
+
+    Returns:
+        How many there were, the seconds of processor time, and how long it took.
+    """
+    from live import group
+
+    document = _document(
+        f"attached-{jobs}", {"count": 2, "service": "child"}, [group("sim", count=jobs)]
+    )
+    begin = time.monotonic()
+    before = _go(stage, document, 2)
+    stage.entries(document["name"])
+    spent, seconds = stage.processor_since(before)["service"], time.monotonic() - begin
+    assert stage.status(document["name"])["groups"]["sim"]["success"] == jobs
+    stage.await_idle()
+    return [jobs, spent, seconds]
 
 
 # -- losses -----------------------------------------------------------------------------
@@ -291,6 +314,7 @@ def measure(smoke: bool) -> Numbers:
             for number in range(rounds)
             for members in (counts if number % 2 == 0 else counts[::-1])
         ]
+        attached = [_attached(stage, many) for many in ((10, 30) if smoke else ATTACHED)]
         compared = _compare(stage, model, modeled)
         expired = _expire(stage, 4 if smoke else LONG)
         lost = _lose(stage, 1 if smoke else LOSSES, kill=not smoke)
@@ -298,6 +322,7 @@ def measure(smoke: bool) -> Numbers:
     return {
         "jobs": jobs,
         "shares": shares,
+        "attached": attached,
         "compared": compared,
         "expired": expired,
         "lost": lost,
@@ -324,11 +349,19 @@ def rows(numbers: Numbers) -> list[Row]:
     apart = max(abs(real["jobs"].get(name, 0) - one) for name, one in simulated["jobs"].items())
     costs = _by_members(numbers["simulated"])
     small, large = min(costs), max(costs)
+    (less, spent, _), (more, spent_more, seconds) = numbers["attached"]
     return [
         Row(
             f"processor time of the service a job: {many} members / {few}",
             shares[many] / shares[few], "<=", 1.1, "x",
             ", ".join(f"{count}: {spent:.2f} ms" for count, spent in sorted(shares.items())),
+        ),
+        Row(
+            "processor time of the service a job: 2 members with services of their own",
+            1e3 * (spent_more - spent) / (more - less), "<=", 0.02, "ms",
+            f"{less:,} / {more:,} jobs: {spent:.2f} / {spent_more:.2f} s, at {more / seconds:.0f} "
+            "jobs a second; each member has some reports, orders and commits a second, which cost "
+            "as much for few jobs as for many",
         ),
         Row(
             f"{killed}: from the end of it to the resubmission of its jobs, p99",
@@ -386,7 +419,8 @@ BENCHMARK = Benchmark(
     """The enclosing instance has a broker for each member, and all share the processors of one
     machine, so how many jobs a second several members run cannot be seen here. What can is the
     processor time that the service takes for each job: it is measured from the first submission
-    to the end, when all members are up. Members are killed one after the other while jobs run
+    to the end, when all members are up. Where these have services of their own it is what more jobs
+    take, so that the constant part drops out. Members are killed one after the other while jobs run
     on them. These have no processes; with some that live on, it takes up to 25 seconds more until
     Flux says that the nodes are clean. Where members
     last for seconds and replace each other, a job is burnt if it was started only because the

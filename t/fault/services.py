@@ -44,6 +44,14 @@ class Launcher(Protocol):
     def close(self) -> None: ...
 
 
+def _standby() -> list[str]:
+    """The command of `standby.py`; a fork where there is a process for that (warm_server.py)."""
+    here = Path(__file__)
+    client = str(here.parents[1] / "lib" / "warm_client.py")
+    fork = ["-IS", client, "python"] if "WARM_COMMANDS" in os.environ else []
+    return [sys.executable, *fork, str(here.with_name("standby.py"))]
+
+
 class Warm:
     """By a process that has imported everything before (`standby.py`); back at once.
 
@@ -55,7 +63,7 @@ class Warm:
     def __init__(self, log: Path, options: Sequence[str] = ()) -> None:
         self._log = log.open("a")
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("standby.py")), *options],
+            [*_standby(), *options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
         )  # fmt: skip
         self._ready = False

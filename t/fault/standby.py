@@ -40,7 +40,6 @@ from flux_ensemble.engine.events import JobEvent  # noqa: E402
 from flux_ensemble.engine.member import MOVED  # noqa: E402
 from flux_ensemble.members.flux import queue as member  # noqa: E402
 from flux_ensemble.members.nested import commits, member_job  # noqa: E402
-from flux_ensemble.members.nested.life import Phase  # noqa: E402
 from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
 from flux_ensemble.service import fleet, needs  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
@@ -62,14 +61,10 @@ def no_fence() -> None:
 def no_member_fence() -> None:
     """Have a member that is lost count as one of which nothing runs any more."""
 
-    def give_up(self: Any, reason: str) -> None:
-        if self.phase not in (Phase.FENCING, Phase.GONE):
-            self._why = reason
-            self._tell_lost()
-            self._enter(Phase.FENCING)
-            self._conclude(fenced=False)
+    def fence(self: Any, job: int) -> None:
+        self._conclude(fenced=False)
 
-    member_job.MemberJob.give_up = give_up  # type: ignore[method-assign]
+    member_job.MemberJob._fence = fence  # type: ignore[method-assign]
 
 
 def no_await() -> None:

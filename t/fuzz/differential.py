@@ -36,15 +36,16 @@ sys.path += [str(TREE / "t/python/engine"), str(TREE / "t/python/helpers"), str(
 
 from engines.documents import document  # noqa: E402
 from engines.histories import History  # noqa: E402
+from engines.member_documents import member_document  # noqa: E402
+from engines.member_histories import MemberHistory  # noqa: E402
 from engines.side import Side  # noqa: E402
 
 from flux_ensemble.document.model import (  # noqa: E402
     ACTIONS,
-    MEMBER_TRIGGERS,
     TRIGGER_ALIASES,
     TRIGGERS,
 )
-from flux_ensemble.engine.commands import MEMBER_COMMANDS, Command, Record, Reply  # noqa: E402
+from flux_ensemble.engine.commands import Command, Record, Reply  # noqa: E402
 from flux_ensemble.runtime.recording import read_lines  # noqa: E402
 
 #: Histories of one document, and events of one history.
@@ -55,18 +56,16 @@ AHEAD = 4
 
 #: What has to occur, or nothing is known about it.
 EXPECTED: Mapping[str, frozenset[str]] = {
-    "triggers": frozenset(TRIGGERS).difference(TRIGGER_ALIASES, MEMBER_TRIGGERS),
+    "triggers": frozenset(TRIGGERS).difference(TRIGGER_ALIASES),
     "actions": frozenset(ACTIONS),
-    "commands": frozenset(
-        # What there is of members has tests of its own.
-        cls.__name__
-        for cls in set(Command.__args__).difference(MEMBER_COMMANDS)
-    ),
+    "commands": frozenset(cls.__name__ for cls in Command.__args__),
     "entries": frozenset(
         (
             *("start", "fire", "outcome", "custom-error", "retry", "interrupted", "scale"),
             "memo-left-out",
             *("ask", "ask-failed", "pruned", "trial-failed", "best", "front", "search-done"),
+            *("member-start", "member-up", "member-expires", "member-draining", "member-lost"),
+            *("member-ended", "member-doubted", "not-placed", "jobs-dropped"),
             *("rule-added", "rule-enabled", "rule-disabled"),
             *("request", "pause", "resume", "finish"),
         )
@@ -209,8 +208,11 @@ def compare_histories(other: Other, seed: int, numbers: range) -> Occurred:
     """Make up histories and take them; what they came to."""
     occurred = Occurred()
     for number in numbers:
-        made = document(Random(f"{seed}/{number // OF_A_DOCUMENT}"))
-        history = History(Random(f"{seed}:{number}"), made)
+        which = number // OF_A_DOCUMENT
+        # Every third document has members.
+        members = which % 3 == 1
+        made = (member_document if members else document)(Random(f"{seed}/{which}"))
+        history = (MemberHistory if members else History)(Random(f"{seed}:{number}"), made)
         history.run(LENGTH)
         occurred.take(history)
         other.compare(f"history {number} of seed {seed}", {"document": made}, history.steps)

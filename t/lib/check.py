@@ -3,10 +3,10 @@
 There are unit tests and tests that start Flux instances, both under pytest, and the sharness tests
 (t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
 each other, since many tests wait; without Flux nearly all are unit tests, and there are two more of
-these at a time than there are cores. Short commands of the sharness tests, and those of Flux
-itself, are forks of one process that has imported them (warm_server.py). The counts come from what
-the runners leave behind: pytest's JUnit files, and the output of each sharness test that `run-test`
-keeps in t/test-results.
+these at a time than there are cores. Short commands of the sharness tests, those of Flux itself,
+and the scenarios of t/fault with their services are forks of one process that has imported what
+they need (warm_server.py). The counts come from what the runners leave behind: pytest's JUnit
+files, and the output of each sharness test that `run-test` keeps in t/test-results.
 
 RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
 passed, and is named in the end, since it has a defect all the same.
@@ -41,9 +41,9 @@ SIDE_BY_SIDE = 3
 #: The sharness tests that take longest, in that order: they begin first, so that none goes on
 #: alone at the end.
 LONGEST = (
-    *("t3202-", "t4100-", "t3200-", "t3204-", "t7000-", "t2002-", "t3301-", "t3101-", "t3100-"),
-    *("t3104-", "t1009-", "t2000-", "t1026-", "t3103-", "t1018-", "t41", "t32", "t31", "t3306-"),
-    *("t100", "t4000-"),
+    *("t3202-", "t7010-", "t7005-", "t7000-", "t2002-", "t3200-", "t3204-", "t1026-", "t2000-"),
+    *("t7003-", "t3201-", "t3301-", "t3101-", "t3100-", "t3104-", "t1009-", "t3103-", "t1018-"),
+    *("t41", "t70", "t32", "t31", "t3306-", "t100", "t4000-"),
 )
 
 #: What sharness sets of what Python reads as it begins.

@@ -1,6 +1,7 @@
-"""Run inside an instance of three configured hosts, of which one is up: `elastic.py SCENARIO`.
+"""Run inside an instance of three configured hosts: `elastic.py SCENARIO ...`.
 
-Prints what goes on; exits with a traceback if it is not as it should be.
+Each scenario begins when one host is up, and no other. Prints what goes on; exits with a traceback
+if it is not as it should be.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ require_flux()
 
 import flux  # noqa: E402
 import flux.job  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "helpers"))
-
-from rpc_servers import serving  # noqa: E402
 
 from flux_ensemble.gateway.backend import Grant, Size, target  # noqa: E402
 from flux_ensemble.members.elastic.factory import make_scaler  # noqa: E402
@@ -172,6 +169,21 @@ def status() -> dict[str, object]:
 
 def drained() -> dict[str, str]:
     return {ranks: one["reason"] for ranks, one in status()["drain"].items()}  # type: ignore
+
+
+def shrunk() -> None:
+    """Have one broker, and nothing drained, as at the start of the instance."""
+    undrain()
+    if status()["online"] != "0":
+        bench = Bench()
+        assert bench.scale(1) == 1
+        bench.scaler.close()
+        undrain()
+
+
+def undrain() -> None:
+    for ranks in drained():
+        handle.rpc("resource.undrain", {"targets": ranks}).get()
 
 
 def lifecycle() -> None:
@@ -404,6 +416,9 @@ class Brokers:
 
 def minicluster() -> None:
     """The gRPC service changes the size, and no job is lost; while it is down it is waited for."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "helpers"))
+    from rpc_servers import serving
+
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
 
@@ -468,6 +483,8 @@ def minicluster() -> None:
     bench.scaler.close()
 
 
-globals()[sys.argv[1]]()
-if failures:
-    raise failures[0]
+for scenario in sys.argv[1:]:
+    shrunk()
+    globals()[scenario]()
+    if failures:
+        raise failures[0]

@@ -18,7 +18,10 @@ export PROJECT
 
 # Where check.py has a process for them, short commands are forks of it (warm_server.py); in files
 # that say cold_commands=t, and those that are run alone, they are not.
-if test -n "$WARM_COMMANDS" && test -z "$cold_commands"; then
+is_warm() {
+	test -n "$WARM_COMMANDS" && test -z "$cold_commands"
+}
+if is_warm; then
 	PATH=$SHARNESS_TEST_SRCDIR/lib/warm:$SHARNESS_TEST_SRCDIR/lib/warm_flux:$PATH
 fi
 
@@ -87,13 +90,26 @@ modules_loaded() {
 	flux module list | grep -c "^ensemble "
 }
 
+# Have the process for short commands run one in its place: `warm KIND WORD ...` (warm_client.py).
+warm() {
+	"$SHARNESS_BUILD_DIRECTORY/python" -IS "$SHARNESS_TEST_SRCDIR/lib/warm_client.py" "$@"
+}
+
+# Run a script with the Python of the virtual environment: `project_python FILE ARGUMENT ...`.
+project_python() {
+	if is_warm; then
+		warm python "$@"
+	else
+		"$SHARNESS_BUILD_DIRECTORY/python" "$@"
+	fi
+}
+
 # Run a script of t/lib with Flux's Python: `flux_python rpc.py ensemble.list`.
 flux_python() {
 	script=$SHARNESS_TEST_SRCDIR/lib/$1
 	shift
-	if test -n "$WARM_COMMANDS" && test -z "$cold_commands"; then
-		"$SHARNESS_BUILD_DIRECTORY/python" -IS "$SHARNESS_TEST_SRCDIR/lib/warm_client.py" \
-			script "$script" "$@"
+	if is_warm; then
+		warm script "$script" "$@"
 	else
 		flux python "$script" "$@"
 	fi
@@ -170,12 +186,22 @@ refused() {
 
 # Wait until the service has an ensemble of this name: `run` in the background takes a while.
 wait_loaded() {
-	tries=0
-	until flux ensemble status "$1" >/dev/null 2>&1; do
-		tries=$(($tries + 1))
-		test $tries -lt 100 || return 1
-		sleep 0.1
-	done
+	flux_python wait_status.py "$1"
+}
+
+# Wait until the service answers.
+wait_service() {
+	flux_python wait_status.py ""
+}
+
+# Wait until the status has some values: `wait_status members.default.size 3`.
+wait_status() {
+	flux_python wait_status.py "" "$@"
+}
+
+# Wait until that of an ensemble has: `wait_status_of hello groups.echo.success 2`.
+wait_status_of() {
+	flux_python wait_status.py "$@"
 }
 
 # Run a command again and again until it succeeds, for up to 30 seconds: `wait_until test -e file`.
@@ -200,15 +226,6 @@ is_gone() {
 # Wait until a file has a line that matches: `wait_line FILE PATTERN`.
 wait_line() {
 	wait_until grep -q "$2" "$1" 2>/dev/null
-}
-
-# Wait until the status has a value: `wait_status members.default.size 3`.
-wait_status() {
-	wait_until status_is "$1" "$2"
-}
-
-status_is() {
-	test "$(flux ensemble status --json | json "$1")" = "$2"
 }
 
 # Run a command in the background as a terminal would, so that SIGINT reaches it: a shell

@@ -4,7 +4,17 @@
 serve() {
 	flux ensemble serve 2>>serve.log &
 	serve=$!
-	wait_until flux ensemble list >/dev/null 2>&1
+	wait_service
+}
+
+# Wait until no job of the instance is active, and so none is a member.
+wait_quiet() {
+	flux queue drain --timeout=120
+}
+
+# Wait until both members of a pool are up: `wait_both_up NAME POOL`.
+wait_both_up() {
+	wait_status_of $1 pools.$2.members.0.state up pools.$2.members.1.state up
 }
 
 # Succeed if a file is there and has as many lines, or more: `has_lines FILE COUNT`.

@@ -2,6 +2,7 @@
 
     command ARGUMENT ...    `flux-ensemble ARGUMENT ...`
     script FILE ARGUMENT ...    `flux python FILE ARGUMENT ...`
+    python FILE ARGUMENT ...    `python FILE ARGUMENT ...`, of the virtual environment
     flux FLUX NAME ARGUMENT ...    `flux NAME ARGUMENT ...`, and FLUX is the real one
 
 It passes on its files, its directory, its environment and the signals that it gets, and ends as the
@@ -19,7 +20,7 @@ import sys
 
 #: The commands of `flux-ensemble` that ask the service, or Flux, and end.
 COMMANDS = frozenset((
-    "action", "cancel", "disable", "enable", "failures", "jobs", "list", "load", "log",
+    "action", "cancel", "disable", "enable", "failures", "jobs", "list", "load", "log", "memo",
     "metrics", "pause", "replay", "resume", "run", "search", "simulate", "status", "submit",
     "terminate", "unload", "validate", "wait", "watch", "why",
 ))  # fmt: skip
@@ -33,6 +34,8 @@ def as_usual(kind, arguments):
     bin_directory = os.path.dirname(sys.executable)
     if kind == "flux":
         os.execv(arguments[0], ["flux", *arguments[1:]])
+    if kind == "python":
+        os.execv(sys.executable, [sys.executable, *arguments])
     if kind == "command":
         os.execv(f"{bin_directory}/flux-ensemble", ["flux-ensemble", *arguments])
     os.execvp("flux", ["flux", "python", *arguments])

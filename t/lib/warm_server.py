@@ -35,7 +35,9 @@ from flux_ensemble.bindings import BindingsError, require_flux
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 #: The commands of warm_client.py, by the module that has them.
-FAMILIES = ("run", "show", "search", "jobs", "logs", "control", "document", "simulate", "replay")
+FAMILIES = (
+    *("run", "show", "search", "jobs", "logs", "control", "document", "simulate", "replay", "memo"),
+)
 
 #: What they import as they run.
 IMPORTED = (
@@ -56,6 +58,8 @@ IMPORTED = (
 FLUX_IMPORTED = (
     *("flux.job", "fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue"),
     *("flux.kvs", "flux.modprobe", "flux.subprocess", "flux.testing.fake_resources"),
+    # For what kills services, and has others at once (t/fault/standby.py).
+    *("flux_ensemble.members.nested.member_job", "flux_ensemble.service.serve"),
 )
 
 #: Begins of names of variables that Python or the loader reads as it begins.

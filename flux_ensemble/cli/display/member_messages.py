@@ -11,6 +11,7 @@ from flux_ensemble.cli.display.outlook import in_words
 STYLES = {
     "member-start": "action",
     "member-up": "good",
+    "member-expires": "detail",
     "member-draining": "warn",
     "member-lost": "bad",
     "member-ended": "detail",
@@ -36,6 +37,11 @@ def member_sentence(entry: Mapping[str, Any]) -> str:
             lasts = "" if left is None else f", for {in_words(left - entry['timestamp'])}"
             nodes, cores = _count(context["nodes"], "node"), _count(context["cores"], "core")
             return f"{member} is up: {nodes}, {cores}{lasts}"
+        case "member-expires":
+            if context["t_expires"] is None:
+                return f"{member} has no time limit any more"
+            left = in_words(context["t_expires"] - entry["timestamp"])
+            return f"{member} has another time limit: {left} from now"
         case "member-draining":
             return f"{member} gets no more jobs, and has {context['active']}: {reason}"
         case "member-lost":

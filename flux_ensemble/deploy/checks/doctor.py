@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.checks.broker import clocks, flux_version, journal
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
-from flux_ensemble.deploy.checks.service import guests, keeper, scaler, service
+from flux_ensemble.deploy.checks.service import guests, keeper, members, scaler, service
 from flux_ensemble.deploy.checks.storage import checkpoint, content, kvs, logs, statedir
 
 CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
@@ -23,6 +23,7 @@ CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
     clocks,
     guests,
     scaler,
+    members,
     logs,
 )
 

@@ -108,3 +108,14 @@ def scaler(instance: InstanceInfo) -> Finding:
         advice = "`flux dmesg` says why; the configuration is read when the service starts"
         return Finding("scaler", "problem", text, advice)
     return Finding("scaler", "ok", f"the instance can change its size: {settings.kind!r}")
+
+
+def members(instance: InstanceInfo) -> Finding:
+    """What a member's broker had started ends with it."""
+    if config(instance, "exec").get("service") == "sdexec":
+        return Finding("members", "ok", "what they run ends with their brokers")
+    text = "what they run can live on for a while if their brokers are killed"
+    if not instance.has_members:
+        return Finding("members", "ok", f"no ensemble has some; {text}")
+    advice = 'where systemd is there, set `service = "sdexec"` in [exec] of the configuration'
+    return Finding("members", "warning", text, advice)

@@ -7,12 +7,14 @@ That service follows the jobs there and submits them (`service.child`); what it 
 `Instance` finds out by itself, so the two are used alike. The items, in each direction, are lists
 of a kind and what belongs to it:
 
-    down: load, follow, submit, cancel, update, revoke, stop, look, eventlog, end
+    down: load, follow, hold, submit, cancel, update, revoke, stop, look, eventlog, end
     up: facts, past, caught-up, up, refused, outcome, ending, dead, warn
 
 Nearly all that is said up is events of jobs, so these are shorter: [t, id, name, context, tag],
-without what is empty at the end. `tag` comes with the first event of a job, as a list. Events that
-are none of the job's own, but come of the end of the member, are not told.
+without what is empty at the end. `tag` comes with the first event of a job, as a list. Several
+events of a job that are told at once are [t, id, [[t, name, context], ...], tag], the first `t`
+being the latest. Events that are none of the job's own, but come of the end of the member, are not
+told.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ class AttachedInstance:
         self._warn = warn
         self._done: Report = lambda error: None
         self._wanted: tuple[frozenset[str], bool] = frozenset(), False
+        self._hold: float | None = None
         self._asked: dict[int, Callable[[Mapping[str, Any]], None]] = {}
         self._numbers = count(1)
         self.closed = False
@@ -122,6 +125,12 @@ class AttachedInstance:
         if (names, places) != self._wanted:
             self._wanted = names, places
             self._put("follow", sorted(names), places)
+
+    def hold(self, seconds: float) -> None:
+        """Have events of jobs wait for so long at most, to be told together."""
+        if seconds != self._hold:
+            self._hold = seconds
+            self._put("hold", seconds)
 
     def stop_queue(self, reason: str, done: Report) -> None:
         """Start no more jobs: see `Instance.stop_queue`."""

@@ -10,6 +10,12 @@ from __future__ import annotations
 
 from enum import Enum
 
+#: Why a member is cancelled that was to end.
+UNNEEDED = "it is not needed any more"
+
+#: Why one is given up whose service does not call.
+SILENT = "its service does not call; 'flux job attach' of its job shows what that prints"
+
 
 class Phase(Enum):
     """How far a member is."""

@@ -30,7 +30,7 @@ from flux_ensemble.members.nested.attached import AttachedInstance, Channel, Fol
 from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
 from flux_ensemble.members.nested.jobspec import END_TOPIC, MemberTag
-from flux_ensemble.members.nested.life import NEXT, Phase
+from flux_ensemble.members.nested.life import NEXT, SILENT, UNNEEDED, Phase
 from flux_ensemble.members.nested.route import Route
 from flux_ensemble.members.nested.timers import Timers
 from flux_ensemble.members.nested.told import Gone, Told
@@ -44,12 +44,6 @@ RETRY_LIMIT = 5.0
 #: Seconds that a member may take to end before it is cancelled, and between two requests to.
 END_SECONDS = 30.0
 END_SPACING_SECONDS = 1.0
-
-#: Why a member is cancelled that was to end.
-UNNEEDED = "it is not needed any more"
-
-#: Why one is given up whose service does not call.
-SILENT = "its service does not call; 'flux job attach' of its job shows what that prints"
 
 #: Errors by which a socket of this machine says that nobody is behind it.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
@@ -111,11 +105,12 @@ class MemberJob:
         self._log_error = log_error
         self._route = Route(parent.loop)
         self._timers = Timers(parent.loop)
-        self._walltime = Walltime(self._timers, drain, self.drain)
+        self._walltime = Walltime(self._timers, drain, self.drain, partial(told.expires, tag))
         self._objection = objection
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
         self._was_up = False
+        self._silent = SILENT
         self._asked = False
         self._orderly = False
         self._why = "its job has ended"
@@ -166,7 +161,7 @@ class MemberJob:
         if self.phase is not Phase.CONNECTING or self._closed:
             return
         if self._calls:
-            self._timers.later("connect", self._reconnect, lambda: self.give_up(SILENT))
+            self._timers.later("connect", self._reconnect, lambda: self.give_up(self._silent))
         else:
             assert self.uri is not None
             self._route.find(self.uri, self.job is not None, self._opened)
@@ -196,9 +191,16 @@ class MemberJob:
         if not self._calls or self.phase is not Phase.CONNECTING or self._closed:
             return False
         self._timers.stop("connect")
+        self._silent = SILENT
         self._disconnect()
         self._begin(lambda heard: AttachedInstance(channel, load, heard, self._log_error))
         return True
+
+    def unfit(self, reason: str) -> None:
+        """A service of its own has called, and cannot be one; another may call in time."""
+        if reason != self._silent:
+            self._silent = reason
+            self._log_error(f"{self.tag.name}: member {self.tag.member} is not up: {reason}")
 
     def _begin(self, make: Callable[[Heard], Followed]) -> None:
         """There is a way to it: catch up, and then go on."""
@@ -214,12 +216,8 @@ class MemberJob:
         )
         instance = self.instance = make(heard)
         names, places = self._follows()
-        instance.attach(
-            self._version,
-            lambda error: self._attached(instance, error),
-            names=names,
-            places=places,
-        )
+        attached = partial(self._attached, instance)
+        instance.attach(self._version, attached, names=names, places=places)
 
     def _attached(self, instance: Followed, error: Exception | None) -> None:
         if instance is not self.instance or self.phase is not Phase.CONNECTING:
@@ -338,8 +336,11 @@ class MemberJob:
         if self.phase in (Phase.FENCING, Phase.GONE):
             return
         self._why = reason
-        self._tell_lost()
+        lost = self._is_lost
+        # Who is told may end it.
         self._enter(Phase.FENCING)
+        if lost:
+            self._told.lost(self.tag, reason)
         if self.job is None:
             # No job of ours, or one that never came to be.
             self._conclude(fenced=self.uri is None)
@@ -348,10 +349,10 @@ class MemberJob:
             self._log_error(f"{self.tag.name}: member {self.tag.member} is cancelled: {reason}")
         self._fence(self.job)
 
-    def _tell_lost(self) -> None:
+    @property
+    def _is_lost(self) -> bool:
         """It ends without being asked to; if it said so itself, what it told is all there is."""
-        if not (self._asked or self._orderly or self.phase in (Phase.FENCING, Phase.GONE)):
-            self._told.lost(self.tag, self._why)
+        return not (self._asked or self._orderly or self.phase is Phase.FENCING)
 
     def _fence(self, job: int) -> None:
         if self.phase is Phase.FENCING and not self._closed:
@@ -379,7 +380,8 @@ class MemberJob:
     def _conclude(self, *, fenced: bool) -> None:
         if self.phase is Phase.GONE:
             return
-        self._tell_lost()
+        if self._is_lost:
+            self._told.lost(self.tag, self._why)
         self._disconnect()
         self._enter(Phase.GONE)
         self.close()

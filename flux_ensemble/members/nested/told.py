@@ -36,6 +36,7 @@ class Told:
     Args:
         up: gets a member that can be sent jobs, also once more after its connection was lost.
         draining: gets one that is to be sent no more, with the reason.
+        expires: gets when the time of one is up, now and then, and when that was changed.
         event: gets a job event of one: its id there, the entry, the jobspec with `submit`, and
             whether the member's end is all that this and what follows of the job says.
         past: gets a job that was there when a member was attached, with its entries.
@@ -49,6 +50,7 @@ class Told:
 
     up: Callable[[MemberTag, Followed, Facts], None]
     draining: Callable[[MemberTag, str], None]
+    expires: Callable[[MemberTag, float | None], None]
     event: Callable[[MemberTag, int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
     past: Callable[[MemberTag, int, Mapping[str, Any], list[Mapping[str, Any]]], None]
     caught_up: Callable[[MemberTag], None]

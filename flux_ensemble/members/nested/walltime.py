@@ -23,16 +23,25 @@ class Walltime:
         timers: of the member.
         drain: seconds before that, STOP_SECONDS at least.
         drained: called then, with the reason.
+        told: gets when the allocation expires, also where that is no news.
     """
 
-    def __init__(self, timers: Timers, drain: float, drained: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        drain: float,
+        drained: Callable[[str], None],
+        told: Callable[[float | None], None],
+    ) -> None:
         self._timers = timers
         self._drain = max(drain, STOP_SECONDS)
         self._drained = drained
+        self._told = told
 
     def watch(self, instance: Followed) -> None:
         """Watch it from now on, until the connection is closed."""
         t_expires = instance.ends.t_expires
+        self._told(t_expires)
         left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
         if left <= 0.0:
             self._drained("its walltime is about to end")

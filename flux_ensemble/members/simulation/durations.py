@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 
 from flux_ensemble.engine.codec import event_from_json
-from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.events import Event, JobEvent, JobEvents
 from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_lines
 
 
@@ -29,22 +29,31 @@ def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
             continue
         try:
             event = event_from_json(line["event"])
-            if not isinstance(event, JobEvent) or event.foreign:
-                continue
-            _check(event)
+            events = list(_of_job(event))
+            for one in events:
+                _check(one)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             what = str(error)[:MAX_QUOTE]
             raise RecordingError(f"{path}:{number}: not an event: {what}") from None
-        if event.tag is not None:
-            groups[event.job] = event.tag.group
-        elif event.name == "start":
-            started[event.job] = event.t
-        elif event.name == "exception":
-            started.pop(event.job, None)
-        elif event.name == "finish" and event.job in started and event.job in groups:
-            seconds = max(0.0, event.t - started.pop(event.job))
-            found.setdefault(groups[event.job], []).append(seconds)
+        for one in events:
+            if one.tag is not None:
+                groups[one.job] = one.tag.group
+            elif one.name == "start":
+                started[one.job] = one.t
+            elif one.name == "exception":
+                started.pop(one.job, None)
+            elif one.name == "finish" and one.job in started and one.job in groups:
+                seconds = max(0.0, one.t - started.pop(one.job))
+                found.setdefault(groups[one.job], []).append(seconds)
     return {group: tuple(values) for group, values in found.items()}
+
+
+def _of_job(event: Event) -> Iterator[JobEvent]:
+    """What a job of the ensemble did."""
+    if isinstance(event, JobEvents):
+        yield from event.each()
+    elif isinstance(event, JobEvent) and not event.foreign:
+        yield event
 
 
 def _check(event: JobEvent) -> None:

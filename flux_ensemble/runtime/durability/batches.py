@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.engine.codec import event_from_json, to_json
-from flux_ensemble.engine.events import Event, JobEvent, Tag
+from flux_ensemble.engine.events import Event, JobEvent, JobEvents, Tag
 
 #: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"
@@ -31,6 +31,8 @@ _CONTEXT = '"context":{'
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 Entry = Mapping[str, Any]
+
+_OF_JOBS = (JobEvent, JobEvents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,10 @@ class Batch:
 
 
 def compact(event: Event) -> Any:
-    """An event as JSON: an array for the event of a job of the ensemble, else an object."""
+    """An event as JSON: an array for what a job of the ensemble did, else an object."""
+    if type(event) is JobEvents:
+        several = [event.t, event.job, event.events]
+        return several if event.tag is None else [*several, event.tag]
     if type(event) is not JobEvent or event.foreign:
         return to_json(event)
     if event.tag is not None:
@@ -75,6 +80,8 @@ def expand(value: Any) -> Event:
         return event_from_json(value)
     try:
         t, job, name, *rest = value
+        if type(name) is list:
+            return JobEvents(t, job, name, Tag(*rest[0]) if rest else None)
         context = rest[0] if rest else {}
         return JobEvent(t, job, name, context, Tag(*rest[1]) if len(rest) > 1 else None)
     except (TypeError, ValueError):
@@ -108,7 +115,7 @@ class Waiting:
 
         To encode many at once takes a third of the time.
         """
-        if type(event) is JobEvent:
+        if type(event) in _OF_JOBS:
             self._count += 1
             self._values.append(compact(event))
         else:

@@ -150,6 +150,7 @@ TOPICS: Mapping[str, Topic] = {
             "member": _name("the name of a member", required=True),
             "ordinal": Field(int, "the number of a member, 1 or more", True, 1),
             "epoch": Field(int, "the number of a service", True),
+            "version": _name("a version of flux-ensemble", required=True),
         },
         streaming=True,
     ),

@@ -6,7 +6,7 @@ order, with a time that goes back, or are about what does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -92,11 +92,8 @@ class History:
     def run(self, length: int) -> None:
         """Go on for about so many events."""
         random = self._random
-        moves, weights = zip(*_MOVES, strict=True)
-        if random.random() < 0.6:
-            self._post(MemberChanged(self._t, "default", 2, 2, 2, 1, 6))
-        if random.random() < 0.05:
-            self._ask()
+        moves, weights = zip(*self.moves, strict=True)
+        self._begin()
         self._post(Started(self._t))
         while len(self.steps) < length and not self.broken:
             random.choices(moves, weights)[0](self)
@@ -108,6 +105,13 @@ class History:
         if not self.broken:
             self._take(["look"])
 
+    def _begin(self) -> None:
+        """Before the ensemble begins, the queue or a user may have said something."""
+        if self._random.random() < 0.6:
+            self._post(MemberChanged(self._t, "default", 2, 2, 2, 1, 6))
+        if self._random.random() < 0.05:
+            self._ask()
+
     def _take(self, step: Sequence[Any]) -> None:
         self.steps.append((step, self._side.take(step)))
 
@@ -118,15 +122,18 @@ class History:
         self._take(["event", to_json(event)])
         for command in () if self.broken else self._side.commands:
             self.sent.append(command)
-            match command:
-                case SubmitJobs():
-                    self._expect(command)
-                case CancelJobs() | UpdateJobs() | CallCustom() | Scale() | Ask():
-                    self._pending.append(command)
-                case StartTimer():
-                    self._timers.add(command.key)
-                case StopTimer():
-                    self._timers.discard(command.key)
+            self._perform(command)
+
+    def _perform(self, command: Any) -> None:
+        match command:
+            case SubmitJobs():
+                self._expect(command)
+            case CancelJobs() | UpdateJobs() | CallCustom() | Scale() | Ask():
+                self._pending.append(command)
+            case StartTimer():
+                self._timers.add(command.key)
+            case StopTimer():
+                self._timers.discard(command.key)
 
     def _expect(self, command: SubmitJobs) -> None:
         self._pending.append(command)
@@ -369,18 +376,18 @@ class History:
         """The ensemble is said to begin once more."""
         self._post(Started(self._tick()))
 
-
-_MOVES = (
-    (History._answer, 30),
-    (History._go_on, 25),
-    (History._live, 10),
-    (History._foreign, 6),
-    (History._stray, 4),
-    (History._interrupt, 2),
-    (History._allocate, 2),
-    (History._resize, 5),
-    (History._time, 12),
-    (History._ask, 12),
-    (History._start_again, 1),
-    (History._call_on_and_on, 0.02),
-)
+    #: What may happen, with how often it does.
+    moves: tuple[tuple[Callable[[Any], None], float], ...] = (
+        (_answer, 30),
+        (_go_on, 25),
+        (_live, 10),
+        (_foreign, 6),
+        (_stray, 4),
+        (_interrupt, 2),
+        (_allocate, 2),
+        (_resize, 5),
+        (_time, 12),
+        (_ask, 12),
+        (_start_again, 1),
+        (_call_on_and_on, 0.02),
+    )

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from flux_ensemble import __version__
 from flux_ensemble.service.requests.protocol import TOPICS
 from hostile import documents
 from hostile.values import GARBAGE, LONG, encode, garbled, mutated, odd, odd_text
@@ -132,6 +133,7 @@ class Recipes:
             "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,
             "reason": "enough", "run": rng.randrange(2**40), "member": "pool.0", "ordinal": 1,
             "epoch": rng.choice((0, 1, 7)), "contact": rng.choice(("1.1", "2.1", "7.0")),
+            "version": rng.choice((__version__, "9")),
             "number": rng.choice((0, 1, 2)), "taken": rng.choice((0, 1)),
             "items": rng.choice(([], [["up", 1]], [["event"]], ["x"], [[7, {}]])),
             "filter": rng.choice(("returncode == 0", "job.params.x > 1", "runtime < 10")),

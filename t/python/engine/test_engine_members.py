@@ -16,6 +16,7 @@ from flux_ensemble.engine.commands import (
     Reply,
     StartMember,
     StartTimer,
+    StopTimer,
     SubmitJobs,
 )
 from flux_ensemble.engine.engine import Engine
@@ -25,6 +26,7 @@ from flux_ensemble.engine.events import (
     JobEvent,
     MemberDraining,
     MemberEnded,
+    MemberExpires,
     MemberLost,
     MemberUp,
     Request,
@@ -120,6 +122,72 @@ def test_what_has_not_started_on_a_draining_member_moves_and_it_ends_with_its_la
 
 def engine_up(one: Engine) -> list[Command]:
     return one.handle(up(1, t_expires=100.0))
+
+
+def expires(t: float, t_expires: float | None) -> MemberExpires:
+    return MemberExpires(t, "pool.0", 1, t_expires)
+
+
+def test_a_member_whose_time_limit_changes_is_drained_by_the_new_one() -> None:
+    one = engine(duration=40)
+    one.handle(Started(0.0))
+    engine_up(one)
+    # It drains 30 seconds before it ends.
+    assert one.handle(expires(50.0, 160.0)) == [
+        StopTimer("drain:1"),
+        StartTimer("drain:1", 80.0),
+        Record(50.0, "member-expires", {"member": "pool.0", "t_expires": 160.0}),
+    ]
+    assert status(one)["pools"]["pool"]["members"][0]["t_expires"] == 160.0
+    # To say it once more is no news, also by what is told when it is connected to again.
+    assert one.handle(expires(51.0, 160.0)) == one.handle(up(1, 52.0, 160.0)) == []
+    assert told(one.handle(expires(60.0, 80.0)))[1:] == [StartTimer("drain:1", 0.0)]
+    assert told(one.handle(expires(61.0, None))) == [StopTimer("drain:1")]
+    assert told(one.handle(expires(62.0, 200.0))) == [StartTimer("drain:1", 108.0)]
+    copy = restore(one.spec, dump(one), [])
+    for each in (one, copy):
+        (drained,) = [
+            command
+            for command in each.handle(TimerFired(170.0, "drain:1"))
+            if isinstance(command, DrainMember)
+        ]
+        assert drained.member == "pool.0"
+        each.check()
+
+
+def test_a_member_whose_time_limit_is_prolonged_gets_jobs_that_were_too_long_for_it() -> None:
+    one = engine(count=1, duration=95)
+    one.handle(Started(0.0))
+    assert [each for each in engine_up(one) if isinstance(each, SubmitJobs)] == []
+    sent = [each for each in one.handle(expires(2.0, 200.0)) if isinstance(each, SubmitJobs)]
+    assert [(each.ordinal, each.first, each.count) for each in sent] == [(1, 0, 2), (1, 2, 2)]
+    one.check()
+
+
+def test_a_drain_is_final_and_yet_its_jobs_have_the_time_that_there_is() -> None:
+    one = engine(count=1)
+    one.handle(Started(0.0))
+    jobs = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    shows(one, jobs[0], "start")
+    one.handle(TimerFired(70.0, "drain:1"))
+    assert told(one.handle(expires(71.0, 500.0))) == []
+    assert status(one)["pools"]["pool"]["members"][0]["state"] == "draining"
+    # What ends by a time limit where the first one was ends by its own.
+    timeout = {"type": "timeout", "severity": 0}
+    one.handle(JobEvent(99.0, make(1, 1), "exception", timeout))
+    one.handle(JobEvent(99.0, make(1, 1), "clean", {}))
+    assert one.metrics(99.0)["count"]["a"]["timeout"] == 1
+    one.check()
+
+
+def test_what_a_member_that_is_not_up_says_of_its_time_is_ignored() -> None:
+    one = engine(count=1)
+    one.handle(Started(0.0))
+    assert one.handle(expires(1.0, 50.0)) == one.handle(MemberExpires(1.0, "pool.7", 8, 50.0)) == []
+    engine_up(one)
+    one.handle(MemberLost(3.0, "pool.0", 1, "gone"))
+    assert told(one.handle(expires(4.0, 50.0))) == []
+    one.check()
 
 
 def test_nothing_is_decided_about_a_lost_member_before_it_has_ended() -> None:

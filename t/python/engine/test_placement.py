@@ -147,6 +147,17 @@ def test_a_member_with_a_service_of_its_own_gets_jobs_in_bulk_and_does_not_run_d
     assert place.taken > place.cores
 
 
+def test_a_member_with_a_service_of_its_own_has_jobs_for_some_seconds() -> None:
+    placement = Placement()
+    place = Place(1, "a", nodes=1, cores=2, bulk=True)
+    placement.add(place)
+    for _ in range(100):
+        placement.take(place, 1)
+        placement.give(place, 1, 10.0)
+    assert place.room(Need(), 11.5) == 400
+    assert place.room(Need(), 13.0) == 4
+
+
 @given(st.integers(0, 2**40), st.integers(0, 2**64 - 1))
 def test_a_key_is_the_member_and_the_id_and_no_two_are_equal(ordinal: int, id: int) -> None:
     assert split(make(ordinal, id)) == (ordinal, id)

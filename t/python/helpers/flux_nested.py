@@ -238,6 +238,7 @@ class Sites(Bench):
         told = Told(
             up=self._up,
             draining=keep(self.draining),
+            expires=lambda tag, t_expires: None,
             event=self._event,
             past=self._past,
             caught_up=lambda tag: None,

@@ -6,6 +6,7 @@ is looked at here.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ BENCH = Path(__file__).parents[2] / "bench"
 sys.path.append(str(BENCH))
 
 import page  # noqa: E402
+from bench import get  # noqa: E402
 from benchmark import Benchmark, Row, percentile  # noqa: E402
 
 #: By name: whether it needs Flux, and what the rows say that were measured.
@@ -30,7 +32,7 @@ ROWS = {
         ["start rule with 20 jobs", "service as a broker module", "service beside the broker"],
     ),
     "reaction": (True, ["p50", "p99"]),
-    "chain": (True, []),
+    "chain": (True, ["a client that does nothing else"]),
     "beside-search": (True, ["while a search runs"]),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
     "recover": (True, ["30 finished and 5 active jobs"]),
@@ -42,6 +44,7 @@ ROWS = {
         True,
         [
             "a job: 2 members / 1",
+            "a job: 2 members with services of their own",
             "the resubmission of its jobs",
             "were burnt",
             "6 jobs on 2 members",
@@ -109,18 +112,23 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         for name, (flux, _) in ROWS.items()
     ],
 )
-def test_the_benchmark_runs_and_says_what_it_measured(name: str) -> None:
+def test_the_benchmark_runs_and_says_what_it_measured_and_is_drawn(
+    name: str, tmp_path: Path
+) -> None:
     if name == "report":
         require_chromium()
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
-    title, *rows = done.stdout.splitlines()
+    title, *rows, numbers = done.stdout.splitlines()
     assert title == f"{name}:"
     expected = ROWS[name][1]
     assert len(rows) == len(expected), done.stdout
     for row, part in zip(rows, expected, strict=True):
         assert part in row
         assert re.search(r": -?[\d,.]+(e[-+]\d+)? ?\S* \(([<>]= [\d,.]+|no goal)", row), row
+    # Not by the benchmark, which would take longer to import what draws than for all else.
+    page.draw(get(name), json.loads(numbers), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_unknown_benchmark_is_named_with_those_there_are() -> None:

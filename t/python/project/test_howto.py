@@ -3,17 +3,15 @@ so: on Flux, or on the local queue; and the other one does the same."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
-from local_queue import command
+from forks import forked_commands
 from pages import (
     ROOT,
     Page,
@@ -29,11 +27,6 @@ from pages import (
 )
 
 from flux_ensemble.members.local.states import States
-
-LIB = ROOT / "t" / "lib"
-sys.path.append(str(LIB))
-
-from check import warm_commands  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES = {
@@ -94,7 +87,17 @@ def need(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def run_locally(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def warm() -> Iterator[Mapping[str, str]]:
+    """Variables with which short commands of the pages are forks of a process that has imported
+    what they need."""
+    with forked_commands(environment()) as variables:
+        yield variables
+
+
+@pytest.fixture(scope="module")
+def run_locally(
+    tmp_path_factory: pytest.TempPathFactory, warm: Mapping[str, str]
+) -> Callable[[str], Path]:
     """Runs a document among the files of its page, once; the directory, with `state` in it."""
 
     @cache
@@ -106,29 +109,17 @@ def run_locally(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         text = document.read_text().replace("tasks: 2", "tasks: 1")
         document.write_text(text.replace("command: lmp", "command: env -u FLUX_JOB_ID lmp"))
         (directory / "logs").mkdir()
-        words = command(
-            "run", "--member", "local", "--state-dir", directory / "state", "--timeout", "100",
-            "--nodes", "4", "--cores", "2", file,
-        )  # fmt: skip
+        words = [
+            "flux-ensemble", "run", "--member", "local", "--state-dir", str(directory / "state"),
+            "--timeout", "100", "--nodes", "4", "--cores", "2", file,
+        ]  # fmt: skip
         done = subprocess.run(
-            words, cwd=directory, env=environment(), capture_output=True, text=True
+            words, cwd=directory, env={**environment(), **warm}, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return directory
 
     return run
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[Mapping[str, str]]:
-    """Variables with which short commands of the pages are forks of a process that has imported
-    what they need."""
-    own = environment()
-    with warm_commands(own) as variables:
-        assert variables
-        bin_directory = str(Path(sys.executable).parent)
-        path = os.pathsep.join((str(LIB / "warm"), str(LIB / "warm_flux"), own["PATH"]))
-        yield {**variables, "PATH": path, "SHARNESS_BUILD_DIRECTORY": bin_directory}
 
 
 def compare(page: Page, printed: Sequence[Sequence[str]]) -> None:

@@ -27,12 +27,12 @@ def warm() -> Iterator[Mapping[str, str]]:
 
 
 def start(
-    warm: Mapping[str, str], directory: Path, code: str, *arguments: str
+    warm: Mapping[str, str], directory: Path, code: str, *arguments: str, kind: str = "script"
 ) -> subprocess.Popen[str]:
-    """Begin a script in the place of `flux python`."""
+    """Begin a script in the place of `flux python`, or of `python`."""
     script = directory / "script.py"
     script.write_text(code)
-    words = [sys.executable, "-IS", f"{LIB}/warm_client.py", "script", str(script), *arguments]
+    words = [sys.executable, "-IS", f"{LIB}/warm_client.py", kind, str(script), *arguments]
     return subprocess.Popen(
         words, cwd=directory, env=warm, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -89,9 +89,10 @@ def test_what_python_reads_as_it_begins_takes_a_python_of_its_own(
     warm: Mapping[str, str], tmp_path: Path
 ) -> None:
     code = "import sys\nprint('flux_ensemble' in sys.modules)\n"
-    for environment, forked in ((warm, True), ({**warm, "PYTHONUTF8": "1"}, False)):
-        with start(environment, tmp_path, code) as process:
-            assert process.communicate()[0] == f"{forked}\n"
+    for kind in ("script", "python"):
+        for environment, forked in ((warm, True), ({**warm, "PYTHONUTF8": "1"}, False)):
+            with start(environment, tmp_path, code, kind=kind) as process:
+                assert process.communicate()[0] == f"{forked}\n"
 
 
 def test_commands_of_flux_are_as_if_they_were_started(

@@ -12,7 +12,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from member_world import World
+from member_world import CLEAN, Service, World
+
+from flux_ensemble.engine.codec import encode
+from flux_ensemble.engine.events import MemberLost
 
 UNLIMITED = {"repetitions": "unlimited"}
 
@@ -107,3 +110,49 @@ def test_without_the_fence_the_checks_see_two_attempts_run_at_once() -> None:
 def test_where_a_placement_is_not_awaited_the_checks_see_that_too() -> None:
     """The control: jobs are sent before it is durable where to."""
     assert found_out(awaited=False)
+
+
+class Struck(World):
+    """A world whose service dies when it is durable that a member was lost, and no later."""
+
+    struck: frozenset[int] = frozenset()
+
+    def begin_service(self) -> None:
+        self.service = Mortal(self)
+        self.service.begin()
+
+
+class Mortal(Service):
+    """A service that dies so."""
+
+    world: Struck
+
+    def _commit(self) -> None:
+        lost = {event.ordinal for event, _ in self.buffer if isinstance(event, MemberLost)}
+        if not self.alive or lost <= self.world.struck:
+            return super()._commit()
+        world, batch = self.world, self.buffer
+        world.struck |= lost
+        world.wal += [encode(event) for event, _ in batch]
+        world.service = None
+        world.crashes += 1
+        # The nodes of the member are clean by the time of the next one, or they are not.
+        return world.after(world.random.uniform(0.1, 2 * CLEAN), world.begin_service)
+
+
+def test_a_member_that_is_lost_in_the_log_is_fenced_by_the_next_service() -> None:
+    for seed in range(2 * RUNS):
+        world = Struck(DOCUMENT, seed, mean_life=10.0)
+        world.run(crashes=0, mean=2.0)
+        assert faults(world) == [], f"seed {seed}"
+        assert 0 < world.crashes <= world.losses
+
+
+def test_without_the_fence_the_checks_see_that_of_services_that_die_so_too() -> None:
+    """The control: the next service takes a member for ended that is lost in the log."""
+    for seed in itertools.count():
+        assert seed < 200, "the control passes"
+        world = Struck(DOCUMENT, seed, mean_life=5.0, fence=False)
+        world.run(crashes=0, mean=2.0)
+        if any("run at once" in fault for fault in faults(world)):
+            return

@@ -1,0 +1,64 @@
+"""Which events of a job, of several at once, leave no more room for other jobs than there was.
+
+Most jobs are submitted, start, succeed and are clean. Only when such a job is clean can another one
+be sent that could not before. So that is not tried after each of its events.
+"""
+
+from __future__ import annotations
+
+from flux_ensemble.engine.core import SUBMISSION_SECONDS, Core
+from flux_ensemble.engine.events import JobEvents
+from flux_ensemble.engine.job_keys import ordinal_of
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.placement import Need
+
+_PLAIN = frozenset(("submit", "validate", "start", "finish"))
+
+#: No job needs less.
+_LEAST = Need()
+
+
+class Plain:
+    """Looks at events for one engine.
+
+    Args:
+        core: of the engine.
+        members: the members.
+    """
+
+    def __init__(self, core: Core, members: Members) -> None:
+        self._core = core
+        self._members = members
+        self._longest = max((group.longest for group in core.spec.groups.values()), default=0.0)
+
+    def are(self, several: JobEvents) -> bool:
+        """Whether no other job can be sent because of these events, but for a last "clean"."""
+        core, success = self._core, False
+        for event in several.events[:-1]:
+            if event[1] not in _PLAIN:
+                return False
+            if event[1] == "finish":
+                success = len(event) > 2 and event[2].get("status") == 0
+                if not success:
+                    return False
+        last = several.events[-1][1]
+        if (last != "clean" or not success) and last not in ("validate", "start"):
+            return False
+        if core.copies.works or not self._members.breaker.idle:
+            return False
+        t_expires = core.stats.t_expires
+        if t_expires is None:
+            return True
+        # Until then no group is too long for the time that is left.
+        left = t_expires - max(core.t, several.t) - SUBMISSION_SECONDS
+        return self._longest <= left
+
+    def makes_room(self, key: int) -> bool:
+        """Whether a job that has left may have made room for others."""
+        workload = self._core.workload
+        member = self._members.known.get(ordinal_of(key))
+        if member is None or member.place is None:
+            return True
+        # Where it is the limits that were in the way, others may go to any member.
+        limited = workload.room <= 1 or bool(workload.backlog.bounds)
+        return limited or member.place.room(_LEAST, self._core.t) > 0

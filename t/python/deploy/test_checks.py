@@ -1,0 +1,56 @@
+"""What the doctor says of members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_ensemble.deploy.checks.instance import InstanceInfo
+from flux_ensemble.deploy.checks.service import members
+
+
+class Handle:
+    """A Flux instance with a configuration, and with an ensemble."""
+
+    def __init__(self, service: str | None, ensemble: dict[str, Any]) -> None:
+        self._responses = {
+            "config.get": {} if service is None else {"exec": {"service": service}},
+            "ensemble.status": {"service": {}, "ensembles": [ensemble]},
+            "module.list": {"mods": []},
+            "ensemble-keeper.stats-get": {},
+        }
+
+    def rpc(self, topic: str, payload: Any, nodeid: int) -> Response:
+        return Response(self._responses[topic])
+
+
+class Response:
+    """One that has come."""
+
+    def __init__(self, payload: Any) -> None:
+        self._payload = payload
+
+    def wait_for(self, seconds: float) -> None:
+        """It is there."""
+
+    def get(self) -> Any:
+        return self._payload
+
+
+@pytest.mark.parametrize(
+    ("service", "ensemble", "state"),
+    [
+        (None, {}, "ok"),
+        (None, {"pools": {"pool": {}}}, "warning"),
+        ("rexec", {"pools": {"pool": {}}}, "warning"),
+        ("sdexec", {"pools": {"pool": {}}}, "ok"),
+    ],
+)
+def test_that_tasks_can_outlive_a_members_broker_is_said_where_there_are_members(
+    service: str | None, ensemble: dict[str, Any], state: str
+) -> None:
+    finding = members(InstanceInfo(Handle(service, ensemble)))
+    assert finding.state == state
+    assert ("live on" in finding.text) == (service != "sdexec")
+    assert ("sdexec" in finding.advice) == (state == "warning")
