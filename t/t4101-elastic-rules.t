@@ -46,6 +46,7 @@ test_expect_success 'at the bound a request is denied, and rules learn of it' '
 
 test_expect_success 'a rule reads how many nodes are up and free' '
 	cat >free.yaml <<-EOD &&
+	finish: never
 	jobs:
 	  - {name: hold, command: sleep 300, exclusive: true}
 	  - {name: seen, command: echo seen}
@@ -54,14 +55,20 @@ test_expect_success 'a rule reads how many nodes are up and free' '
 	    trigger: metric
 	    name: nodes.free
 	    when: 1
-	    action: {name: submit, label: hold}
+	    actions:
+	      - {name: enable, label: busy}
+	      - {name: submit, label: hold}
 	  - id: busy
+	    enabled: false
 	    trigger: metric
 	    name: nodes.free
 	    when: 0
 	    action: {name: cancel, label: hold, repetitions: unlimited}
 	  - trigger: job-cancel
 	    action: {name: submit, label: seen}
+	  - trigger: job-success
+	    group: seen
+	    action: {name: terminate}
 	EOD
 	flux ensemble run --timeout 2m free.yaml &&
 	is 0/0/1/0 "$(counts_of free hold)" &&

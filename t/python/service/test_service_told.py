@@ -13,6 +13,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, JobEvents, MemberUp, Started, Tag
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.runtime.intake import wanted
 from flux_ensemble.service.marks import describe
 from flux_ensemble.service.tracker import Tracker
@@ -58,6 +59,21 @@ def test_several_events_of_a_job_of_somebody_else_are_none_of_the_ensemble(
     assert told(tracker, [5.0, 7, END]) == []
 
 
+class Shown:
+    """Follows what jobs do."""
+
+    events = True
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def send(self, entry: Entry) -> None:
+        self.names.append(entry["context"]["name"])
+
+    def end(self) -> None:
+        raise AssertionError("the log has not ended")
+
+
 class Taker:
     """An ensemble with a job on its way to a member."""
 
@@ -76,12 +92,11 @@ class Taker:
         commands = self.engine.handle(MemberUp(0.5, "pool.0", 1, 1, 4))
         (command,) = (one for one in commands if isinstance(one, SubmitJobs))
         self.tag = Tag(command.group, command.rule, command.firing, command.first)
-        self.shown: list[Any] = []
         self.seen: list[Any] = []
         self.violations: list[JobEvent] = []
-        self.log: Any = SimpleNamespace(
-            wants_events=True, job_event=lambda *event: self.shown.append(event)
-        )
+        self.log = Log()
+        self.shown = Shown()
+        self.log.read(self.shown, follow=True)
         self.member: Any = SimpleNamespace(
             seen=lambda *job: self.seen.append(job), refused=self.seen.append
         )
@@ -95,8 +110,7 @@ def test_the_engine_gets_what_it_needs_and_who_follows_gets_all() -> None:
     alloc = [2.5, "alloc", {"annotations": {}}]
     event = JobEvents(5.0, make(1, 7), [*BEGIN, alloc, *END], taker.tag)
     assert list(wanted(taker, [event])) == [JobEvents(5.0, make(1, 7), [*BEGIN, *END], taker.tag)]
-    names = ["submit", "validate", "alloc", "start", "finish", "clean"]
-    assert [name for _, _, name, _ in taker.shown] == names
+    assert taker.shown.names == ["submit", "validate", "alloc", "start", "finish", "clean"]
     assert taker.seen == [(taker.tag, make(1, 7))]
     assert list(wanted(taker, [JobEvents(2.5, make(1, 7), [alloc, alloc])])) == []
 
