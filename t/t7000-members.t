@@ -131,7 +131,7 @@ test_expect_success 'the service is killed: members and jobs go on, and none is 
 	EOD
 	: >ran &&
 	serve &&
-	{ flux ensemble run killed.yaml >run.log 2>&1 & run=$!; } &&
+	{ flux ensemble run --timeout 2m killed.yaml >run.log 2>&1 & run=$!; } &&
 	wait_loaded killed &&
 	for lines in 0 5 15
 	do
@@ -139,7 +139,7 @@ test_expect_success 'the service is killed: members and jobs go on, and none is 
 		kill -9 $serve &&
 		serve || return 1
 	done &&
-	wait $run &&
+	{ wait $run || { cat run.log && flux ensemble log killed && flux jobs -a && false; }; } &&
 	is 40/0/0/0 "$(counts_of killed sim)" &&
 	is 40 "$(wc -l <ran)" &&
 	is 40 "$(sort -u ran | wc -l)" &&
