@@ -76,9 +76,12 @@ def _move(stage: Stage) -> Workload:
     hold = hold_of(stage.instance.uri, "moves")
     hold.touch()
     waiting: dict[str, list[Job]] = {}
-    stage.await_(
-        "jobs wait on both", lambda: bool(waiting.update(_waiting(stage, name)) or waiting)
-    )
+
+    def wait_on_both() -> bool:
+        waiting.update(_waiting(stage, name))
+        return bool(waiting)
+
+    stage.await_("jobs wait on both", wait_on_both)
     stage.rpc("action", name=name, action={"name": "shrink", "label": "pool"})
     stage.await_entry(name, "member-draining")
     drained = next(one for one in stage.entries(name) if one["name"] == "member-draining")
