@@ -5,9 +5,10 @@
 Ensembles of mock jobs are loaded one after the other, several at a time, into one instance whose
 service runs under the keeper. Flux keeps few inactive jobs, and the service the ensembles that
 ended last, so all that is kept is bounded. Now and then it is measured: the memory of the service,
-what it has in the KVS, how long it takes to say its status, and how many jobs end in a second. The
-last third of the run is compared with the second; in the first one, what is kept fills up. Every
-ensemble must end with the counts that it has to have. Prints a line for each measurement; exits 1
+what it has in the KVS, how long it takes to say its status, also against an empty request to a
+module of Flux, and how many jobs end in a second. The last third of the run is compared with the
+second; in the first one, what is kept fills up. Every ensemble must end with the counts that it has
+to have. Prints a line for each measurement; exits 1
 where something grows, or a count is wrong.
 """
 
@@ -44,9 +45,9 @@ JOBS, ENSEMBLES, MEASUREMENTS = 250, 8, 60
 #: Seconds between two looks at the status.
 PAUSE = 0.1
 
-#: How much more the last third may take than the second. Time depends on what else the machine
-#: does.
-MORE = {"memory_mb": 1.1, "kvs_kb": 1.1, "kvs_keys": 1.1, "status_ms": 1.5}
+#: How much more the last third may take than the second. How long anything takes depends on what
+#: else the machine does, an empty request too.
+MORE = {"memory_mb": 1.1, "kvs_kb": 1.1, "kvs_keys": 1.1, "status_x": 1.5}
 
 COLUMNS = (
     "jobs",
@@ -56,6 +57,7 @@ COLUMNS = (
     "kvs_keys",
     "status_ms",
     "status_p99_ms",
+    "status_x",
     "db_mb",
 )
 
@@ -96,6 +98,7 @@ class Soak:
         self._instance = Instance(self._directory, config=_CONFIG)
         self._service = Service(self._instance, Kept())
         self._latencies: list[float] = []
+        self._empty: list[float] = []
         self._loaded = 0
         self._live: set[str] = set()
         self._done = 0
@@ -138,15 +141,19 @@ class Soak:
 
     def _look(self) -> None:
         """Ask for the status of one, and see which have ended."""
-        begin = time.perf_counter()
-        self._handle.rpc("ensemble.status", {"name": min(self._live)}).get()
-        self._latencies.append(1e3 * (time.perf_counter() - begin))
+        self._empty.append(self._milliseconds("heartbeat.ping", {"seq": 0, "pad": ""}))
+        self._latencies.append(self._milliseconds("ensemble.status", {"name": min(self._live)}))
         listed = self._handle.rpc("ensemble.list", {}).get()["ensembles"]
         for one in listed:
             if one["name"] in self._live and one["state"] in FINAL and not one["active"]:
                 self._live.remove(one["name"])
                 self._done += 2 * JOBS
                 self._check(one["name"])
+
+    def _milliseconds(self, topic: str, payload: dict[str, Any]) -> float:
+        begin = time.perf_counter()
+        self._handle.rpc(topic, payload).get()
+        return 1e3 * (time.perf_counter() - begin)
 
     def _check(self, name: str) -> None:
         (status,) = self._handle.rpc("ensemble.status", {"name": name}).get()["ensembles"]
@@ -163,6 +170,7 @@ class Soak:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         keys, size = self._kept()
         latencies, self._latencies = self._latencies, []
+        empty, self._empty = self._empty, []
         found = {
             "jobs": self._done,
             "jobs_s": (self._done - done) / (now - then),
@@ -171,6 +179,7 @@ class Soak:
             "kvs_keys": keys,
             "status_ms": median(latencies),
             "status_p99_ms": quantiles(latencies, n=100, method="inclusive")[98],
+            "status_x": median(latencies) / median(empty),
             # Of content-sqlite, which removes nothing while it runs.
             "db_mb": self._handle.rpc("content-sqlite.stats-get").get()["dbfile_size"] / 1e6,
         }
