@@ -73,8 +73,8 @@ def _group(engine: Engine, group: str) -> dict[str, int]:
     phases = [job.phase for job in engine.workload.active(group)]
     return {
         "waiting": engine.workload.waiting(group),
-        "pending": sum(phase < Phase.RUNNING for phase in phases),
-        "running": sum(phase is Phase.RUNNING for phase in phases),
+        "pending": phases.count(Phase.NEW) + phases.count(Phase.PENDING),
+        "running": phases.count(Phase.RUNNING),
         **engine.stats.counts[group],
     }
 

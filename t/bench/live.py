@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import flux_ensemble
 from flux_ensemble.bindings import (
-    keeper_arguments,
     keeper_path,
     module_arguments,
     module_path,
@@ -139,7 +140,12 @@ class Stage:
 
     def keep_service(self) -> None:
         """Have the keeper run it, as a process beside the broker, and wait until it is ready."""
-        self.instance.flux("module", "load", str(keeper_path()), *keeper_arguments())
+        # The keeper hands on no PYTHONPATH, by which the package is found that is measured.
+        python = self.directory / "python"
+        package = shlex.quote(str(Path(flux_ensemble.__file__).parents[1]))
+        python.write_text(f'#!/bin/sh\nPYTHONPATH={package} exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        self.instance.flux("module", "load", str(keeper_path()), f"python={python}")
         self.await_ready()
 
     def kill_service(self) -> None:
