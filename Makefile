@@ -60,7 +60,8 @@ fuzz: $(VENV)/installed
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
 
-# More tries for what fails, in `check` and `check-compiled`; they name what needed them.
+# More tries for what fails, in `check`, `check-compiled` and `check-pythons`; they name what needed
+# them.
 RETRIES ?= 0
 export RETRIES
 # As many as in t/lib/check.py.

@@ -1,7 +1,8 @@
 """The short tests on each Python that is supported and installed: `make check-pythons`.
 
 Those without Flux and without waiting, on each Python but the one of .venv, where `make check` runs
-all of them. The environments are kept in .nox, and made anew when pyproject.toml has changed.
+all of them. A Python that is not installed is named as skipped. The environments are kept in .nox,
+and made anew when pyproject.toml has changed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -52,8 +54,10 @@ SHORT = (
 )
 
 nox.options.reuse_venv = "yes"
-nox.options.default_venv_backend = "venv"
+# Debian's Python has a venv only with another package.
+nox.options.default_venv_backend = "virtualenv"
 nox.options.error_on_missing_interpreters = False
+nox.options.download_python = "never"
 
 
 def pyenv(version: str) -> list[str]:
@@ -70,13 +74,23 @@ os.environ["PATH"] = os.pathsep.join(
 )
 
 
+def install(session: nox.Session) -> None:
+    """Install what is edited here, and what the tests need."""
+    # .venv has what a wheel is built with; pip would install that once more for each Python.
+    with tempfile.TemporaryDirectory() as directory:
+        build = ["hatchling", "build", "--target=wheel:editable", f"--directory={directory}"]
+        session.run(sys.executable, "-m", *build, external=True, silent=True)
+        (wheel,) = Path(directory).glob("*.whl")
+        session.install(f"flux-ensemble[short] @ {wheel.as_uri()}")
+
+
 @nox.session(python=PYTHONS)
 def short(session: nox.Session) -> None:
     """Run the short tests."""
     stamp = Path(session.virtualenv.location, "installed")
     wanted = hashlib.sha256(PROJECT.read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text() != wanted:
-        session.install("--editable", ".[test]")
+        install(session)
         stamp.write_text(wanted)
     tests = [f"t/python/{one}" for one in SHORT]
     session.run(
@@ -85,6 +99,8 @@ def short(session: nox.Session) -> None:
         "--hypothesis-profile=short",
         f"--numprocesses={(os.cpu_count() or 1) + 2}",
         "--dist=worksteal",
+        f"--reruns={os.environ.get('RETRIES', '0')}",
+        "-rR",
         "-m",
         "not flux",
         *(session.posargs or tests),

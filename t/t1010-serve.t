@@ -3,16 +3,6 @@ test_description='flux ensemble serve: the service outside the broker'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 
-# Wait until the service answers.
-wait_service() {
-	tries=0
-	until flux ensemble list >/dev/null 2>&1; do
-		tries=$(($tries + 1))
-		test $tries -lt 100 || return 1
-		sleep 0.1
-	done
-}
-
 test_expect_success 'serve in the background answers as the module does' '
 	cat >hello.yaml <<-EOD &&
 	jobs:

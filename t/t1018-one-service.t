@@ -5,13 +5,15 @@ test_under_flux 2
 
 # Run a command with the broker of rank 1, as on its node.
 on_rank_1() {
-	FLUX_URI=$(flux exec -r1 flux getattr local-uri) "$@"
+	test -n "$rank_1" || rank_1=$(flux exec -r1 flux getattr local-uri)
+	FLUX_URI=$rank_1 "$@"
 }
 
 # Start serve on rank 1 in the background, and wait until it answers there; its id is $pid.
 serve_on_rank_1() {
 	on_rank_1 interruptible flux ensemble serve >serve.log 2>&1 &&
-	wait_until on_rank_1 flux ensemble list
+	on_rank_1 wait_service &&
+	on_rank_1 flux ensemble list
 }
 
 # Wait until a line that matches is in the log of rank 0 or 1.
@@ -178,7 +180,7 @@ test_expect_success 'a name whose service has died is waited for' '
 	on_rank_1 flux python died.py &&
 	on_rank_1 interruptible flux ensemble serve >serve.log 2>&1 &&
 	wait_until test -e asked &&
-	wait_until on_rank_1 flux ensemble list &&
+	on_rank_1 wait_service &&
 	kill -INT $pid && wait $pid &&
 	test_must_fail grep ERROR serve.log
 '
@@ -233,7 +235,7 @@ test_expect_success 'of two that begin at the same moment one stays' '
 	on_rank_1 interruptible flux ensemble serve >serve.log 2>&1 &&
 	test_might_fail wait $loading &&
 	wait_until one_stays &&
-	if is_gone $pid; then flux ensemble list; else wait_until on_rank_1 flux ensemble list; fi
+	if is_gone $pid; then flux ensemble list; else on_rank_1 wait_service; fi
 '
 
 test_expect_success 'nothing of it is left at the end' '

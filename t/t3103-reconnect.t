@@ -15,16 +15,6 @@ kill_service() {
 	done
 }
 
-# Wait until the service answers.
-wait_service() {
-	tries=0
-	until flux ensemble list >/dev/null 2>&1; do
-		tries=$(($tries + 1))
-		test $tries -lt 100 || return 1
-		sleep 0.1
-	done
-}
-
 # Load the service where it is not there.
 need_service() {
 	flux module list | grep -q "^ensemble " || load_module

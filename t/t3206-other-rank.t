@@ -4,7 +4,8 @@ test_description='A service that follows one on another rank waits for what that
 test_under_flux 2
 
 on_rank_1() {
-	FLUX_URI=$(flux exec -r1 flux getattr local-uri) "$@"
+	test -n "$rank_1" || rank_1=$(flux exec -r1 flux getattr local-uri)
+	FLUX_URI=$rank_1 "$@"
 }
 
 # At least so many jobs are there: `jobs_there 5`.
@@ -41,7 +42,7 @@ test_expect_success 'a service on rank 1 is killed in mid-burst' '
 	rules: [{trigger: start, action: {name: submit, label: many}}]
 	EOD
 	on_rank_1 interruptible flux ensemble serve >serve.log 2>&1 &&
-	wait_until on_rank_1 flux ensemble list &&
+	on_rank_1 wait_service &&
 	on_rank_1 flux ensemble load burst.yaml &&
 	wait_until jobs_there 5 &&
 	touch hold &&

@@ -22,14 +22,6 @@ has_job() {
 	test -n "$job"
 }
 
-# Wait until the service answers.
-await_answer() {
-	until flux ensemble list 2>list.err
-	do
-		kill -0 $service || return 1
-	done
-}
-
 test_expect_success 'an event of one of two ensembles ends the service' '
 	cat >victim.yaml <<-EOD &&
 	finish: never
@@ -50,7 +42,7 @@ test_expect_success 'an event of one of two ensembles ends the service' '
 	    action: {name: submit, label: work}
 	EOD
 	begin_service &&
-	await_answer &&
+	wait_service &&
 	flux ensemble load victim.yaml &&
 	wait_until has_job &&
 	flux ensemble load bystander.yaml &&
@@ -66,7 +58,7 @@ test_expect_success 'the next service dies of it too' '
 
 test_expect_success 'the third one sets the ensemble aside, and says why' '
 	begin_service &&
-	await_answer &&
+	wait_service &&
 	flux ensemble wait victim >wait.out || is 1 $? &&
 	is failed "$(status_of victim state)" &&
 	status_of victim reason >reason &&

@@ -29,7 +29,7 @@ test_expect_success 'a member is lost in the log of a service that dies before i
 	"$SHARNESS_BUILD_DIRECTORY/python" "$SHARNESS_TEST_SRCDIR/lib/unfenced_service.py" \
 		2>unfenced.log &
 	unfenced=$! &&
-	wait_until flux ensemble list >list 2>&1 &&
+	wait_service &&
 	flux ensemble load sweep.yaml &&
 	wait_until has_lines ran 1 &&
 	job=$(flux jobs -n -o "{id}" --name=sweep:pool.0) &&

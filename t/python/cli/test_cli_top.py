@@ -170,21 +170,19 @@ def test_another_ensemble_is_looked_at(root: Path) -> None:
     with_app(root, (80, 24), check)
 
 
-@pytest.mark.parametrize("key", ["p", "r", "c", "s"])
-def test_what_a_local_run_cannot_do_is_said(root: Path, key: str) -> None:
+def test_what_a_local_run_cannot_do_is_said(root: Path) -> None:
     said: list[str] = []
 
     async def check(pilot: Pilot[Any], poller: Poller) -> None:
         pilot.app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign]
-        await pilot.press(key)
-        if key == "c":
-            await pilot.press("y")
-        if key == "s":
-            await pilot.press("space", "5", "enter")
-        await until(pilot, lambda: bool(said))
+        for keys in (["p"], ["r"], ["c", "y"], ["s", "space", "5", "enter"]):
+            said.clear()
+            await pilot.press(*keys)
+            await until(pilot, lambda: bool(said))
+            refusals = ("a local run cannot be asked to", "the run of", "ensemble 'study'")
+            assert said[0].startswith(refusals), keys
 
     with_app(root, (80, 24), check, name="study")
-    assert said[0].startswith(("a local run cannot be asked to", "the run of", "ensemble 'study'"))
 
 
 def test_a_wrong_submission_is_refused_before_it_is_asked_for(root: Path) -> None:
