@@ -134,7 +134,9 @@ class Stream:
         other = Stream([one for one in wanted if statistic is None or one.name == statistic])
         if self.count:
             other.count = self.count
-            other._statistics = copy.deepcopy({name: self._statistics[name] for name in other._wanted})
+            other._statistics = copy.deepcopy(
+                {name: self._statistics[name] for name in other._wanted}
+            )
             other._bind()
         for value in values:
             other.update(value)
