@@ -26,8 +26,6 @@ import errno
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
-from importlib import import_module
 from typing import Any
 
 from flux_ensemble.document.members import NOT_LOCAL
@@ -184,8 +182,7 @@ class LocalRun:
         self._ensemble.note("load", {"document": text})
         self._publish()
         self._ensemble.start()
-        # What the statistics are takes 0.2 s to import: the first jobs run meanwhile.
-        self._loop.timer(0.0, partial(import_module, "flux_ensemble.metrics.univariate"))
+        self._loop.timer(0.0, _load_statistics)
 
     def recover(self, text: str) -> None:
         """Go on where an earlier run was killed; the files then say what they would have said.
@@ -395,3 +392,8 @@ class LocalRun:
         except StateError as error:
             self._unwritten = str(error)
         return status, self._metrics
+
+
+def _load_statistics() -> None:
+    # It takes 0.2 s: the first jobs run meanwhile.
+    import flux_ensemble.metrics.univariate  # noqa: F401
