@@ -19,7 +19,7 @@ from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
-from flux_ensemble.document.texts import as_text, check_sizes, split_command
+from flux_ensemble.document.texts import as_text, check_sizes, measure, split_command
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
@@ -196,7 +196,7 @@ class GroupReader:
 
     def _check_sizes(self, jobset: JobSet, at: Path) -> None:
         try:
-            check_sizes(jobset.texts(), jobset.sweep.sizes)
+            check_sizes(measure(jobset.texts()), jobset.sweep.sizes)
         except ValueError as error:
             self._problems.add(at, str(error))
 

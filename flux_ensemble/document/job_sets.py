@@ -16,7 +16,7 @@ from typing import Any
 from flux_ensemble.document.overrides import SHAPE
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
-from flux_ensemble.document.texts import check_sizes, sizes
+from flux_ensemble.document.texts import Measured, check_sizes, measure, sizes
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
 from flux_ensemble.texts import listed, shown
@@ -155,6 +155,11 @@ class Group:
         return any(each.predict is not None for each in self.sets)
 
     @cached_property
+    def _texts(self) -> tuple[tuple[Measured, ...], ...]:
+        """The texts of each job set: searches override parameters for each trial."""
+        return tuple(measure(jobset.texts()) for jobset in self.sets)
+
+    @cached_property
     def _whole(self) -> Submission:
         return Submission(tuple((jobset, jobset.sweep, jobset.count) for jobset in self.sets))
 
@@ -223,7 +228,7 @@ class Group:
         changed = sizes(values)
         parts = []
         check = VariableCheck()
-        for original in self.sets:
+        for original, texts in zip(self.sets, self._texts, strict=True):
             jobset = original.overridden(overrides) if overrides else original
             sweep = jobset.sweep.override(values)
             if sweep is not jobset.sweep:
@@ -233,7 +238,7 @@ class Group:
                         check.check(key, text, name, values[name])
             if overrides or sweep is not jobset.sweep:
                 own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
-                check_sizes(jobset.texts(), own)
+                check_sizes(measure(jobset.texts()) if overrides else texts, own)
             parts.append((jobset, sweep, jobset.count if count is None else count))
         return Submission(tuple(parts))
 

@@ -21,6 +21,10 @@ MAX_WORD = 128 * 1024 - 1
 #: Most bytes of all texts of one job together.
 MAX_TEXTS = MAX_BYTES
 
+#: What a text is, its length in bytes, and of each placeholder how often it is there, and the
+#: length of all of these.
+Measured = tuple[str, int, dict[str, tuple[int, int]]]
+
 # First what is not replaced: mustache templates of Flux, and shell variables.
 _PLACEHOLDER = re.compile(
     r"\{\{[A-Za-z_][\w-]*\}\}|\$\{[A-Za-z_][\w-]*\}|\{(?P<name>[A-Za-z_][\w-]*)\}", re.ASCII
@@ -123,27 +127,46 @@ def _size(value: Any) -> int:
     return len(as_text(value).encode(errors="replace"))
 
 
-def check_sizes(texts: Iterable[tuple[str, str]], sizes: Mapping[str, int]) -> None:
-    """Check that the texts of no job of a job set get too long.
+def measure(texts: Iterable[tuple[str, str]]) -> tuple[Measured, ...]:
+    """Measure texts, for `check_sizes`.
 
     Args:
         texts: what each text is, for messages, and the text.
+
+    >>> measure([("a word of a command", "{t}-{t}.log")])
+    (('a word of a command', 11, {'t': (2, 6)}),)
+    """
+    measured: list[Measured] = []
+    for what, text in texts:
+        places: dict[str, tuple[int, int]] = {}
+        for match in _PLACEHOLDER.finditer(text) if "{" in text else ():
+            name = match["name"]
+            if name is not None:
+                times, length = places.get(name, (0, 0))
+                places[name] = times + 1, length + len(match[0])
+        measured.append((what, len(text.encode()), places))
+    return tuple(measured)
+
+
+def check_sizes(texts: Iterable[Measured], sizes: Mapping[str, int]) -> None:
+    """Check that the texts of no job of a job set get too long.
+
+    Args:
+        texts: as `measure` returns them.
         sizes: as the function `sizes` returns them.
 
     Raises:
         ValueError: a text, or all of them together, can get too long.
 
-    >>> check_sizes([("a word of a command", "{name}")], {"name": 200_000})
+    >>> check_sizes(measure([("a word of a command", "{name}")]), {"name": 200_000})
     Traceback (most recent call last):
     ValueError: expected a word of a command of at most 131071 bytes, not 200000
     """
     left = MAX_TEXTS
-    for what, text in texts:
-        size = len(text.encode())
-        if sizes and "{" in text:
-            for match in _PLACEHOLDER.finditer(text):
-                if match["name"] in sizes:
-                    size += sizes[match["name"]] - len(match[0])
+    for what, size, places in texts:
+        for name, (times, length) in places.items():
+            if name in sizes:
+                size += times * sizes[name] - length
         if size > MAX_WORD:
             raise ValueError(f"expected {what} of at most {MAX_WORD} bytes, not {size}")
         left -= size

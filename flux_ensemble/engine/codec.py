@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from math import isfinite
 from typing import Any
 
 from flux_ensemble.engine import commands, events
@@ -79,8 +80,10 @@ def encode(item: Event | Command) -> str:
         # Nearly all are; to take it as a mapping takes three times as long.
         context = _encode(item.context) if item.context else "{}"
         tag = "null" if item.tag is None else _encode(item.tag)
+        # Of a float, JSON has the same, if it is finite.
+        t = repr(item.t) if type(item.t) is float and isfinite(item.t) else _encode(item.t)
         return (
             f'{{"context":{context},"foreign":false,"job":{item.job},"job_name":null,'
-            f'"name":{_encode(item.name)},"t":{_encode(item.t)},"tag":{tag},"type":"JobEvent"}}'
+            f'"name":{_encode(item.name)},"t":{t},"tag":{tag},"type":"JobEvent"}}'
         )
     return _encode(to_json(item))

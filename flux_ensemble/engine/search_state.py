@@ -210,11 +210,10 @@ class Searched:
 
     def load(self, value: Mapping[str, Any]) -> None:
         """Set what `dump` returned."""
+        ask = None if value["ask"] is None else tuple(value["ask"])
+        kept = {**value, "ask": ask, "chain": tuple(value["chain"])}
         for name in _DUMPED:
-            setattr(self, name, value[name])
-        if self.ask is not None:
-            self.ask = self.ask[0], self.ask[1]
-        self.chain = tuple(self.chain)
+            setattr(self, name, kept[name])
         self.origin = None if value["origin"] is None else Origin.load(value["origin"])
         self._t_looked = value["t_looked"]
         self.trials.load(value["trials"])

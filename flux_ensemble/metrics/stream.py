@@ -15,7 +15,6 @@ from typing import Any
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.metrics.univariate import stats
 
 #: Most distinct values that a statistic such as `Entropy` keeps.
 MAX_DIFFERENT = 100_000
@@ -53,6 +52,9 @@ class _Different:
 
 
 def _made(statistic: Statistic) -> Any:
+    # Late, because River takes 0.2 s to import, and jobs can start before there is a value.
+    from flux_ensemble.metrics.univariate import stats
+
     made = getattr(stats, statistic.kind)(**statistic.arguments)
     return _Different(made) if hasattr(made, "counter") else made
 
@@ -67,14 +69,16 @@ class Stream:
     (15.0, 30.0)
     """
 
-    __slots__ = ("_statistics", "_updates", "count")
+    __slots__ = ("_statistics", "_updates", "_wanted", "count")
 
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.count = 0
-        self._statistics = {
-            statistic.name: _made(statistic) for statistic in statistics if statistic.kind != NUMBER
+        self._wanted = {
+            statistic.name: statistic for statistic in statistics if statistic.kind != NUMBER
         }
-        self._bind()
+        #: Those of River, made with the first value.
+        self._statistics: dict[str, Any] = {}
+        self._updates: tuple[Any, ...] = ()
 
     def _bind(self) -> None:
         self._updates = tuple(statistic.update for statistic in self._statistics.values())
@@ -85,6 +89,9 @@ class Stream:
         Raises:
             StatisticError: a statistic fails.
         """
+        if not self.count:
+            self._statistics = {name: _made(wanted) for name, wanted in self._wanted.items()}
+            self._bind()
         self.count += 1
         try:
             for update in self._updates:
@@ -105,13 +112,12 @@ class Stream:
         Raises:
             StatisticError: the statistic fails.
         """
-        made = self._statistics.get(statistic)
-        if made is None:
+        if statistic not in self._wanted:
             return self.count
         if not self.count:
             return None
         try:
-            return finite(made.get())
+            return finite(self._statistics[statistic].get())
         except (ArithmeticError, ValueError):
             # The root of what is negative by rounding, a division by a variance of 0.
             return None
@@ -124,13 +130,14 @@ class Stream:
 
     def extended(self, values: Iterable[Number], statistic: str | None = None) -> Stream:
         """A copy with `values` added; with `statistic`, of that one only."""
-        other = Stream(())
-        other.count = self.count
-        wanted = self._statistics
-        if statistic is not None:
-            wanted = {name: made for name, made in wanted.items() if name == statistic}
-        other._statistics = copy.deepcopy(wanted)
-        other._bind()
+        wanted = self._wanted.values()
+        other = Stream([one for one in wanted if statistic is None or one.name == statistic])
+        if self.count:
+            other.count = self.count
+            other._statistics = copy.deepcopy(
+                {name: self._statistics[name] for name in other._wanted}
+            )
+            other._bind()
         for value in values:
             other.update(value)
         return other

@@ -27,6 +27,8 @@ from typing import Any
 from flux.core.handle import Flux
 from flux.message import Message
 
+# Before there are values: to import River takes 0.2 s.
+import flux_ensemble.metrics.univariate  # noqa: F401
 from flux_ensemble import __version__
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.broker import Broker

@@ -182,6 +182,7 @@ class LocalRun:
         self._ensemble.note("load", {"document": text})
         self._publish()
         self._ensemble.start()
+        self._loop.timer(0.0, _load_statistics)
 
     def recover(self, text: str) -> None:
         """Go on where an earlier run was killed; the files then say what they would have said.
@@ -391,3 +392,8 @@ class LocalRun:
         except StateError as error:
             self._unwritten = str(error)
         return status, self._metrics
+
+
+def _load_statistics() -> None:
+    # It takes 0.2 s: the first jobs run meanwhile.
+    import flux_ensemble.metrics.univariate  # noqa: F401

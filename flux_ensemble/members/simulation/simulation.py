@@ -345,7 +345,7 @@ def _rare_collections() -> Iterator[None]:
     """Look for garbage in cycles less often: jobs leave none, and each look costs the more
     the more jobs are active."""
     before = gc.get_threshold()
-    gc.set_threshold(100 * before[0], *before[1:])
+    gc.set_threshold(70_000, *before[1:])
     try:
         yield
     finally:

@@ -179,3 +179,24 @@ def test_validate_asks_river_about_the_statistics_of_a_document(tmp_path: Path) 
     file.write_text(DOCUMENT + "metrics: [kurtosis]\n")
     _, modules = run("validate", str(file))
     assert "river" in packages(modules)
+
+
+def test_a_local_run_starts_its_first_jobs_without_statistics() -> None:
+    script = """
+import json, sys
+from flux_ensemble.cli.session import local_run
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Started
+spec = load_mapping({
+    "name": "some",
+    "jobs": [{"name": "echo", "command": "echo hello"}],
+    "rules": [{"trigger": "start", "action": {"name": "submit", "label": "echo"}}],
+})
+engine = Engine(spec)
+engine.metrics(0.0)
+assert engine.handle(Started(0.0))
+print(json.dumps(list(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    assert not packages(json.loads(done.stdout)) & {"numpy", "river"}

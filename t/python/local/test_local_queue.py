@@ -81,6 +81,40 @@ def test_a_command_is_the_first_on_the_path_that_can_be_executed(tmp_path: Path)
     assert one.printed() == "right\n"
 
 
+def test_a_command_that_was_moved_is_found_where_it_is_now(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("here", "there")]
+    for place in places:
+        place.mkdir()
+        file = place / "greet"
+        file.write_text(f"#!/bin/sh\necho {place.name}\n")
+        file.chmod(0o755)
+    path = ":".join(map(str, places))
+    with bench(tmp_path, command="greet", count=3, base={"PATH": path}) as one:
+        one.submit()
+        one.run()
+        (tmp_path / "here" / "greet").unlink()
+        one.submit(first=1)
+        one.run()
+        (tmp_path / "there" / "greet").unlink()
+        one.submit(first=2)
+        one.run()
+    assert [one.printed(1), one.printed(2)] == ["here\n", "there\n"]
+    assert one.context("finish", 3) == {"status": 127 << 8}
+
+
+def test_a_command_on_a_relative_path_is_that_of_the_working_directory(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        file = tmp_path / name / "bin" / "greet"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"#!/bin/sh\necho {name}\n")
+        file.chmod(0o755)
+    job = {"command": "greet", "workdir": "{d}", "params": {"d": ["a", "b"]}}
+    with bench(tmp_path, base={"PATH": f"bin:{os.environ['PATH']}"}, **job) as one:
+        one.submit(2)
+        one.run()
+    assert [one.printed(1), one.printed(2)] == ["a\n", "b\n"]
+
+
 def test_a_script_without_an_interpreter_line_is_run_by_the_shell(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("echo $1\n")

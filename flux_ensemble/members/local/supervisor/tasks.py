@@ -14,6 +14,12 @@ FALLBACK_DIRECTORY = "/tmp"
 #: Most levels of an output file's directory that is made.
 MAX_LEVELS = 32
 
+#: Most commands whose files are remembered.
+MAX_REMEMBERED = 1000
+
+#: Command, PATH -> the file: jobs are many, and commands few.
+_remembered: dict[tuple[str, str], str] = {}
+
 
 class UnkeptError(Exception):
     """The queue's file for a job's output cannot be opened; why, in the system's words."""
@@ -129,19 +135,33 @@ def start_task(
 def _find(command: str, path: str) -> str:
     """The file of a command, as execvp(3) finds it.
 
+    As in a shell, it is not looked for again as long as it is there.
+
     Raises:
         FileNotFoundError: there is none on the path.
         PermissionError: there is one, and it cannot be executed.
     """
     if "/" in command:
         return command
+    known = _remembered.get((command, path))
+    if known is not None and os.access(known, os.X_OK):
+        return known
     files = [f"{directory or '.'}/{command}" for directory in path.split(":")]
     for file in files:
         if os.access(file, os.X_OK) and stat.S_ISREG(os.stat(file).st_mode):
+            _remember(command, path, file)
             return file
     if any(map(os.path.exists, files)):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), command)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
+
+
+def _remember(command: str, path: str, file: str) -> None:
+    # Where directories are relative, the working directory counts too.
+    if all(directory.startswith("/") for directory in path.split(":")):
+        if len(_remembered) >= MAX_REMEMBERED:
+            _remembered.clear()
+        _remembered[command, path] = file
 
 
 def shell_status(status: int) -> int:
