@@ -661,7 +661,7 @@ def limits() -> dict[str, Any]:
     }
     for ordinal in (2, 1):
         bench.site.end(bench.tag(ordinal))
-        bench.until(lambda ordinal=ordinal: ordinal in bench.gone)
+        bench.until(lambda ordinal=ordinal: ordinal in bench.gone)  # type: ignore[misc]
     return found
 
 
