@@ -18,7 +18,7 @@ firing does), `observer` (what job events do), `requests` (what users ask for), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flux_ensemble.document.model import OUTCOME_TRIGGERS, RUNNING_TRIGGER, Spec
@@ -54,13 +54,13 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.placing import Placing
-from flux_ensemble.engine.plain import Plain
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.submitted import Submitted
+from flux_ensemble.engine.together import Together
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.paths import LEFT
@@ -95,7 +95,9 @@ class Engine(Core):
         self._evaluation = Evaluation(
             self, RuleActions(self, self._actions), self.scaling, self.members, scope
         )
-        self._plain = None if self.members is None else Plain(self, self.members)
+        self._together = Together(
+            self, self.members, self.observer, self._evaluation, self._come_to_rest
+        )
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
             Started: self._on_started,
@@ -132,7 +134,7 @@ class Engine(Core):
         out: list[Command] = []
         self._out = out
         if type(event) is JobEvents:
-            self._handle_several(event)
+            self._together.several(event)
             return out
         if event.t > self.t:
             self.t = self.stats.t = event.t
@@ -145,33 +147,20 @@ class Engine(Core):
         self._rest_if_idle()
         return out
 
-    def _handle_several(self, several: JobEvents) -> None:
-        """Handle events of a job, one after the other, as `handle` does.
+    def handle_lives(self, events: Sequence[Event], first: int) -> tuple[int, list[Command]]:
+        """Handle events that are whole lives of jobs, and at which nothing looks, all in one step.
 
-        Nothing is sent between plain events, as there is no more room than before.
+        Args:
+            events: that come at once.
+            first: where the first of them is.
+
+        Returns:
+            Where the first event is that was not handled, which may be the first of all, and the
+            commands to perform, which are those of the last one that was.
         """
-        plain = self._plain is not None and self._plain.are(several)
-        for event in several.each():
-            if event.t > self.t:
-                self.t = self.stats.t = event.t
-            triggered = self.observer.on_job_event(event)
-            if triggered:
-                self._evaluation.run(triggered)
-            elif plain and not self._has_more and not self._makes_room(event):
-                continue
-            self._settle()
-            self._rest_if_idle()
-
-    @property
-    def _has_more(self) -> bool:
-        """Something comes of an event besides rules that it triggers, and jobs that can be sent."""
-        drained = self.workload.drained or not self.workload.busy
-        return bool(drained or self.scale_outcomes or self.deferred or self.search_due)
-
-    def _makes_room(self, event: JobEvent) -> bool:
-        if event.name != "clean" or self._plain is None:
-            return False
-        return bool(self.workload.backlog.queues) and self._plain.makes_room(event.job)
+        out: list[Command] = []
+        self._out = out
+        return self._together.lives(events, first, out), out
 
     def _settle(self) -> None:
         """Do what an event has brought about besides the rules that it triggers."""
@@ -184,6 +173,10 @@ class Engine(Core):
                 self._search()
         if workload.room > 0 and workload.backlog.queues:
             self._sending.send_jobs()
+
+    def _come_to_rest(self) -> None:
+        self._settle()
+        self._rest_if_idle()
 
     def _rest_if_idle(self) -> None:
         if not self.workload.busy and not self.pending_table.busy:

@@ -176,6 +176,18 @@ class Job:
                 self.outcome = self._judge(None)
         return True
 
+    def succeeded(self, t_start: float, context: Mapping[str, Any] | None, t_end: float) -> None:
+        """It ran well, and is clean.
+
+        Args:
+            t_start, context: of its event `start`.
+            t_end: when it finished.
+        """
+        self.t_start, self.t_end, self.status = t_start, t_end, 0
+        if context:
+            self._place(context)
+        self.phase, self.outcome = _GONE, "success"
+
     @property
     def returncode(self) -> int | None:
         """Its exit code, or its signal as a negative number, as in flux-jobs(1); None before."""

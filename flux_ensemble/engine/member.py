@@ -73,6 +73,12 @@ class Member:
         self.unwanted.discard(tag)
         return withdrawn
 
+    def passed(self, tag: tuple[str, int, int], t: float) -> None:
+        """A job that was sent has come, and has gone by time `t`."""
+        cores = self.flying.pop(tag)
+        if self.place is not None:
+            self.place.ended(cores, t)
+
     @property
     def busy(self) -> int:
         """How many jobs it has, or gets."""

@@ -261,9 +261,14 @@ class Observer:
         # One without an outcome was never accepted.
         if job.outcome is None:
             self._searching.not_accepted(job.firing)
-        elif not self._core.records.add(job):
-            self._core.record("records-full", limit=self._core.spec.limits.records)
+        else:
+            self.record(job)
         return news
+
+    def record(self, job: Job) -> None:
+        """Keep the record of a job that is gone."""
+        if not self._core.records.add(job):
+            self._core.record("records-full", limit=self._core.spec.limits.records)
 
     def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:
         self._core.stats.pending_nodes -= job.nodes
@@ -326,6 +331,17 @@ class Observer:
             changed += (GAVE_UP,)
         return None if interrupted else outcome, changed
 
+    def news_of_success(self, pool: str) -> tuple[News, ...]:
+        """What the events of a job change that succeeds on a pool, at once and by itself."""
+        concluded = (*_SUCCEEDED, *_CONCLUDED["success"], *_FINISHED)
+        return (
+            _NO_NEWS,
+            (None, _with_pool(_VALIDATED[1], pool)),
+            _STARTED,
+            ("success", _with_pool(concluded, pool)),
+            _NO_NEWS,
+        )
+
     # -- rules --------------------------------------------------------------------
 
     def _triggered(
@@ -343,6 +359,12 @@ def _withdrew(member: Member, job: Job) -> bool:
     """Whether a job was withdrawn from its member before it showed."""
     firing = job.firing
     return firing is not None and member.withdrew((firing.rule, firing.number, job.index))
+
+
+def _with_pool(changed: tuple[Change, ...], pool: str) -> tuple[Change, ...]:
+    """Also what changes of the pool that a job is on."""
+    of_pool = [(kind, f"{name}@{pool}") for kind, name in changed if kind == COUNT]
+    return (*changed, *of_pool)
 
 
 def _of_trial(trial: str) -> tuple[Change, ...]:

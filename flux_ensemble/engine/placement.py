@@ -163,13 +163,13 @@ class Placement:
         """A member is up."""
         self.places[place.ordinal] = place
         self.open[place.pool] = self.open.get(place.pool, 0) + 1
-        self._push(place)
+        self.changed(place)
 
     def limit(self, place: Place, t_expires: float) -> None:
         """The time of a member is up at another time than before."""
         place.t_expires = t_expires
         # It can be feasible again for what it was not.
-        self._push(place)
+        self.changed(place)
 
     def close(self, place: Place) -> None:
         """No more jobs go to a member; one that is closed already is no error."""
@@ -212,14 +212,15 @@ class Placement:
     def take(self, place: Place, cores: int) -> None:
         """Jobs go to a member."""
         place.taken += cores
-        self._push(place)
+        self.changed(place)
 
     def give(self, place: Place, cores: int, t: float) -> None:
         """A job on a member has ended."""
         place.ended(cores, t)
-        self._push(place)
+        self.changed(place)
 
-    def _push(self, place: Place) -> None:
+    def changed(self, place: Place) -> None:
+        """The load of a member has changed, or what it is feasible for."""
         if not place.open:
             return
         entry = place.load, place.ordinal

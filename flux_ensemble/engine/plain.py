@@ -33,7 +33,7 @@ class Plain:
 
     def are(self, several: JobEvents) -> bool:
         """Whether no other job can be sent because of these events, but for a last "clean"."""
-        core, success = self._core, False
+        success = False
         for event in several.events[:-1]:
             if event[1] not in _PLAIN:
                 return False
@@ -44,14 +44,16 @@ class Plain:
         last = several.events[-1][1]
         if (last != "clean" or not success) and last not in ("validate", "start"):
             return False
+        return self.now(max(self._core.t, several.t))
+
+    def now(self, t: float) -> bool:
+        """Whether until time `t` only room decides which jobs are sent."""
+        core = self._core
         if core.copies.works or not self._members.breaker.idle:
             return False
         t_expires = core.stats.t_expires
-        if t_expires is None:
-            return True
-        # Until then no group is too long for the time that is left.
-        left = t_expires - max(core.t, several.t) - SUBMISSION_SECONDS
-        return self._longest <= left
+        # No group is too long for the time that is left.
+        return t_expires is None or self._longest <= t_expires - t - SUBMISSION_SECONDS
 
     def makes_room(self, key: int) -> bool:
         """Whether a job that has left may have made room for others."""

@@ -110,6 +110,8 @@ class RuleIndex:
         #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
         #: rules.
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
+        #: How often rules were added or retired.
+        self.version = 0
         #: Positions of the rules that may react to what a job does.
         self._reacting: set[int] = set()
         self._statistics = {statistic.name: statistic for statistic in spec.statistics}
@@ -137,6 +139,7 @@ class RuleIndex:
         for table in self._tables(state):
             table[state.position] = state
         self._tables_of.clear()
+        self.version += 1
         if (rule.trigger, rule.group) not in _NO_REACTION:
             self._reacting.add(state.position)
         if state.position in self._plain["foreign"]:
@@ -165,6 +168,7 @@ class RuleIndex:
         for table in self._tables(state):
             table.pop(state.position, None)
         self._reacting.discard(state.position)
+        self.version += 1
 
     @property
     def reacts(self) -> bool:

@@ -246,6 +246,17 @@ class Workload:
         self._release(firing.group, 1)
         self.firings.close_if_over(firing)
 
+    def passed(self, firing: Firing, index: int) -> None:
+        """A job that was in flight has appeared, ended and left; none is lost."""
+        firing.seen.add(index)
+        firing.unseen -= 1
+        self._in_flight[firing.group] -= 1
+        self.room += 1
+        if self._watched:
+            self._end(firing, (index,))
+        self._release(firing.group, 1)
+        self.firings.close_if_over(firing)
+
     def withdraw(self, groups: Iterable[str]) -> tuple[list[Job], int]:
         """Withdraw all jobs of the groups, for a cancel.
 

@@ -95,3 +95,13 @@ def of_finished(variable: str) -> str:
     """
     own = variable == "duration" or (variable.startswith("duration[") and "=" in variable)
     return f"{DURATION_OF_FINISHED}{variable[len('duration') :]}" if own else variable
+
+
+def as_named(variable: str) -> str:
+    """The variable of a stream as paths name it.
+
+    >>> as_named("duration of finished[t=300]"), as_named("fom")
+    ('duration[t=300]', 'fom')
+    """
+    base, bracket, values = variable.partition("[")
+    return f"duration{bracket}{values}" if base == DURATION_OF_FINISHED else variable

@@ -19,6 +19,7 @@ from flux_ensemble.metrics.names import (
     RATE,
     STREAMS,
     Statistic,
+    as_named,
     of_finished,
 )
 from flux_ensemble.metrics.numbers import Number
@@ -155,12 +156,7 @@ class Metrics:
 
     def observe(self, group: str, variable: str, value: Number) -> None:
         """Add a finite value to the stream `GROUP-VARIABLE`."""
-        stream = self._streams.get((group, variable))
-        if stream is None:
-            base = self.kept_by_value(group, variable)
-            statistics = self._of.get(base or variable, self._statistics)
-            stream = self._streams[group, variable] = Stream(statistics)
-            self._count(group, variable, base, 1)
+        stream = self._stream(group, variable)
         stream.update(value)
         if self._watching:
             for watch in self._watching.get((group, variable), ()):
@@ -168,6 +164,23 @@ class Metrics:
                     self.detected[watch.rule] = value
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).append(value)
+
+    def observe_all(self, group: str, variable: str, values: Sequence[Number]) -> None:
+        """Add finite values to a stream that no detector watches."""
+        stream = self._stream(group, variable)
+        for value in values:
+            stream.update(value)
+        if self._kept is not None:
+            self._kept.setdefault((group, variable), []).extend(values)
+
+    def _stream(self, group: str, variable: str) -> Stream:
+        stream = self._streams.get((group, variable))
+        if stream is None:
+            base = self.kept_by_value(group, variable)
+            statistics = self._of.get(base or variable, self._statistics)
+            stream = self._streams[group, variable] = Stream(statistics)
+            self._count(group, variable, base, 1)
+        return stream
 
     def _count(self, group: str, variable: str, base: str | None, change: int) -> None:
         """Count one more stream, or one less."""
@@ -327,7 +340,7 @@ class Metrics:
                 values = list(ages(group, gauge))
                 if values:
                     streams[group, gauge] = empty.extended(values)
-        ordered = sorted({(group, _as_named(variable)) for group, variable in streams})
+        ordered = sorted({(group, as_named(variable)) for group, variable in streams})
         nested: dict[str, Any] = {}
         for name, statistic in self._by_name.items():
             nested[name] = {
@@ -350,12 +363,6 @@ class Metrics:
         if self.ignored:
             nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested
-
-
-def _as_named(variable: str) -> str:
-    """The variable of a stream as paths name it."""
-    base, bracket, values = variable.partition("[")
-    return f"duration{bracket}{values}" if base == DURATION_OF_FINISHED else variable
 
 
 class View:

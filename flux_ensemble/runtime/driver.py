@@ -12,7 +12,7 @@ and its host is told.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,7 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, TimerFired
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, JobEvents, TimerFired
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.ports import (
     Advice,
@@ -137,26 +137,40 @@ class Driver:
         self._work.extend(events)
         self._work_off()
 
-    def post_several(self, events: Iterable[Event]) -> None:
+    def post_several(
+        self,
+        events: Sequence[Event],
+        wanted: Callable[[Any], Event | None],
+        *,
+        together: bool = True,
+    ) -> None:
         """Take in events that come at once, as `post` would one after the other.
 
-        What they bring about is performed when all of them have been handled. Each is asked for
-        when those before it have been; of a closed driver all are, and ignored.
+        What they bring about is performed when all of them have been handled.
+
+        Args:
+            events: the events.
+            wanted: gives what of an event is for the engine, if anything. It is asked when the
+                events before have been handled, also by a closed driver, which ignores them.
+            together: where the engine can handle several in one step, `wanted` is not asked.
         """
         if self._closed or self._working:
-            self._work.extend(event for event in events if not self._closed)
+            for event in events:
+                own = wanted(event)
+                if own is not None and not self._closed:
+                    self._work.append(own)
         else:
-            self._work_off(events)
+            self._work_off(partial(self._take_several, events, wanted, together))
 
-    def _work_off(self, several: Iterable[Event] | None = None) -> None:
+    def _work_off(self, first: Callable[[], None] | None = None) -> None:
         """Take in what is posted, and perform what is put down."""
         if self._working:
             return
         self._working = True
         work = self._work
         try:
-            if several is not None:
-                self._take_several(several)
+            if first is not None:
+                first()
             while work:
                 item = work.popleft()
                 if type(item) is list:
@@ -175,16 +189,47 @@ class Driver:
         finally:
             self._working = False
 
-    def _take_several(self, events: Iterable[Event]) -> None:
+    def _take_several(
+        self, events: Sequence[Event], wanted: Callable[[Any], Event | None], together: bool
+    ) -> None:
         if self._ahead is not None:
             self._ahead.hold()
         try:
-            for event in events:
-                if not self._closed:
+            position = 0
+            while position < len(events):
+                if together and type(events[position]) is JobEvents and not self._closed:
+                    stop = self._take_lives(events, position)
+                    if stop > position:
+                        position = stop
+                        continue
+                event = wanted(events[position])
+                if event is not None and not self._closed:
                     self._take(event)
+                position += 1
         finally:
             if self._ahead is not None:
                 self._ahead.release()
+
+    def _take_lives(self, events: Sequence[Event], first: int) -> int:
+        """Take in those of events from `first` on that the engine handles in one step.
+
+        Returns:
+            Where the first one is that it does not.
+        """
+        if self._marker is not None:
+            self._marker.begin(events[first])
+        stop, commands = self._engine.handle_lives(events, first)
+        if self._marker is not None:
+            self._marker.end()
+        silent = events[first : stop - 1 if commands else stop]
+        if self._tap is not None:
+            for event in silent:
+                self._tap(event, [])
+        if self._ahead is not None:
+            self._ahead.write_all(silent)
+        if commands:
+            self._took(events[stop - 1], commands)
+        return stop
 
     def _take(self, event: Event) -> None:
         marker = self._marker
@@ -194,6 +239,10 @@ class Driver:
             marker.begin(event)
             commands = self._engine.handle(event)
             marker.end()
+        self._took(event, commands)
+
+    def _took(self, event: Event, commands: list[Command]) -> None:
+        """The engine has handled an event."""
         if self._tap is not None:
             self._tap(event, commands)
         if self._ahead is not None and not self._ahead.write(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from flux_ensemble.document.model import Spec
@@ -263,11 +264,13 @@ class Ensemble:
         if is_wanted(self, event):
             self._driver.post(event)
 
-    def job_events(self, events: Iterable[OfJob]) -> None:
-        """Jobs did something; each event is asked for when those before it have been handled."""
-        self._driver.post_several(wanted(self, events))
+    def job_events(self, events: Sequence[OfJob]) -> None:
+        """Jobs did something; each event is looked at when those before it have been handled."""
+        # Who follows what jobs do is told of each event.
+        together = not self.log.wants_events
+        self._driver.post_several(events, partial(wanted, self), together=together)
 
-    def violation(self, event: JobEvent) -> None:
+    def violation(self, event: OfJob) -> None:
         """A job has the tag of another one, or one that nobody gave: cancel it."""
         assert event.tag is not None
         self.note("violation", {**self.engine.named(event.job), **event.tag._asdict()})

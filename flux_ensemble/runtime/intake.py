@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, JobEvents
@@ -14,6 +14,8 @@ from flux_ensemble.runtime.ports import Member
 #: What a job did, one event or several at once.
 OfJob = JobEvent | JobEvents
 
+_NO_CONTEXT: Mapping[str, Any] = {}
+
 
 class Taker(Protocol):
     """An ensemble, as far as it is asked here: see `runtime.ensemble.Ensemble`."""
@@ -22,54 +24,49 @@ class Taker(Protocol):
     log: Log
     member: Member
 
-    def violation(self, event: JobEvent) -> None:
+    def violation(self, event: OfJob) -> None:
         """A job has the tag of another one, or one that nobody gave."""
         ...
 
 
 def is_wanted(taker: Taker, event: JobEvent) -> bool:
     """Whether an event is for the engine; what is not the engine's to see to is done."""
-    engine, name = taker.engine, event.name
-    if event.tag is not None:
-        taker.member.seen(event.tag, event.job)
-        if event.job not in engine.workload.jobs and not engine.expects(event.tag, event.job):
-            taker.violation(event)
-            return False
+    if event.tag is not None and not _is_expected(taker, event):
+        return False
+    wanted = _is_needed(taker, event.t, event.job, event.name, event.context)
+    return wanted and (not event.foreign or taker.engine.wants_job(event.job_name))
+
+
+def wanted(taker: Taker, event: OfJob) -> OfJob | None:
+    """What of an event, or of several of a job, is for the engine, if anything: as `is_wanted`."""
+    if not isinstance(event, JobEvents):
+        return event if is_wanted(taker, event) else None
+    if event.tag is not None and not _is_expected(taker, event):
+        return None
+    needed = [one for one in event.events if _is_needed(taker, one[0], event.job, *one[1:])]
+    if len(needed) == len(event.events):
+        return event
+    return replace(event, events=needed) if needed else None
+
+
+def _is_expected(taker: Taker, event: OfJob) -> bool:
+    """Whether a job with a tag is the one that was sent; one that is not is a violation."""
+    engine, tag = taker.engine, event.tag
+    assert tag is not None
+    taker.member.seen(tag, event.job)
+    if event.job in engine.workload.jobs or engine.expects(tag, event.job):
+        return True
+    taker.violation(event)
+    return False
+
+
+def _is_needed(
+    taker: Taker, t: float, job: int, name: str, context: Mapping[str, Any] = _NO_CONTEXT
+) -> bool:
+    """Whether the engine needs an event; who follows those of jobs is told of it."""
+    engine = taker.engine
     if name == "invalidate":
-        taker.member.refused(event.job)
+        taker.member.refused(job)
     if taker.log.wants_events:
-        taker.log.job_event(event.t, engine.named(event.job), name, event.context)
-    wanted = name in engine.wants_events
-    return wanted and (not event.foreign or engine.wants_job(event.job_name))
-
-
-def _part(taker: Taker, several: JobEvents) -> JobEvents | None:
-    """Those of several events of a job that are for the engine, if any: as `is_wanted`."""
-    engine, events = taker.engine, several.events
-    if several.tag is not None:
-        taker.member.seen(several.tag, several.job)
-        known = several.job in engine.workload.jobs
-        if not known and not engine.expects(several.tag, several.job):
-            taker.violation(next(several.each()))
-            return None
-    if taker.log.wants_events:
-        for event in several.each():
-            taker.log.job_event(event.t, engine.named(event.job), event.name, event.context)
-    names = [event[1] for event in events]
-    if "invalidate" in names:
-        taker.member.refused(several.job)
-    if engine.wants_events.issuperset(names):
-        return several
-    wanted = [event for event in events if event[1] in engine.wants_events]
-    return replace(several, events=wanted) if wanted else None
-
-
-def wanted(taker: Taker, events: Iterable[OfJob]) -> Iterator[OfJob]:
-    """What of events is for the engine; each is looked at when those before it were handled."""
-    for event in events:
-        if isinstance(event, JobEvents):
-            several = _part(taker, event)
-            if several is not None:
-                yield several
-        elif is_wanted(taker, event):
-            yield event
+        taker.log.job_event(t, engine.named(job), name, context)
+    return name in engine.wants_events

@@ -10,7 +10,7 @@ only while somebody may ask for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
@@ -107,53 +107,35 @@ class Tracker:
             self._names.pop(job, None)
 
     def told(
-        self, ensemble: Ensemble, ordinal: int, events: Iterable[Sequence[Any]]
-    ) -> Iterator[JobEvent | JobEvents]:
+        self, ensemble: Ensemble, ordinal: int, items: Iterable[Sequence[Any]]
+    ) -> list[JobEvent | JobEvents]:
         """What the service of a member says of the jobs of an ensemble, which it has sorted out.
 
         Args:
             ensemble: whose the jobs are.
             ordinal: number of the member.
-            events: as `members.nested.attached` has them.
+            items: as `members.nested.attached` has them.
         """
         jobs = self._jobs
-        for t, id, name, *rest in events:
-            self.events += 1
-            job, tag = make(ordinal, id), None
-            if type(name) is list:
-                several = self._several(ensemble, job, t, name, *rest)
-                if several is not None:
-                    yield several
+        told: list[JobEvent | JobEvents] = []
+        for t, id, what, *rest in items:
+            job, several = make(ordinal, id), type(what) is list
+            events = what if several else [[t, what, *rest[:1]]]
+            self.events += len(events)
+            tag = Tag(*rest[-1]) if rest and type(rest[-1]) is list else None
+            if tag is not None and _context(events[0]).get("userid") == self._owner:
+                jobs[job] = ensemble
+            elif tag is not None or job not in jobs:
                 continue
-            if len(rest) > 1 and rest[0].get("userid") == self._owner:
-                tag, jobs[job] = Tag(*rest[1]), ensemble
-            elif name == "validate":
-                self.newest = max(self.newest, job)
-            if job in jobs:
-                yield JobEvent(t, job, name, rest[0] if rest else {}, tag)
-                if name in LAST_EVENTS:
-                    jobs.pop(job, None)
-
-    def _several(
-        self,
-        ensemble: Ensemble,
-        job: int,
-        t: float,
-        events: Sequence[Sequence[Any]],
-        tag: Sequence[Any] | None = None,
-    ) -> JobEvents | None:
-        """Several events of a job at once; None if it is none of the ensemble's."""
-        self.events += len(events) - 1
-        jobs, own = self._jobs, None
-        if tag is not None and _context(events[0]).get("userid") == self._owner:
-            own, jobs[job] = Tag(*tag), ensemble
-        if job not in jobs:
-            return None
-        if any(event[1] == "validate" for event in events):
-            self.newest = max(self.newest, job)
-        if events[-1][1] in LAST_EVENTS:
-            del jobs[job]
-        return JobEvents(t, job, events, own)
+            if job > self.newest and any(event[1] == "validate" for event in events):
+                self.newest = job
+            if events[-1][1] in LAST_EVENTS:
+                del jobs[job]
+            if several:
+                told.append(JobEvents(t, job, events, tag))
+            else:
+                told.append(JobEvent(t, job, what, _context(events[0]), tag))
+        return told
 
     def _admit(
         self, job: int, context: Mapping[str, Any], jobspec: Mapping[str, Any]

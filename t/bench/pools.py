@@ -424,7 +424,9 @@ BENCHMARK = Benchmark(
     on them. These have no processes; with some that live on, it takes up to 25 seconds more until
     Flux says that the nodes are clean. Where members
     last for seconds and replace each other, a job is burnt if it was started only because the
-    time was up. The jobs that are simulated, too, take 2 and 5 seconds.""",
+    time was up. The jobs that are simulated, too, take 2 and 5 seconds.
+    [How many jobs a second](members.md#how-many-jobs-a-second) many members take follows from what
+    is measured.""",
     measure,
     rows,
     plot,

@@ -234,11 +234,10 @@ class MemberJob:
             self._pause = RETRY_SECONDS
             self._was_up = True
             self._enter(Phase.UP)
-            if self.draining is None:
-                self._walltime.watch(instance)
-            else:
+            if self.draining is not None:
                 # It was to be drained while there was no connection.
                 self._stop_queue(instance, self.draining)
+            self._walltime.watch(instance)
             self._told.up(self.tag, instance, instance.facts)
 
     def _failed(self, error: Exception) -> None:

@@ -44,12 +44,14 @@ class Walltime:
         self._told(t_expires)
         left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
         if left <= 0.0:
+            # What runs there goes on until then, which can still be changed.
+            left = LOOK_SECONDS
             self._drained("its walltime is about to end")
-            return
 
         def looked(error: Exception | None) -> None:
             if not instance.closed:
                 self.watch(instance)
 
-        look_again = min(left, LOOK_SECONDS)
-        self._timers.later("walltime", look_again, lambda: run(instance.look(), looked))
+        if not instance.closed:
+            look_again = min(left, LOOK_SECONDS)
+            self._timers.later("walltime", look_again, lambda: run(instance.look(), looked))

@@ -23,7 +23,7 @@ it, so recovery has little to replay (`runtime.durability.replay`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +172,13 @@ class WriteAheadLog:
     def hold(self) -> None:
         """Several events come at once: send them together, in `release`."""
         self._several = True
+
+    def write_all(self, events: Sequence[Event]) -> None:
+        """Write some of these that bring about nothing."""
+        self._since_snapshot += len(events)
+        for event in events:
+            self.timers.take(event, ())
+            self._events.add_several(event)
 
     def release(self) -> None:
         """Send what was written since `hold`, now or when it is time to."""

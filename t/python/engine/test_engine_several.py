@@ -1,4 +1,4 @@
-"""Several events of a job at once are handled as they would be one after the other."""
+"""Events of jobs that come at once are handled as they would be one after the other."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
+    AllocationChanged,
     CommandDone,
     Event,
     JobEvent,
@@ -119,28 +120,29 @@ class Queue:
         self.waiting: list[Event] = [Started(self.t)]
         self.timers: dict[str, StartTimer] = {}
 
-    def happens(self) -> Iterator[Event]:
-        """The events, until nothing more comes or enough has."""
+    def happens(self) -> Iterator[list[Event]]:
+        """What comes at once, until nothing more does or enough has."""
         for _ in range(400):
             self.t += self.random.random()
             choice = self.random.random()
             if self.waiting and (choice < 0.3 or not self.jobs):
-                yield self.waiting.pop(0)
+                yield [self.waiting.pop(0)]
             elif self.jobs:
-                yield self._job(self.random.choice(list(self.jobs)))
+                many = min(self.random.choice((1, 2, 6)), len(self.jobs))
+                yield [self._job(key) for key in self.random.sample(list(self.jobs), many)]
             elif self.timers:
                 timer = self.timers[self.random.choice(list(self.timers))]
                 if not timer.every:
                     del self.timers[timer.key]
-                yield TimerFired(self.t, timer.key)
+                yield [TimerFired(self.t, timer.key)]
             else:
                 return
             if choice > 0.99:
-                yield Request(self.t, self.number, "submit", {"group": "sim", "count": 2})
+                yield [Request(self.t, self.number, "submit", {"group": "sim", "count": 2})]
             if choice < 0.005 and self.engine.members is not None:
                 member = self.random.choice([*self.engine.members.known.values()] or [None])
                 if member is not None and member.state == "up":
-                    yield MemberDraining(self.t, member.name, member.ordinal, "it ends")
+                    yield [MemberDraining(self.t, member.name, member.ordinal, "it ends")]
 
     def _job(self, key: int) -> Event:
         tag, left = self.jobs[key]
@@ -194,15 +196,101 @@ def test_several_events_of_a_job_at_once_are_the_same_as_one_after_the_other(
         engine.records.keep()
     queue = Queue(together, Random(seed))
     several = 0
-    for event in queue.happens():
-        commands = together.handle(event)
-        events = list(event.each()) if isinstance(event, JobEvents) else [event]
-        several += len(events) > 1
-        assert commands == [command for one in events for command in singly.handle(one)]
+    for events in queue.happens():
+        commands = handle_together(together, events)
+        single = [one for event in events for one in each(event)]
+        several += len(single) > 1
+        assert commands == [command for one in single for command in singly.handle(one)]
         together.check()
         queue.perform(commands)
     assert several or not queue.number
     assert encode_all(together) == encode_all(singly)
+
+
+def handle_together(engine: Engine, events: list[Event]) -> list[Command]:
+    """Have an engine handle what comes at once, as `Driver.post_several` does."""
+    commands: list[Command] = []
+    position = 0
+    while position < len(events):
+        stop, more = engine.handle_lives(events, position)
+        if stop == position:
+            stop, more = position + 1, engine.handle(events[position])
+        commands += more
+        position = stop
+    return commands
+
+
+def each(event: Event) -> list[Event]:
+    return list(event.each()) if isinstance(event, JobEvents) else [event]
+
+
+def running(rules: list[dict[str, Any]], more: dict[str, Any]) -> tuple[Engine, list[JobEvents]]:
+    """An engine that has sent four jobs to a member, and their lives."""
+    engine = Engine(load_mapping(document(rules, {"count": 4, **more})))
+    engine.handle(Started(100.0))
+    commands = engine.handle(MemberUp(100.0, "pool.0", 1, 1, 2))
+    lives = []
+    for command in commands:
+        if not isinstance(command, SubmitJobs):
+            continue
+        engine.handle(CommandDone(100.5, command.id, {"ids": []}))
+        for index in range(command.first, command.first + command.count):
+            t = 101.0 + index
+            names = ("submit", "validate", "start", "finish", "clean")
+            events: list[list[Any]] = [[t + number / 8, name] for number, name in enumerate(names)]
+            events[3].append({"status": 0})
+            tag = Tag(command.group, command.rule, command.firing, index)
+            lives.append(JobEvents(t + 0.5, make(1, index), events, tag))
+    return engine, lives
+
+
+#: Rules that are about no job that succeeds, and those that look at each.
+OTHERS = [rule for rule in RULES if rule["trigger"] in ("job-fail", "idle", "member-draining")]
+ABOUT = [rule for rule in RULES if rule["trigger"] in ("job-success", "job-start", "metric")]
+
+
+@pytest.mark.parametrize("rules", [[], OTHERS], ids=["no rules", "rules on what is rare"])
+def test_lives_that_nothing_looks_at_are_one_step(rules: list[dict[str, Any]]) -> None:
+    engine, lives = running(rules, {})
+    assert len(lives) == 4
+    assert engine.handle_lives(lives[:3], 0) == (3, [])
+    assert engine.stats.counts["sim"]["success@pool"] == 3
+    assert engine.handle_lives(lives, 3)[0] == 4
+
+
+@pytest.mark.parametrize("rule", ABOUT, ids=str)
+def test_lives_that_a_rule_looks_at_are_not(rule: dict[str, Any]) -> None:
+    engine, lives = running([rule], {})
+    assert engine.handle_lives(lives, 0) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"predict": ["x"], "params": {"x": [1, 2, 3, 4]}, "count": 1},
+        {"duration": 1e6},
+    ],
+    ids=["predictions", "time limits"],
+)
+def test_lives_that_tell_more_are_not(more: dict[str, Any]) -> None:
+    engine, lives = running([], more)
+    engine.handle(AllocationChanged(100.6, 100.7 + 1e6))
+    assert engine.handle_lives(lives, 0) == (0, [])
+
+
+def test_what_is_no_life_is_left_to_be_handled_alone() -> None:
+    engine, (first, second, third, fourth) = running([], {})
+    failed = [*second.events[:3], [102.375, "finish", {"status": 256}], second.events[4]]
+    events = [
+        first,
+        JobEvents(second.t, second.job, failed, second.tag),
+        JobEvents(third.t, third.job, third.events[:3], third.tag),
+        first,
+        fourth,
+    ]
+    assert [engine.handle_lives(events, position)[0] for position in range(4)] == [1, 1, 2, 3]
+    engine.handle(Request(103.0, 1, "cancel", {"group": "sim"}))
+    assert engine.handle_lives(events, 4) == (4, [])
 
 
 def encode_all(engine: Engine) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -48,6 +51,7 @@ from flux_ensemble.members.nested.life import Phase  # noqa: E402
 from flux_ensemble.members.nested.member import NestedMember  # noqa: E402
 from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.members.nested.pump import Pump  # noqa: E402
+from flux_ensemble.members.nested.route import Route  # noqa: E402
 from flux_ensemble.members.nested.site import Site  # noqa: E402
 from flux_ensemble.members.nested.told import Gone, Told  # noqa: E402
 from flux_ensemble.runtime.ports import FLEET_EVENTS  # noqa: E402
@@ -210,6 +214,7 @@ class Sites(Bench):
     Attributes:
         runs: of ensembles, by the ordinals of members that are not of the first one.
         up, gone, draining, refused, lost: members by ordinal, with what was told of them.
+        t_expires: of members by ordinal, as told last.
         outcomes: (ordinal, number of the attempt, wait status) by the index of the job.
     """
 
@@ -221,6 +226,7 @@ class Sites(Bench):
         self.ups = 0
         self.gone: dict[int, Gone] = {}
         self.draining: dict[int, str] = {}
+        self.t_expires: dict[int, float | None] = {}
         self.refused: dict[int, str] = {}
         self.lost: dict[int, str] = {}
         self.started: dict[int, set[int]] = {}
@@ -238,7 +244,7 @@ class Sites(Bench):
         told = Told(
             up=self._up,
             draining=keep(self.draining),
-            expires=lambda tag, t_expires: None,
+            expires=self._expires,
             event=self._event,
             past=self._past,
             caught_up=lambda tag: None,
@@ -279,6 +285,13 @@ class Sites(Bench):
                 **keys,
             )
         self.until(lambda: self.up.keys() >= set(ordinals))
+
+    def limit(self, ordinal: int, seconds: float) -> None:
+        """Give a member so many seconds more."""
+        job = self.job_of(ordinal).job
+        began = self.handle.rpc("job-list.list-id", {"id": job, "attrs": ["t_run"]}).get()["job"]
+        updates = {"attributes.system.duration": time.time() - began["t_run"] + seconds}
+        self.handle.rpc("job-manager.update", {"id": job, "updates": updates}).get()
 
     def job_of(self, ordinal: int) -> MemberJob:
         return self.site[self.tag(ordinal)]
@@ -329,6 +342,9 @@ class Sites(Bench):
     def _up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
         self.ups += 1
         self.up[tag.ordinal] = instance, facts
+
+    def _expires(self, tag: MemberTag, t_expires: float | None) -> None:
+        self.t_expires[tag.ordinal] = t_expires
 
     def _past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Any]
@@ -591,11 +607,7 @@ def walltime() -> dict[str, Any]:
             and sum(job is not None for _, job, _ in attempts.lost()) == cores + 3
         )
     )
-    # It is given twenty seconds more.
-    job = bench.job_of(1).job
-    began = bench.handle.rpc("job-list.list-id", {"id": job, "attrs": ["t_run"]}).get()["job"]
-    updates = {"attributes.system.duration": time.time() - began["t_run"] + 20.0}
-    bench.handle.rpc("job-manager.update", {"id": job, "updates": updates}).get()
+    bench.limit(1, 20.0)
     bench.until(lambda: 1 in bench.draining)
     waiting = [one.job for one in attempts.lost() if not one.started]
     bench.until(lambda: 1 in bench.gone)
@@ -613,12 +625,54 @@ def walltime() -> dict[str, Any]:
     }
 
 
+def dead() -> dict[str, Any]:
+    """The socket of a broker that is gone."""
+    bench = Bench()
+    # How often Flux tries to connect, a while after the time before, where that is left to it.
+    os.environ["FLUX_LOCAL_CONNECTOR_RETRY_COUNT"] = "1000000"
+    opened: list[Any] = []
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/local-0"
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.bind(path)
+            gone.listen()
+        Route(bench.loop).find(f"local://{path}", True, opened.append)
+        bench.until(lambda: bool(opened))
+    return {"errors": bench.errors, "error": errno.errorcode[opened[0].errno]}
+
+
+def limits() -> dict[str, Any]:
+    """An instance of somebody else that drains as its time is nearly up, and then gets more."""
+    walltimes.LOOK_SECONDS, walltimes.STOP_SECONDS = 0.2, 600.0
+    bench = Sites()
+    bench.start(1, duration=3600.0)
+    bench.runs[2] = 2
+    bench.site.connect(bench.tag(2), str(flux.uri.JobURI(bench.job_of(1).uri).local))
+    bench.until(lambda: 2 in bench.up)
+    bench.limit(1, 300.0)
+    bench.until(lambda: {1, 2} <= bench.draining.keys())
+    before = bench.t_expires[2]
+    bench.limit(1, 7200.0)
+    bench.until(lambda: bench.t_expires[1] == bench.t_expires[2] != before)
+    found = {
+        "errors": bench.errors,
+        "draining": bench.draining[2],
+        "left": [round((t or 0.0) - time.time()) for t in (before, bench.t_expires[2])],
+    }
+    for ordinal in (2, 1):
+        bench.site.end(bench.tag(ordinal))
+        bench.until(lambda ordinal=ordinal: ordinal in bench.gone)  # type: ignore[misc]
+    return found
+
+
 if __name__ == "__main__":
     scenarios: dict[str, Callable[[], dict[str, Any]]] = {
         "pump": pump,
         "module": module,
         "ways": ways,
         "walltime": walltime,
+        "dead": dead,
+        "limits": limits,
         "sweep": lambda: {how: sweep(how) for how in ("kill", "fence", "no-fence")},
     }
     print(json.dumps(scenarios[sys.argv[1]]()))

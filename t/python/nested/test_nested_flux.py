@@ -91,3 +91,16 @@ def test_no_job_that_waits_is_burnt_when_an_allocation_expires(tmp_path: Path) -
     assert found["outcomes"] == 0
     assert found["lost"] == [False] * 3 + [True] * found["cores"]
     assert found["fenced"]
+
+
+@pytest.mark.flux
+def test_nobody_waits_for_a_broker_that_is_gone(tmp_path: Path) -> None:
+    assert nested(tmp_path, "dead")["error"] == "ECONNREFUSED"
+
+
+@pytest.mark.flux
+def test_a_member_that_drains_is_looked_at_for_its_time_limit(tmp_path: Path) -> None:
+    found = nested(tmp_path, "limits")
+    assert "walltime" in found["draining"]
+    before, after = found["left"]
+    assert before <= 300 < 3600 < after

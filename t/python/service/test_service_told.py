@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes import FakeCaller, FakeHost, FakeLoop
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, JobEvents, MemberUp, Started, Tag
 from flux_ensemble.engine.job_keys import make
+from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.runtime.intake import wanted
@@ -26,7 +29,7 @@ END = [[3.0, "start"], [4.0, "finish", {"status": 0}], [5.0, "clean"]]
 
 def told(tracker: Tracker, *items: list[Any]) -> list[Any]:
     ensemble: Any = "the ensemble"
-    return list(tracker.told(ensemble, 2, items))
+    return tracker.told(ensemble, 2, items)
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ class Taker:
         (command,) = (one for one in commands if isinstance(one, SubmitJobs))
         self.tag = Tag(command.group, command.rule, command.firing, command.first)
         self.seen: list[Any] = []
-        self.violations: list[JobEvent] = []
+        self.violations: list[JobEvent | JobEvents] = []
         self.log = Log()
         self.shown = Shown()
         self.log.read(self.shown, follow=True)
@@ -101,7 +104,7 @@ class Taker:
             seen=lambda *job: self.seen.append(job), refused=self.seen.append
         )
 
-    def violation(self, event: JobEvent) -> None:
+    def violation(self, event: JobEvent | JobEvents) -> None:
         self.violations.append(event)
 
 
@@ -109,27 +112,29 @@ def test_the_engine_gets_what_it_needs_and_who_follows_gets_all() -> None:
     taker = Taker()
     alloc = [2.5, "alloc", {"annotations": {}}]
     event = JobEvents(5.0, make(1, 7), [*BEGIN, alloc, *END], taker.tag)
-    assert list(wanted(taker, [event])) == [JobEvents(5.0, make(1, 7), [*BEGIN, *END], taker.tag)]
+    assert wanted(taker, event) == JobEvents(5.0, make(1, 7), [*BEGIN, *END], taker.tag)
     assert taker.shown.names == ["submit", "validate", "alloc", "start", "finish", "clean"]
     assert taker.seen == [(taker.tag, make(1, 7))]
-    assert list(wanted(taker, [JobEvents(2.5, make(1, 7), [alloc, alloc])])) == []
+    assert wanted(taker, JobEvents(2.5, make(1, 7), [alloc, alloc])) is None
 
 
 def test_a_job_that_nobody_has_sent_is_a_violation() -> None:
     taker = Taker()
     other = taker.tag._replace(index=1)
-    assert list(wanted(taker, [JobEvents(2.0, make(1, 7), BEGIN, other)])) == []
-    (violation,) = taker.violations
-    assert violation == JobEvent(1.0, make(1, 7), "submit", {"userid": OWNER}, other)
+    several = JobEvents(2.0, make(1, 7), BEGIN, other)
+    assert wanted(taker, several) is None
+    single = JobEvent(1.0, make(1, 7), "submit", {"userid": OWNER}, other)
+    assert wanted(taker, single) is None
+    assert taker.violations == [several, single]
 
 
 def test_a_job_that_comes_twice_at_once_is_a_violation_the_second_time() -> None:
     taker = Taker()
-    first, second = (JobEvents(2.0, make(1, id), BEGIN, taker.tag) for id in (7, 8))
-    for event in wanted(taker, [first, second]):
-        taker.engine.handle(event)
-    assert list(taker.engine.workload.jobs) == [first.job]
-    assert [event.job for event in taker.violations] == [second.job]
+    lives = [JobEvents(5.0, make(1, id), [*BEGIN, *END], taker.tag) for id in (7, 8)]
+    driver = Driver(taker.engine, taker.member, FakeLoop(), FakeCaller, FakeHost())
+    driver.post_several(lives, partial(wanted, taker))
+    assert taker.engine.stats.counts["sim"]["finished"] == 1
+    assert taker.violations == lives[1:]
 
 
 def test_recovery_knows_the_latest_of_them() -> None:

@@ -1,0 +1,132 @@
+"""The lives of many jobs at once, from the driver to the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import FakeCaller, FakeGate, FakeHost, FakeLoop, FakeMember, MemoryStore
+
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.commands import DrainMember, EndMember, StartMember, SubmitJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import CommandDone, Event, JobEvents, MemberUp, Started, Tag
+from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.records import encode
+from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.runtime.driver import Driver
+from flux_ensemble.runtime.durability.batches import dumps
+from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.replay import Facts, replay
+from flux_ensemble.runtime.durability.wal import WriteAheadLog
+from flux_ensemble.runtime.ports import Done
+
+IDENTITY = "'lives', run 1"
+
+SPEC = load_mapping(
+    {
+        "name": "lives",
+        "members": [{"name": "pool", "count": 2, "service": "child"}],
+        "jobs": [{"name": "sim", "command": "true", "count": 40}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "sim"}}],
+    }
+)
+
+
+class Pool:
+    """Starts members at once."""
+
+    def start(self, command: StartMember, done: Done) -> None:
+        done(CommandDone(1000.0, command.id))
+
+    def drain(self, command: DrainMember, done: Done) -> None:
+        done(CommandDone(1000.0, command.id))
+
+    def end(self, command: EndMember, done: Done) -> None:
+        done(CommandDone(1000.0, command.id))
+
+
+class Run:
+    """An ensemble whose jobs live as told, each message with those that were sent since the last.
+
+    Args:
+        together: they may be handled in one step.
+    """
+
+    def __init__(self, together: bool) -> None:
+        self.engine = Engine(SPEC)
+        self.engine.stats.keep_values()
+        self.engine.records.keep()
+        self.member, self.store, self.host = FakeMember(), MemoryStore(), FakeHost()
+        loop = FakeLoop()
+        self.wal = WriteAheadLog(self.store, loop, self, print, FakeGate(), IDENTITY)
+        self.tapped: list[tuple[Event, int]] = []
+        self.asked = 0
+        driver = Driver(
+            self.engine,
+            self.member,
+            loop,
+            FakeCaller,
+            self.host,
+            lambda event, commands: self.tapped.append((event, len(commands))),
+            self.wal,
+            fleet=Pool(),
+        )
+        driver.post(Started(1000.0))
+        for ordinal in (1, 2):
+            driver.post(MemberUp(1000.0, f"pool.{ordinal - 1}", ordinal, 1, 4))
+        while self.member.submitted:
+            sent = list(self.member.submitted)
+            self.member.submitted.clear()
+            lives = [life for command in sent for life in lives_of(command)]
+            driver.post_several(lives, self._wanted, together=together)
+        self.wal.checkpoint()
+
+    def _wanted(self, event: Event) -> Event:
+        self.asked += 1
+        return event
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"engine": dump(self.engine), "facts": Facts().to_json()}
+
+    def take_beside(self) -> str:
+        jobs = self.engine.records.take()
+        return beside(self.engine.stats.take_values(), dumps(encode(jobs)) if jobs else None)
+
+
+def lives_of(command: SubmitJobs) -> list[JobEvents]:
+    lives = []
+    for index in range(command.first, command.first + command.count):
+        t = 1001.0 + index / 7
+        events = [
+            [t, "submit", {"userid": 1}],
+            [t + 0.1, "validate"],
+            [t + 0.7, "start", {"t_alloc": t + 0.5, "ranks": "0"}],
+            [t + 2.3, "finish", {"status": 0}],
+            [t + 2.4, "clean"],
+        ]
+        tag = Tag(command.group, command.rule, command.firing, index)
+        lives.append(JobEvents(t + 2.4, make(command.ordinal, 100 + index), events, tag))
+    return lives
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[Run, Run]:
+    return Run(together=True), Run(together=False)
+
+
+def test_the_log_is_the_same_as_of_jobs_that_are_handled_one_by_one(runs: tuple[Run, Run]) -> None:
+    together, singly = runs
+    assert not together.host.errors
+    assert (together.asked, singly.asked) == (0, 40)
+    assert together.engine.state == "completed"
+    assert together.store.lines == singly.store.lines
+    assert together.store.snapshot == singly.store.snapshot
+    assert together.store.values == singly.store.values
+    assert together.tapped == singly.tapped
+
+
+def test_a_replay_of_the_log_comes_to_the_same(runs: tuple[Run, Run]) -> None:
+    together, _ = runs
+    replayed = replay(SPEC, IDENTITY, None, [], together.store.lines)
+    assert dumps(dump(replayed.engine)) == dumps(dump(together.engine))
