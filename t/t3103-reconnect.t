@@ -175,4 +175,141 @@ test_expect_success 'flux ensemble serve, too, whose requests get no error when 
 	kill $serve && wait $serve
 '
 
+# Start a service outside of the broker that dies at a moment (lib/dying_service.py); its process
+# is $serve.
+serve_until() {
+	"$SHARNESS_BUILD_DIRECTORY/python" "$SHARNESS_TEST_SRCDIR/lib/dying_service.py" $1 2>>serve.log &
+	serve=$!
+	wait_registered
+}
+
+# Start one that does not.
+serve() {
+	flux ensemble serve 2>>serve.log &
+	serve=$!
+	wait_service
+}
+
+# Wait until a service is there, and ask it nothing that it may die of.
+wait_registered() {
+	tries=0
+	until rpc claim >claim 2>&1 && grep -q token claim; do
+		tries=$(($tries + 1))
+		test $tries -lt 100 || return 1
+		sleep 0.1
+	done
+}
+
+# Print how many entries of a kind the log of an ensemble has: `entries NAME ENTRY`.
+entries() {
+	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
+}
+
+test_expect_success 'run finds what a service has loaded that died before it said so' '
+	write_document said && touch said.go &&
+	serve_until loaded &&
+	{ timeout 120 flux ensemble run said.yaml >said.out 2>said.err & run=$!; } &&
+	wait_gone $serve &&
+	serve &&
+	wait $run &&
+	grep "submit third" said.out &&
+	is 3 "$(flux ensemble jobs -n -o "{id}" said | wc -l)" &&
+	is 1 "$(entries said load)" &&
+	kill $serve && wait $serve
+'
+
+test_expect_success 'run loads once more what a service had not loaded when it died' '
+	serve_until load &&
+	{ timeout 120 flux ensemble run said.yaml >said.out 2>said.err & run=$!; } &&
+	wait_gone $serve &&
+	serve &&
+	wait $run &&
+	grep "submit third" said.out &&
+	is 3 "$(flux ensemble jobs -n -o "{id}" said | wc -l)" &&
+	is 6 "$(flux jobs -a -n -o "{name}" | grep -c "^said:")" &&
+	kill $serve && wait $serve
+'
+
+test_expect_success 'Ctrl-C while it is not known whether it is loaded ends it when the service is back' '
+	write_document unknown &&
+	serve_until loaded &&
+	interruptible flux ensemble run unknown.yaml >unknown.out 2>unknown.err && run=$pid &&
+	wait_gone $serve &&
+	kill -INT $run &&
+	wait_text interrupted unknown.out &&
+	serve &&
+	test_expect_code 130 wait $run &&
+	is canceled "$(status_of unknown state)" &&
+	kill $serve && wait $serve
+'
+
+test_expect_success 'run goes on where a service dies that is asked for the log' '
+	write_document asked && touch asked.go &&
+	serve_until log &&
+	{ timeout 120 flux ensemble run asked.yaml >asked.out 2>asked.err & run=$!; } &&
+	wait_gone $serve &&
+	serve &&
+	wait $run &&
+	grep "submit third" asked.out &&
+	kill $serve && wait $serve
+'
+
+test_expect_success 'so do those that follow logs, also where that is the second service to die' '
+	write_document twice &&
+	serve &&
+	flux ensemble load twice.yaml &&
+	cat >client.py <<-EOD &&
+	from flux_ensemble.client import Client
+	for entry in Client().log("twice", follow=True):
+	    print(entry["name"], flush=True)
+	EOD
+	{ timeout 120 flux ensemble log --json --follow twice >twice-log.out 2>twice-log.err & log=$!; } &&
+	{ timeout 120 "$SHARNESS_BUILD_DIRECTORY/python" client.py >twice-client.out & client=$!; } &&
+	wait_text second twice-log.out && wait_text outcome twice-client.out &&
+	kill -KILL $serve &&
+	serve_until log &&
+	wait_gone $serve &&
+	serve &&
+	touch twice.go &&
+	wait $log && wait $client &&
+	flux ensemble log --json twice >whole &&
+	test_cmp whole twice-log.out &&
+	is $(wc -l <whole) "$(wc -l <twice-client.out)" &&
+	kill $serve && wait $serve
+'
+
+test_expect_success 'a service that was stopped for so long that it counts as away goes on' '
+	write_document stopped &&
+	serve &&
+	{ timeout 120 flux ensemble run stopped.yaml >stopped.out 2>stopped.err & run=$!; } &&
+	{ timeout 120 flux ensemble log --json --follow said >stopped-log.out 2>stopped-log.err; } &&
+	wait_text "submit second" stopped.out &&
+	{ timeout 120 flux ensemble wait stopped >stopped-wait.out 2>stopped-wait.err & wait=$!; } &&
+	{ timeout 120 flux ensemble log --json --follow stopped >stopped-log.out 2>stopped-log.err & log=$!; } &&
+	wait_text second stopped-log.out &&
+	kill -STOP $serve &&
+	for file in stopped.err stopped-log.err stopped-wait.err; do
+		wait_text "waiting for it to come back" $file || return 1
+	done &&
+	kill -CONT $serve &&
+	wait_text "is back" stopped.err &&
+	touch stopped.go &&
+	wait $run && wait $wait && wait $log &&
+	flux ensemble log --json stopped >whole &&
+	test_cmp whole stopped-log.out &&
+	kill $serve && wait $serve
+'
+
+test_expect_success 'a request that a service dies of is an error, and none that is waited for' '
+	serve_until metrics &&
+	test_must_fail timeout 60 flux ensemble metrics said 2>err &&
+	grep "went away" err &&
+	serve_until jobs &&
+	test_must_fail timeout 60 flux ensemble jobs said 2>err &&
+	grep "went away" err &&
+	serve_until log &&
+	test_must_fail timeout 60 flux ensemble log said 2>err &&
+	grep "went away" err
+'
+
 test_done
