@@ -24,7 +24,7 @@ end_service() {
 
 # Run a command that is not to wait for ever.
 bounded() {
-	timeout 120 "$@"
+	timeout --kill-after=10 120 "$@"
 }
 
 # An ensemble that ends when the file `go` is there: `write_document NAME`.
