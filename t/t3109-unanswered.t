@@ -116,6 +116,7 @@ test_expect_success 'so do those that follow logs, where that is the second serv
 	serve_until log &&
 	wait_gone $serve &&
 	serve &&
+	wait_status service.state ready &&
 	touch twice.go &&
 	wait $log && wait $client &&
 	has_run twice &&

@@ -18,7 +18,6 @@ from grpc import StatusCode
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure
-from flux_ensemble.client.reconnect import LOOK_INTERVAL
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member
@@ -156,24 +155,19 @@ class _LogReader:
         self.closed = False
         self._instance = instance
         self._payload = payload
-        self._client: Client | None = None
         self._future: Any = None
-        self._t_sent = self._t_look = 0.0
 
     def next(self) -> Entry | None:
         """The next entry; None at the end of the log, and once this is closed."""
-        if self._client is None:
-            self._client = self._instance.connect()
-            self._t_sent = time.monotonic()
-            self._t_look = self._t_sent + LOOK_INTERVAL
-            self._future = self._client.send("log", self._payload, stream=True)
+        if self._future is None:
+            client = self._instance.connect()
+            self._future = client.send("log", self._payload, stream=True)
         while not self.closed:
             try:
                 self._future.wait_for(_SLICE_SECONDS)
                 entry: Entry = self._future.get()
             except OSError as exc:
                 if exc.errno == errno.ETIMEDOUT:
-                    self._look()
                     continue
                 if exc.errno == errno.ENODATA:
                     return None
@@ -181,15 +175,3 @@ class _LogReader:
             self._future.reset()
             return entry
         return None
-
-    def _look(self) -> None:
-        """Looks now and then whether the service is still there.
-
-        Raises:
-            EnsembleError: it is not.
-        """
-        assert self._client is not None
-        if time.monotonic() >= self._t_look:
-            if self._client.has_died(self._t_sent):
-                raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
-            self._t_look = time.monotonic() + LOOK_INTERVAL
