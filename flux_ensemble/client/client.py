@@ -156,7 +156,7 @@ class Client(Connection):
         []
         """
         asked = {"name": name, "filter": filter, "group": group, "outcome": outcome}
-        return Jobs(self.send, asked)
+        return Jobs(self, asked)
 
     def submit(
         self,
@@ -199,7 +199,7 @@ class Client(Connection):
         >>> [entry["name"] for entry in client.log("demo")]
         ['load', 'start']
         """
-        yield from EnsembleLog(self.send, name, follow=follow, events=events).read()
+        yield from EnsembleLog(self, name, follow=follow, events=events).read()
 
     def wait(self, name: str, timeout: float | None = None) -> Ended:
         """Waits until an ensemble has ended.
@@ -219,7 +219,7 @@ class Client(Connection):
         ('completed', 'completed')
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        for entry in EnsembleLog(self.send, name, follow=True, deadline=deadline).read():
+        for entry in EnsembleLog(self, name, follow=True, deadline=deadline).read():
             if entry["name"] == "finish":
                 context = entry["context"]
                 return {"name": name, "state": context["state"], "reason": context["reason"]}

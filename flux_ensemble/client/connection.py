@@ -104,12 +104,21 @@ class Connection:
             raise failure(exc, op) from exc
 
     def _answer(self, op: str, payload: Mapping[str, Any]) -> Any:
-        """The response to a request; an error where the service that got it has died.
+        t_sent = time.monotonic()
+        return self.response(self.send(op, payload), t_sent)
+
+    def response(self, future: Any, t_sent: float) -> Any:
+        """Waits for the next response to a request, and returns it.
 
         Flux answers what a module has not answered when it dies, but not what a process has not.
+
+        Args:
+            future: what `send` has returned.
+            t_sent: when that was, by the monotonic clock.
+
+        Raises:
+            OSError: the request failed; EHOSTUNREACH where the service that got it has died.
         """
-        sent = time.monotonic()
-        future = self.send(op, payload)
         pause = FIRST_LOOK
         while True:
             try:
@@ -118,10 +127,26 @@ class Connection:
             except OSError as exc:
                 if exc.errno != errno.ETIMEDOUT or future.is_ready():
                     raise
-            age = (self.keeper() or {}).get("age")
-            pause = FIRST_LOOK if age is None else LOOK_INTERVAL
-            if age is not None and age < time.monotonic() - sent and not future.is_ready():
+            pause = LOOK_INTERVAL
+            if self.has_died(t_sent) and not future.is_ready():
                 raise OSError(errno.EHOSTUNREACH, "the service was started again")
+
+    def has_died(self, t_sent: float) -> bool:
+        """Whether the service that got a request has died, as far as that can be told.
+
+        Args:
+            t_sent: when the request was sent, by the monotonic clock.
+        """
+        t_asked = time.monotonic()
+        age = (self.keeper() or {}).get("age")
+        if age is None:
+            try:
+                future = self.send("claim", {})
+                future.wait_for(LOOK_TIMEOUT)
+                age = future.get().get("age")
+            except OSError as exc:
+                return is_unloaded(exc)
+        return age is not None and bool(age < t_asked - t_sent)
 
     def keeper(self) -> dict[str, Any] | None:
         """What the module `ensemble-keeper` says of the service; None where there is no keeper.

@@ -62,6 +62,15 @@ def given_up(*names: str) -> EnsembleError:
     )
 
 
+def given_up_loading() -> EnsembleError:
+    """The same for one that did not come back while it loaded a document."""
+    return EnsembleError(
+        errno.EHOSTUNREACH,
+        "the ensemble service went away while it loaded the document, and did not come back "
+        f"within {PATIENCE:.0f} s: `flux ensemble list` tells whether it did load it",
+    )
+
+
 def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
     """The error of a request for the log of `name`, after what was received before.
 

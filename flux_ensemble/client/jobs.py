@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from typing import Any
 
+from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.responses import Job
 
@@ -20,27 +22,28 @@ class Jobs:
     Each iteration asks the service anew.
 
     Args:
-        send: sends a request: see `Client.send`.
+        connection: to the service.
         payload: of the requests: which jobs of which ensemble.
 
     Attributes:
         dropped: after an iteration, how many jobs the record had no room for.
     """
 
-    def __init__(self, send: Callable[..., Any], payload: dict[str, Any]) -> None:
-        self._send = send
+    def __init__(self, connection: Connection, payload: dict[str, Any]) -> None:
+        self._connection = connection
         self._payload = payload
         self.dropped = 0
 
     def __iter__(self) -> Iterator[Job]:
         after: int | None = 0
         while after is not None:
-            future = self._send(
+            t_sent = time.monotonic()
+            future = self._connection.send(
                 "jobs", {**self._payload, "after": after, "count": PAGE}, stream=True
             )
             try:
                 while True:
-                    answer = future.get()
+                    answer = self._connection.response(future, t_sent)
                     yield from answer["jobs"]
                     if "next" in answer:
                         after, self.dropped = answer["next"], answer["dropped"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import EnsembleError, failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, LOOK_TIMEOUT, Outage, Received
 from flux_ensemble.client.responses import Entry
@@ -17,7 +18,7 @@ class EnsembleLog:
     """The eventlog of an ensemble, as the service sends it.
 
     Args:
-        send: sends a request: see `Client.send`.
+        connection: to the service.
         name: the ensemble.
         follow: continue with new entries until the ensemble and its jobs have ended.
         events: also return job events.
@@ -26,14 +27,14 @@ class EnsembleLog:
 
     def __init__(
         self,
-        send: Callable[..., Any],
+        connection: Connection,
         name: str,
         *,
         follow: bool = False,
         events: bool = False,
         deadline: float | None = None,
     ) -> None:
-        self._send = send
+        self._connection = connection
         self._name = name
         self._follow = follow
         self._events = events
@@ -66,13 +67,16 @@ class EnsembleLog:
             "events": self._events,
             "skip": skip or None,
         }
-        future = self._send("log", payload, stream=True)
-        t_start = self._same_service(None) if self._follow else None
+        t_sent = time.monotonic()
+        # Asked before the log is: where that gets no answer, a later service is not taken for it.
+        asked = self._ask_status() if self._follow else None
+        future = self._connection.send("log", payload, stream=True)
+        t_start = None if asked is None else self._same_service(asked, None)
         while True:
             try:
-                while self._follow and not self._comes(future):
-                    t_start = self._same_service(t_start)
-                entry: Entry = future.get()
+                while asked is not None and not self._comes(future):
+                    t_start = self._same_service(self._ask_status(), t_start)
+                entry: Entry = self._connection.response(future, t_sent)
             except (EnsembleError, TimeoutError):
                 raise
             except OSError as exc:
@@ -95,13 +99,19 @@ class EnsembleLog:
             return False
         return True
 
-    def _same_service(self, before: float | None) -> float | None:
+    def _ask_status(self) -> Any:
+        return self._connection.send("status", {"name": self._name})
+
+    def _same_service(self, future: Any, before: float | None) -> float | None:
         """Checks that the service is the one that started at `before`; returns when it started.
+
+        Args:
+            future: that of a request for the status.
+            before: None where that is not known yet.
 
         Raises:
             EnsembleError: EHOSTUNREACH, it is another one, which does not know earlier requests.
         """
-        future = self._send("status", {"name": self._name})
         try:
             future.wait_for(LOOK_TIMEOUT)
             t_start: float | None = future.get()["service"].get("t_start")
@@ -120,7 +130,7 @@ class EnsembleLog:
             if self._deadline is not None and time.monotonic() + pause >= self._deadline:
                 raise self._too_late()
             time.sleep(pause)
-            future = self._send("list", {})
+            future = self._connection.send("list", {})
             try:
                 future.wait_for(LOOK_TIMEOUT)
                 future.get()

@@ -18,6 +18,9 @@ from typing import Any
 #: just starting.
 AWAY = frozenset({errno.EHOSTUNREACH, errno.ENOSYS, errno.ESHUTDOWN, errno.EAGAIN, errno.ETIMEDOUT})
 
+#: Those of a request that the service had got, or may have.
+DIED = frozenset({errno.EHOSTUNREACH, errno.ETIMEDOUT})
+
 #: Seconds to wait for a service that went away, in total.
 PATIENCE = 60.0
 
@@ -41,6 +44,9 @@ class Received:
     The service sends a log from the beginning, and can skip the first `count` entries. If the log
     had been cut before it was read these are the wrong ones, so entries are compared too.
 
+    Args:
+        known: the service is known to have been there, with the ensemble.
+
     Attributes:
         count: how many entries were received.
 
@@ -52,8 +58,9 @@ class Received:
     False
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: bool = False) -> None:
         self.count = 0
+        self._known = known
         self._marks: deque[int] = deque(maxlen=KEPT_MARKS)
         self._before: frozenset[int] = frozenset()
 
@@ -62,8 +69,11 @@ class Received:
         self._before = frozenset(self._marks)
 
     def waits_after(self, error: OSError) -> bool:
-        """Whether to wait after an error: the log was being read, and the service is away."""
-        return self.count > 0 and error.errno in AWAY
+        """Whether to wait after an error: the service is away, and has been there before."""
+        if self.count:
+            return error.errno in AWAY
+        # EAGAIN: too many read logs already.
+        return error.errno in (AWAY - {errno.EAGAIN} if self._known else DIED)
 
     def take(self, entry: Mapping[str, Any]) -> bool:
         """Take an entry; False if it was received before."""

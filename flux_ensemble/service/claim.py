@@ -16,6 +16,9 @@ is, that it is not there (ENOSYS, EHOSTUNREACH), so nobody waits for it. One tha
 is silent, and is never put aside, because it would go on where it stopped: nothing begins beside
 it, so that it may go on when it wakes up.
 
+What a process was asked before it died is never answered. So the answer to `NAME.claim` has its
+age, too, in seconds: whoever was asked before that was another one.
+
 Two that begin at the same moment both see that nobody is there. The KVS makes their claims one
 after the other: the later one counts, and the other service is told by its watch.
 """
@@ -26,6 +29,7 @@ import contextlib
 import errno
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -142,6 +146,8 @@ class Claims:
         name: the service's.
         mode: "module", "process" (of a keeper) or "client".
         lost: called with a sentence when another service has made a claim; once.
+        t_begin: when the service began, by the monotonic clock, before it was registered; None for
+            a module.
     """
 
     def __init__(
@@ -153,9 +159,11 @@ class Claims:
         name: str,
         mode: str,
         lost: Callable[[str], None],
+        t_begin: float | None = None,
     ) -> None:
         self._handle = handle
         self._requests = requests
+        self._t_begin = t_begin
         self._kvs = Kvs(handle, guard)
         self._rank = int(handle.attr_get("rank"))
         self._name = name
@@ -274,7 +282,10 @@ class Claims:
 
     def _answer(self, message: Message) -> None:
         """Somebody asks whether this service is there."""
-        self._requests.respond(message, {} if self._mine is None else self._mine.to_json())
+        answer = {} if self._mine is None else self._mine.to_json()
+        if self._t_begin is not None:
+            answer["age"] = time.monotonic() - self._t_begin
+        self._requests.respond(message, answer)
 
     def _changed(self, text: str | None) -> None:
         """The key has another value, or none."""

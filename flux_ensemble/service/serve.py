@@ -16,6 +16,7 @@ import contextlib
 import errno
 import os
 import signal
+import time
 
 from flux.core.handle import Flux
 
@@ -66,13 +67,20 @@ def serve(
             ensembles, or has come to; or the broker went away.
         ValueError: no such log level.
     """
+    t_begin = time.monotonic()
     log = logger(handle, log_level)
     handle.flux_log_set_appname(name)
     requests = beside(handle)
     register(handle, requests, name)
     mode = "client" if keeper is None else "process"
     service = Service(
-        handle, mode=mode, log=log, stop=handle.reactor_stop, name=name, requests=requests
+        handle,
+        mode=mode,
+        log=log,
+        stop=handle.reactor_stop,
+        name=name,
+        requests=requests,
+        t_begin=t_begin,
     )
     loop = FluxLoop(handle, guard(service.unexpected))
     try:

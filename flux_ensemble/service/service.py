@@ -75,6 +75,7 @@ class Service:
         name: the service's name.
         requests: the handle that the service is registered by, on the same reactor, where that is
             another: then requests do not wait behind what Flux has to say about jobs.
+        t_begin: when it began, by the monotonic clock; None for a module.
 
     Attributes:
         over: why it is to end, or None.
@@ -89,6 +90,7 @@ class Service:
         stop: Callable[[], None],
         name: str = "ensemble",
         requests: Flux | None = None,
+        t_begin: float | None = None,
     ) -> None:
         self._handle = handle
         self._requests = requests or handle
@@ -98,7 +100,7 @@ class Service:
         self.over: str | None = None
         configured = handle.conf_get("ensemble", default={})
         settings = read_settings(configured, self._error)
-        self._wire_flux(mode, settings)
+        self._wire_flux(mode, settings, t_begin)
         self._configure(configured)
         self._wire_ensembles(mode)
         self._wire_requests(guests=settings.allow_guest_status)
@@ -109,7 +111,7 @@ class Service:
 
     # -- wiring ---------------------------------------------------------------------
 
-    def _wire_flux(self, mode: str, settings: Settings) -> None:
+    def _wire_flux(self, mode: str, settings: Settings, t_begin: float | None) -> None:
         """What Flux has: its queue and journal, the KVS, the size of the instance."""
         handle = self._handle
         self._broker = Broker(handle, self.unexpected)
@@ -145,6 +147,7 @@ class Service:
             name=self._name,
             mode=mode,
             lost=self._end,
+            t_begin=t_begin,
         )
         self._stores = KvsStores(handle, self._broker.guard)
         self._marks = Marks()

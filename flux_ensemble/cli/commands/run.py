@@ -191,7 +191,7 @@ class _Run:
                 raise Failure("--isolate is for the service in a Flux instance", USAGE)
             return self._run_locally(spec, text, events)
         document = {"text": text} if spec.expansion is None else {"spec": spec.expansion}
-        return self._run_on_flux(client, document, label, events, scaler)
+        return self._run_on_flux(client, spec, document, label, events, scaler)
 
     def _run_locally(self, spec: Spec, text: str, events: bool) -> int:
         from flux_ensemble.cli.display.views import make_view
@@ -228,6 +228,7 @@ class _Run:
     def _run_on_flux(
         self,
         client: Client,
+        spec: Spec,
         document: dict[str, Any],
         label: str | None,
         events: bool,
@@ -242,11 +243,12 @@ class _Run:
                 stack.enter_context(serving(client))
             else:
                 _need_service(client, self.isolate)
-            return self._follow(client, document, label, events, scaler)
+            return self._follow(client, spec, document, label, events, scaler)
 
     def _follow(
         self,
         client: Client,
+        spec: Spec,
         document: dict[str, Any],
         label: str | None,
         events: bool,
@@ -269,7 +271,8 @@ class _Run:
             request["scaler"] = scaler
         if self.record is not None:
             request["record"] = os.path.abspath(self.record)
-        return follower.load(request)
+        others = [(one["name"], one["t_start"]) for one in client.list()]
+        return follower.load(request, spec.name, others)
 
 
 def _connect(member: str | None) -> Client | None:

@@ -11,7 +11,8 @@ SIGALRM, then SIGTERM: `run` then says what is left, and cancels nothing, since 
 instance with the same statedir goes on with it.
 
 When the service goes away, the command waits for it to come back, and goes on with what it
-has not printed yet.
+has not printed yet. If that was before it had answered the load, the ensemble may be there or not:
+`run` looks for it, and loads it once more if it is not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import errno
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -38,11 +39,12 @@ from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, 
 from flux_ensemble.cli.display.outlook import Outlook
 from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
-from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.cli.session.loading import Known, Load
+from flux_ensemble.cli.session.reconnect import Absence, ask
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.errors import failure, given_up, log_failure
-from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Received
+from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
+from flux_ensemble.client.reconnect import AWAY, Received
 from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.service.settings import kept_directory
 
@@ -89,6 +91,7 @@ class Follower:
         self._forced: int | None = None
         self._record: str | None = None
         self._unrecorded: str | None = None
+        self._loading: Load | None = None
         self._asking = False
         self._outlook = Outlook()
         self._ending = False
@@ -96,22 +99,36 @@ class Follower:
         # Not when it has expired: the broker does not answer any more then.
         self._kept = kept_directory(client.handle.attr_get)
         self._log = 0
-        self._received = Received()
+        self._received = Received(known=True)
         self._absence = Absence(client, back=self._on_back, given_up=self._on_given_up)
 
-    def load(self, request: Mapping[str, Any]) -> int:
-        """Loads a document by the request's payload and follows the ensemble to its end.
+    def load(self, request: Mapping[str, Any], name: str, others: Collection[Known]) -> int:
+        """Loads a document and follows the ensemble to its end.
+
+        Args:
+            request: the payload.
+            name: the ensemble's.
+            others: the ensembles that are there already.
 
         Returns:
             The exit code.
 
         Raises:
-            EnsembleError: the service refused the document.
-            Failure: the service went away.
+            EnsembleError: the service refused the document, or went away.
+            Failure: the ensemble was unloaded.
         """
         # Not `Client.load`: a signal between the request and its answer would leave the
         # ensemble behind with nobody to end it.
-        self._then("load", request, self._on_loaded)
+        self._loading = Load(
+            self._client,
+            request,
+            name,
+            others,
+            loaded=self._on_loaded,
+            absent=self._on_absent,
+            away=self._absence.begin,
+        )
+        self._loading.send()
         self._record = request.get("record")
         return self._run()
 
@@ -130,8 +147,8 @@ class Follower:
         }
         self._log += 1
         number = self._log
+        self._ask()  # first, so that it is known which service this is
         self._then("log", request, lambda future: self._on_entry(future, number), stream=True)
-        self._ask()  # at once, so that it is known which service this is
 
     def _run(self) -> int:
         with ExitStack() as stack:
@@ -228,20 +245,17 @@ class Follower:
         self._done = True
         self._handle.reactor_stop()
 
-    def _on_loaded(self, future: Any) -> None:
-        try:
-            name = future.get()["name"]
-        except OSError as exc:
-            error = failure(exc, "load")
-            if error.errno == errno.EHOSTUNREACH:
-                raise Failure(
-                    f"{error} while it loaded the document: `flux ensemble list` tells "
-                    "whether it did"
-                ) from exc
-            raise error from exc
+    def _on_loaded(self, name: str) -> None:
         self._begin(name)
         if self._forced is not None:
             self._cancel()
+
+    def _on_absent(self) -> None:
+        assert self._loading is not None
+        if self._forced is None:
+            self._loading.send()
+        else:
+            self._stop()
 
     def _on_entry(self, future: Any, number: int) -> None:
         if number != self._log:
@@ -272,33 +286,31 @@ class Follower:
             self._absence.begin()
             return
         assert self._name is not None
-        error = log_failure(exc, self._name, self._received)
-        if error.errno in (errno.EHOSTUNREACH, errno.ESHUTDOWN):
-            raise Failure(f"{error}, and ensemble {self._name!r} had not ended") from exc
-        raise error from exc
+        raise log_failure(exc, self._name, self._received) from exc
 
     def _on_back(self) -> None:
-        assert self._name is not None
+        if self._name is None:
+            return  # `_ask` looks what became of the load
         self._received.begin_again()
         self._begin(self._name)
         if self._forced is not None:
             self._cancel()
 
     def _on_given_up(self, error: EnsembleError | None) -> None:
-        assert self._name is not None
-        error = error or given_up(self._name)
+        error = error or (given_up_loading() if self._name is None else given_up(self._name))
         if self._forced is None:
             raise error
         print_error(f"{error}; its jobs are not cancelled")
         self._stop()
 
     def _ask(self, *_: Any) -> None:
-        # One question at a time: a service that is busy is not asked faster than it answers.
-        if self._asking or self._name is None:
-            return
-        self._asking = True
-        future = self._client.send("status", {"name": self._name})
-        future.then(self._on_status, timeout=LOOK_TIMEOUT)
+        if self._name is None:
+            assert self._loading is not None
+            self._loading.look()
+        elif not self._asking:
+            # One question at a time: a service that is busy is not asked faster than it answers.
+            self._asking = True
+            ask(self._client, "status", {"name": self._name}, self._on_status)
 
     def _on_status(self, future: Any) -> None:
         self._asking = False

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
+import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Any
 
 from flux_ensemble.cli.common import naming, run_reactor
-from flux_ensemble.cli.session.reconnect import Absence
+from flux_ensemble.cli.session.reconnect import Absence, ask, ask_whether_died
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import given_up, is_unloaded, log_failure
-from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT, Received
+from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, Received
 from flux_ensemble.client.responses import Entry
 
 
@@ -44,6 +46,7 @@ class LogReader:
         #: How often each log was asked for: responses to earlier requests are ignored.
         self._requests = dict.fromkeys(names, 0)
         self._refused: list[tuple[str, OSError]] = []
+        self._t_sent = 0.0
         self._looking = False
         self._interrupted = False
         self._absence = Absence(client, back=self._begin_again, given_up=self._give_up)
@@ -69,13 +72,10 @@ class LogReader:
                 stack.enter_context(
                     handle.timer_watcher_create(timeout, lambda *_: handle.reactor_stop())
                 )
-            for name in self._reading:
-                self._begin(name)
-            if self._follow:
-                stack.enter_context(
-                    handle.timer_watcher_create(LOOK_INTERVAL, self._look, LOOK_INTERVAL)
-                )
-                self._look()
+            stack.enter_context(
+                handle.timer_watcher_create(LOOK_INTERVAL, self._look, LOOK_INTERVAL)
+            )
+            self._begin_all()
             run_reactor(handle)
         if self._interrupted:
             raise KeyboardInterrupt
@@ -92,6 +92,13 @@ class LogReader:
                 raise error from refusal
 
     # -- requests and responses ------------------------------------------------------
+
+    def _begin_all(self) -> None:
+        self._t_sent = time.monotonic()
+        if self._follow:
+            self._look()
+        for name in self._reading:
+            self._begin(name)
 
     def _begin(self, name: str) -> None:
         self._requests[name] += 1
@@ -114,7 +121,8 @@ class LogReader:
                 self._absence.begin()
                 return
             if is_unloaded(exc) and not received.count and self._client.comes_back():
-                self._begin(name)
+                self._absence.end()
+                self._begin_all()
                 return
             if exc.errno != errno.ENODATA:
                 self._refused.append((name, exc))
@@ -138,10 +146,20 @@ class LogReader:
 
     def _look(self, *_: Any) -> None:
         """Asks for a status now and then: a service that hangs says nothing of itself."""
-        if not self._looking and not self._absence.lasts:
-            self._looking = True
-            future = self._client.send("status", {"name": next(iter(self._reading))})
-            future.then(self._looked, timeout=LOOK_TIMEOUT)
+        if self._looking or self._absence.lasts:
+            return
+        self._looking = True
+        if not self._follow:
+            ask_whether_died(self._client, self._t_sent, self._on_died)
+        else:
+            ask(self._client, "status", {"name": next(iter(self._reading))}, self._looked)
+
+    def _on_died(self, died: bool | None) -> None:
+        self._looking = False
+        if died:
+            error = OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+            self._refused += [(name, error) for name in self._reading]
+            self._stop_if_done()
 
     def _looked(self, future: Any) -> None:
         self._looking = False
@@ -151,13 +169,15 @@ class LogReader:
             waits = [self._received[name].waits_after(exc) for name in self._reading]
             if waits and all(waits):
                 self._absence.begin()
+            elif exc.errno in AWAY:
+                self._absence.missed()
         else:
             self._absence.heard(service)
 
     def _begin_again(self) -> None:
         for name in self._reading:
             self._received[name].begin_again()
-            self._begin(name)
+        self._begin_all()
 
     def _give_up(self, error: EnsembleError | None) -> None:
         self._refused.append((next(iter(self._reading)), error or given_up(*self._reading)))

@@ -6,14 +6,71 @@ when the service dies or is removed. They go on when it is there again: it answe
 
 from __future__ import annotations
 
+import errno
+import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.errors import failure
+from flux_ensemble.client.errors import failure, is_unloaded
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Outage
+
+
+class Late:
+    """In place of the future of a request that was not answered in time."""
+
+    def get(self) -> Any:
+        """Raises that error."""
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
+def ask(
+    client: Client, op: str, payload: Mapping[str, Any], answered: Callable[[Any], None]
+) -> None:
+    """Sends a request; `answered` gets its future, or a `Late` after `LOOK_TIMEOUT`.
+
+    A time limit of Flux's own would have another request get the response that comes late.
+    """
+    waits = True
+
+    def answer(future: Any) -> None:
+        nonlocal waits
+        if waits:
+            waits = False
+            timer.stop()
+            timer.destroy()
+            answered(future)
+
+    client.send(op, payload).then(answer)
+    timer = client.handle.timer_watcher_create(LOOK_TIMEOUT, lambda *_: answer(Late()))
+    timer.start()
+
+
+def ask_whether_died(client: Client, t_sent: float, told: Callable[[bool | None], None]) -> None:
+    """Asks whether the service that got a request has died: see `Client.response`.
+
+    Args:
+        client: that sent the request.
+        t_sent: when, by the monotonic clock.
+        told: gets the answer; None if nobody answers.
+    """
+    t_asked = time.monotonic()
+
+    def answered(future: Any) -> None:
+        try:
+            age = future.get().get("age")
+        except OSError as exc:
+            if is_unloaded(exc):
+                told(True)
+            else:
+                told(None if exc.errno in AWAY else False)
+        else:
+            told(age is not None and age < t_asked - t_sent)
+
+    ask(client, "claim", {}, answered)
 
 
 class Absence:
@@ -55,12 +112,18 @@ class Absence:
     def heard(self, service: Mapping[str, Any]) -> None:
         """The service said this of itself: if it is another one, it went away meanwhile.
 
+        The first time it has to be asked before a log is.
+
         Args:
             service: `service` of the answer to `ensemble.status`.
         """
         before, self._t_start = self._t_start, service.get("t_start")
         if before not in (None, self._t_start):
             self.begin()
+
+    def missed(self) -> None:
+        """The service said nothing: whoever does next may be another one."""
+        self._t_start = 0.0
 
     def end(self) -> None:
         """Do not look for it any more."""
@@ -81,7 +144,7 @@ class Absence:
         self._timer.start()
 
     def _look(self, *_: Any) -> None:
-        self._client.send("list", {}).then(self._on_answer, timeout=LOOK_TIMEOUT)
+        ask(self._client, "list", {}, self._on_answer)
 
     def _on_answer(self, future: Any) -> None:
         try:

@@ -21,7 +21,7 @@ from flux_ensemble.cli.session.follow import Follower
 from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.client import Client, EnsembleError, connection
 from flux_ensemble.client import reconnect as outage
-from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL
+from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL, LOOK_TIMEOUT
 from flux_ensemble.client.responses import Entry
 
 COUNTS = dict.fromkeys(
@@ -80,6 +80,9 @@ class Timer:
         pass
 
     def stop(self) -> None:
+        pass
+
+    def destroy(self) -> None:
         pass
 
 
@@ -207,8 +210,8 @@ def follower(*steps: Step, owner: bool = True, **options: Any) -> tuple[Follower
 @pytest.mark.parametrize(("state", "code"), [("completed", 0), ("failed", 1), ("canceled", 3)])
 def test_the_state_in_which_the_ensemble_ends_is_the_exit_code(state: str, code: int) -> None:
     runs, handle, view = follower(LOADED, entry("start"), finish(state))
-    assert runs.load(REQUEST) == code
-    assert handle.ops() == ["load", "log", "status", "status", "metrics"]
+    assert runs.load(REQUEST, "a", []) == code
+    assert handle.ops() == ["load", "status", "log", "status", "metrics"]
     assert view.closed
 
 
@@ -223,8 +226,8 @@ def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
         tick,
         finish("failed"),
     )
-    runs.load(REQUEST)
-    assert handle.ops() == ["load", "log", "status", "status", "status", "metrics"]
+    runs.load(REQUEST, "a", [])
+    assert handle.ops() == ["load", "claim", "status", "log", "status", "status", "metrics"]
     assert view.progressed == 1
 
 
@@ -240,21 +243,21 @@ def test_a_job_that_failed_is_a_failure_where_that_was_asked_for(
     groups = {"g": {**COUNTS, "timeout": 0, "failed": failed}}
     status = {**STATUS, "groups": groups, "retries": retries, "interrupted": 0}
     handle.answers["status"] = {**ANSWER, "ensembles": [status]}
-    assert runs.load(REQUEST) == code
+    assert runs.load(REQUEST, "a", []) == code
 
 
 def test_job_events_are_printed_where_they_are_asked_for() -> None:
     event = entry("job-event", id=7, name="alloc", context={})
     runs, handle, view = follower(LOADED, event, finish("completed"), events=True)
-    runs.load(REQUEST)
-    assert handle.sent[1] == ("log", {"name": "a", "follow": True, "events": True})
+    runs.load(REQUEST, "a", [])
+    assert handle.sent[2] == ("log", {"name": "a", "follow": True, "events": True})
     assert view.lines == ["   7 alloc"]
 
 
 def test_a_document_that_is_refused_is_an_error() -> None:
     runs, _, view = follower(answer("load", OSError(errno.EINVAL, "a.yaml:1: no")))
     with pytest.raises(EnsembleError, match=r"a\.yaml:1: no"):
-        runs.load(REQUEST)
+        runs.load(REQUEST, "a", [])
     assert view.closed
 
 
@@ -269,27 +272,27 @@ def test_a_signal_cancels_the_ensemble_that_is_run_and_waits_for_its_end(stop: S
         entry("request", op="cancel"),
         finish("canceled"),
     )
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert ("cancel", {"name": "a"}) in handle.sent
     assert view.lines == ["   interrupted: cancelling its jobs (again to leave at once)"]
 
 
 def test_a_signal_before_the_load_is_answered_cancels_what_it_loads() -> None:
     runs, handle, _ = follower(interrupt, LOADED, finish("canceled"))
-    assert runs.load(REQUEST) == 130
-    assert handle.ops()[:4] == ["load", "log", "status", "cancel"]
+    assert runs.load(REQUEST, "a", []) == 130
+    assert handle.ops()[:4] == ["load", "status", "log", "cancel"]
 
 
 def test_a_second_signal_leaves_at_once() -> None:
     runs, handle, view = follower(LOADED, interrupt, interrupt)
-    assert runs.load(REQUEST) == 130
-    assert handle.ops() == ["load", "log", "status", "cancel"]
+    assert runs.load(REQUEST, "a", []) == 130
+    assert handle.ops() == ["load", "status", "log", "cancel"]
     assert view.lines[-1] == "   left 'a' to the service"
 
 
 def test_the_timeout_cancels_the_ensemble_and_exits_with_124() -> None:
     runs, handle, _ = follower(LOADED, timer(9.0), finish("canceled"), timeout=9.0)
-    assert runs.load(REQUEST) == 124
+    assert runs.load(REQUEST, "a", []) == 124
     reason = "the time is up (--timeout 9.000s)"
     assert ("cancel", {"name": "a", "reason": reason}) in handle.sent
 
@@ -310,7 +313,7 @@ def test_the_end_of_the_allocation_cancels_nothing_and_says_what_is_left(
     end: tuple[Step, ...], owner: bool
 ) -> None:
     runs, handle, view = follower(LOADED, *end, owner=owner)
-    assert runs.load(REQUEST) == 1
+    assert runs.load(REQUEST, "a", []) == 1
     assert "cancel" not in handle.ops()
     left = "the allocation has expired, 3 of 10 jobs are left: a later instance would go on with"
     assert view.lines[-1].startswith(left)
@@ -320,13 +323,13 @@ def test_where_the_state_is_kept_it_says_what_goes_on() -> None:
     handle = Handle(LOADED, send_signal(signal.SIGALRM))
     handle.attributes["statedir"] = "/kept"
     view = View()
-    assert Follower(Client(handle), view, owner=True).load(REQUEST) == 1
+    assert Follower(Client(handle), view, owner=True).load(REQUEST, "a", []) == 1
     assert view.lines[-1].endswith("an instance with the statedir /kept goes on with them")
 
 
 def test_an_interrupt_cancels_also_when_the_allocation_is_about_to_end() -> None:
     runs, handle, _ = follower(LOADED, WALLTIME, send_signal(signal.SIGINT), finish("canceled"))
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert "cancel" in handle.ops()
 
 
@@ -334,7 +337,7 @@ def test_where_there_is_time_again_a_signal_cancels() -> None:
     again = entry("allocation", t_expires=None)
     end = send_signal(signal.SIGTERM)
     runs, handle, view = follower(LOADED, WALLTIME, again, end, finish("canceled"))
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert "cancel" in handle.ops()
     assert "   there is time again: what was left goes on" in view.lines
 
@@ -342,7 +345,7 @@ def test_where_there_is_time_again_a_signal_cancels() -> None:
 def test_signals_have_their_handlers_back_afterwards() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     runs, _, _ = follower(LOADED, finish("completed"))
-    runs.load(REQUEST)
+    runs.load(REQUEST, "a", [])
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1
 
@@ -350,27 +353,42 @@ def test_signals_have_their_handlers_back_afterwards() -> None:
 def test_watch_leaves_the_ensemble_to_the_service_at_a_signal() -> None:
     watches, handle, view = follower(entry("start"), interrupt, owner=False)
     assert watches.follow("a") == 130
-    assert handle.ops() == ["log", "status"]
+    assert handle.ops() == ["status", "log"]
     assert view.lines == ["   left 'a' to the service"]
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (OSError(errno.ENODATA, "No data"), "ensemble 'a' was unloaded before it ended"),
-        (OSError(errno.EHOSTUNREACH, "x"), "the ensemble service went away, and ensemble 'a' had"),
-        (OSError(errno.ESHUTDOWN, "shutting down"), "shutting down, and ensemble 'a' had not"),
-    ],
-)
-def test_a_service_that_goes_away_is_an_error(error: OSError, sentence: str) -> None:
-    runs, _, _ = follower(LOADED, answer("log", error))
-    with pytest.raises(Failure, match=sentence):
-        runs.load(REQUEST)
+def test_an_ensemble_that_is_unloaded_is_an_error() -> None:
+    runs, _, _ = follower(LOADED, answer("log", OSError(errno.ENODATA, "No data")))
+    with pytest.raises(Failure, match="ensemble 'a' was unloaded before it ended"):
+        runs.load(REQUEST, "a", [])
+
+
+def test_a_service_that_has_too_many_followers_is_an_error() -> None:
+    runs, _, _ = follower(LOADED, answer("log", OSError(errno.EAGAIN, "too many")))
+    with pytest.raises(EnsembleError, match="too many"):
+        runs.load(REQUEST, "a", [])
+
+
+@pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ESHUTDOWN, errno.ENOSYS])
+def test_a_service_that_goes_away_before_the_first_entry_is_waited_for(number: int) -> None:
+    gone = answer("log", OSError(number, os.strerror(number)))
+    runs, handle, _ = follower(LOADED, gone, LOOK, BACK, finish("completed"))
+    assert runs.load(REQUEST, "a", []) == 0
+    assert handle.ops().count("log") == 2
+
+
+def test_a_service_that_dies_of_the_request_for_the_log_is_waited_for() -> None:
+    lost = lambda handle: handle.waiting["log"].popleft()  # noqa: E731
+    late = timer(LOOK_TIMEOUT)
+    runs, handle, _ = follower(LOADED, lost, late, LOOK, BACK, finish("completed"))
+    assert runs.load(REQUEST, "a", []) == 0
+    assert handle.ops() == ["load", "status", "log", "list", "status", "log", "status", "metrics"]
 
 
 DIED = answer("log", OSError(errno.EHOSTUNREACH, "No route to host"))
 LOOK = timer(FIRST_PAUSE)
 ABSENT = answer("list", OSError(errno.ENOSYS, "No service matching ensemble.list is registered"))
+ABSENT_CLAIM = answer("claim", OSError(errno.ENOSYS, "No service matching ensemble.claim"))
 BACK = answer("list", {"ensembles": []})
 
 
@@ -391,7 +409,7 @@ def test_a_service_that_comes_back_is_followed_on_with_what_is_new(
         entry("resume"),
         finish("completed"),
     )
-    assert runs.load(REQUEST) == 0
+    assert runs.load(REQUEST, "a", []) == 0
     logs = [payload.get("skip") for op, payload in handle.sent if op == "log"]
     assert logs == [None, 2]
     assert [line.strip() for line in view.lines] == ["paused", "resumed"]
@@ -412,7 +430,7 @@ def test_another_service_than_before_is_asked_for_the_log_once_more() -> None:
     runs, handle, _ = follower(
         *(LOADED, entry("start"), tick, status(1.0), tick, status(2.0)), LOOK, BACK, *old_and_new
     )
-    assert runs.load(REQUEST) == 0
+    assert runs.load(REQUEST, "a", []) == 0
     assert handle.ops().count("log") == 2
 
 
@@ -429,7 +447,7 @@ def test_a_service_that_does_not_come_back_is_an_error(monkeypatch: pytest.Monke
     monkeypatch.setattr(outage, "PATIENCE", 0.0)
     runs, _, view = follower(LOADED, entry("start"), DIED)
     with pytest.raises(EnsembleError, match=r"did not come back within .* 'a' had not ended"):
-        runs.load(REQUEST)
+        runs.load(REQUEST, "a", [])
     assert view.closed
 
 
@@ -437,7 +455,7 @@ def test_a_service_that_comes_back_without_the_ensemble_is_an_error() -> None:
     unknown = answer("log", OSError(errno.ENOENT, "no ensemble named 'a'"))
     runs, _, _ = follower(LOADED, entry("start"), DIED, LOOK, BACK, unknown)
     with pytest.raises(EnsembleError, match="the ensemble service came back without ensemble 'a'"):
-        runs.load(REQUEST)
+        runs.load(REQUEST, "a", [])
 
 
 def test_a_signal_to_watch_leaves_a_service_that_is_away() -> None:
@@ -449,8 +467,8 @@ def test_a_signal_to_run_cancels_the_ensemble_when_the_service_is_back() -> None
     runs, handle, view = follower(
         LOADED, entry("start"), DIED, interrupt, LOOK, BACK, finish("canceled")
     )
-    assert runs.load(REQUEST) == 130
-    assert handle.ops() == ["load", "log", "status", "list", "log", "cancel", "status", "metrics"]
+    assert runs.load(REQUEST, "a", []) == 130
+    assert handle.ops() == ["load", "status", "log", "list", "log", "cancel", "status", "metrics"]
     assert view.lines == [
         "   interrupted: its jobs are cancelled when the service is back (again to leave at once)"
     ]
@@ -461,13 +479,13 @@ def test_a_cancel_that_the_service_died_of_is_sent_again() -> None:
     runs, handle, _ = follower(
         LOADED, entry("start"), interrupt, died, DIED, LOOK, BACK, finish("canceled")
     )
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert handle.ops().count("cancel") == 2
 
 
 def test_a_second_signal_leaves_a_service_that_is_away() -> None:
     runs, handle, _ = follower(LOADED, entry("start"), DIED, interrupt, interrupt)
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert "cancel" not in handle.ops()
 
 
@@ -477,7 +495,7 @@ def test_a_signal_is_the_exit_code_where_the_service_does_not_come_back(
     died = answer("cancel", OSError(errno.EHOSTUNREACH, "No route to host"))
     monkeypatch.setattr(outage, "PATIENCE", 0.0)
     runs, _, _ = follower(LOADED, entry("start"), interrupt, died, DIED)
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert "its jobs are not cancelled" in capsys.readouterr().err
 
 
@@ -486,21 +504,67 @@ def test_a_service_that_dies_at_the_end_costs_the_table_only(
 ) -> None:
     runs, handle, _ = follower(LOADED, entry("start"), finish("completed"))
     handle.answers["metrics"] = OSError(errno.EHOSTUNREACH, "No route to host")
-    assert runs.load(REQUEST) == 0
+    assert runs.load(REQUEST, "a", []) == 0
     assert "there is no table of the jobs of 'a'" in capsys.readouterr().err
 
 
-def test_a_service_that_dies_while_it_loads_is_an_error_that_says_what_to_look_at() -> None:
-    runs, _, _ = follower(answer("load", OSError(errno.EHOSTUNREACH, "No route to host")))
-    with pytest.raises(Failure, match=r"went away while it loaded .* `flux ensemble list`"):
-        runs.load(REQUEST)
+UNANSWERED = answer("load", OSError(errno.EHOSTUNREACH, "No route to host"))
+LOADED_LATER: Step = lambda handle: handle.waiting["load"].pop().answer({"name": "a"})  # noqa: E731
+YOUNG, OLD = (answer("claim", {"age": age}) for age in (0.0, 1e9))
+TICK = timer(0.2)
+
+
+def there(*known: tuple[str, float]) -> Step:
+    ensembles = [{"name": name, "t_start": t_start} for name, t_start in known]
+    return answer("list", {"ensembles": ensembles})
+
+
+def test_a_service_that_dies_while_it_loads_and_stays_away_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outage, "PATIENCE", 0.0)
+    runs, _, _ = follower(UNANSWERED)
+    with pytest.raises(EnsembleError, match=r"went away while it loaded .* `flux ensemble list`"):
+        runs.load(REQUEST, "a", [])
+
+
+def test_what_a_module_has_loaded_that_died_is_followed_when_it_is_back() -> None:
+    runs, handle, _ = follower(UNANSWERED, TICK, there(("a", 2.0)), finish("completed"))
+    assert runs.load(REQUEST, "a", []) == 0
+    assert handle.ops()[:4] == ["load", "list", "status", "log"]
+
+
+def test_what_a_process_has_loaded_that_died_is_followed_when_it_is_back() -> None:
+    found = (TICK, OLD, TICK, YOUNG, there(("a", 2.0), ("b", 1.0)))
+    runs, handle, _ = follower(*found, finish("completed"))
+    assert runs.load(REQUEST, "a", [("a", 1.0), ("b", 1.0)]) == 0
+    assert handle.ops()[:6] == ["load", "claim", "claim", "list", "status", "log"]
+
+
+def test_what_was_not_loaded_is_loaded_once_more() -> None:
+    absent = (TICK, ABSENT_CLAIM, ABSENT, TICK, there(("a", 1.0)))
+    runs, handle, _ = follower(*absent, LOADED_LATER, finish("completed"))
+    assert runs.load(REQUEST, "a", [("a", 1.0)]) == 0
+    assert handle.ops()[:5] == ["load", "claim", "list", "list", "load"]
+
+
+def test_what_was_not_loaded_is_not_loaded_after_a_signal() -> None:
+    runs, handle, _ = follower(interrupt, TICK, YOUNG, there())
+    assert runs.load(REQUEST, "a", []) == 130
+    assert handle.ops() == ["load", "claim", "list"]
+
+
+def test_a_load_that_is_answered_late_is_one() -> None:
+    runs, handle, _ = follower(TICK, YOUNG, LOADED, there(("a", 2.0)), finish("completed"))
+    assert runs.load(REQUEST, "a", []) == 0
+    assert handle.ops().count("log") == 1
 
 
 def test_a_connection_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, handle, _ = follower()
     monkeypatch.setattr(handle, "reactor_run", lambda: -1)
     with pytest.raises(EnsembleError, match="the connection to Flux was lost"):
-        runs.load(REQUEST)
+        runs.load(REQUEST, "a", [])
 
 
 def test_an_output_that_nobody_reads_is_as_good_as_a_hangup(
@@ -515,7 +579,7 @@ def test_an_output_that_nobody_reads_is_as_good_as_a_hangup(
     dropped: list[bool] = []
     monkeypatch.setattr(view, "line", line)
     monkeypatch.setattr(follow, "drop_output", lambda: dropped.append(True))
-    assert runs.load(REQUEST) == 130
+    assert runs.load(REQUEST, "a", []) == 130
     assert dropped == [True]
     assert ("cancel", {"name": "a"}) in handle.sent
 
@@ -574,7 +638,7 @@ def test_logs_are_read_on_when_the_service_is_back() -> None:
 
     assert LogReader(Client(handle), ["a", "b"], note, follow=True).read()
     assert seen == [("a", "start"), ("b", "start"), ("a", "finish"), ("b", "finish")]
-    assert handle.ops() == ["log", "log", "status", "list", "log", "log"]
+    assert handle.ops() == ["status", "log", "log", "list", "log", "log"]
 
 
 def test_a_service_that_was_not_there_is_not_waited_for() -> None:

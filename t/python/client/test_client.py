@@ -34,6 +34,9 @@ class Future:
         if isinstance(self._responses[0], TimeoutError):
             raise OSError(errno.ETIMEDOUT, "Connection timed out")
 
+    def is_ready(self) -> bool:
+        return not isinstance(self._responses[0], TimeoutError)
+
     def reset(self) -> None:
         del self._responses[0]
 
@@ -47,8 +50,10 @@ class Handle:
         self.following = False
         self.t_start = 1.0
 
-    def rpc(self, topic: str, payload: Any, flags: int = 0) -> Future:
-        if topic == "ensemble.status" and self.following:
+    def rpc(self, topic: str, payload: Any, flags: int = 0, nodeid: int = 0) -> Future:
+        # A log is what has a list of responses.
+        reads = self.following or isinstance(next(iter(self._responses), None), list)
+        if topic == "ensemble.status" and reads:
             return Future([{"service": {"t_start": self.t_start}}])
         self.following = topic == "ensemble.log"
         self.sent.append((topic, payload, flags))
@@ -235,6 +240,33 @@ def test_a_log_is_followed_on_when_the_service_is_back(monkeypatch: pytest.Monke
     assert slept == [FIRST_PAUSE, FIRST_PAUSE * GROWTH]
 
 
+NO_KEEPER = OSError(errno.ENOSYS, "No service matching ensemble-keeper.stats-get is registered")
+
+
+@pytest.mark.parametrize(
+    "claim", [{"age": 0.0}, OSError(errno.ENOSYS, "No service matching ensemble.claim")]
+)
+def test_a_request_that_a_process_died_of_is_an_error(claim: Any) -> None:
+    client = Client(Handle(TimeoutError(), NO_KEEPER, claim))
+    with pytest.raises(EnsembleError, match="the ensemble service went away"):
+        client.pause("a")
+
+
+@pytest.mark.parametrize("claim", [{"age": 1e9}, {}, OSError(errno.EPERM, "not the owner")])
+def test_a_request_is_waited_for_as_long_as_the_service_may_be_there(claim: Any) -> None:
+    handle = Handle(NO_KEEPER, claim)
+    assert not Client(handle).has_died(0.0)
+    assert [topic for topic, _, _ in handle.sent] == [
+        "ensemble-keeper.stats-get",
+        "ensemble.claim",
+    ]
+
+
+def test_a_keeper_tells_how_old_the_service_is() -> None:
+    for age, died in ((0.0, True), (1e9, False)):
+        assert Client(Handle({"age": age})).has_died(0.0) is died
+
+
 def test_wait_raises_when_the_service_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outage, "PATIENCE", 0.0)
     with pytest.raises(EnsembleError, match=r"did not come back .* 'a' had not ended"):
@@ -251,7 +283,7 @@ def test_a_service_that_comes_back_without_the_ensemble_is_an_error(
 ) -> None:
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     unknown = OSError(errno.ENOENT, "no ensemble named 'a'")
-    client = Client(Handle([START, DIED], {"ensembles": []}, unknown))
+    client = Client(Handle([START, DIED], {"ensembles": []}, [unknown]))
     with pytest.raises(EnsembleError, match="came back without ensemble 'a'"):
         client.wait("a")
 

@@ -1,0 +1,116 @@
+"""Loading a document on the Flux reactor, also when the service dies before it has answered.
+
+Flux answers for a module that has died, but not for a process, so whoever is there is asked how
+old it is. The ensemble may have been loaded, and go on; else it is loaded once more.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from flux_ensemble.cli.session.reconnect import ask, ask_whether_died
+from flux_ensemble.client import Client
+from flux_ensemble.client.errors import failure
+from flux_ensemble.client.reconnect import AWAY
+
+#: The name of an ensemble, and when it began.
+Known = tuple[str, float | None]
+
+
+class Load:
+    """A request to load a document.
+
+    Args:
+        client: a client on whose handle the reactor runs.
+        request: its payload.
+        name: of the ensemble.
+        others: the ensembles that were there before.
+        loaded: called with the name when it is loaded.
+        absent: called when the service has died, and the next one does not have it.
+        away: called while the service is not there.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        request: Mapping[str, Any],
+        name: str,
+        others: Collection[Known],
+        *,
+        loaded: Callable[[str], None],
+        absent: Callable[[], None],
+        away: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._name = name
+        self._others = frozenset(others)
+        self._loaded = loaded
+        self._absent = absent
+        self._away = away
+        self._t_sent = 0.0
+        self._lost = False
+        self._looking = False
+        self._over = False
+
+    def send(self) -> None:
+        """Sends it."""
+        self._lost = False
+        self._t_sent = time.monotonic()
+        self._client.send("load", self._request).then(self._on_answer)
+
+    def look(self) -> None:
+        """To be called now and then: looks whether it will be answered, or what became of it."""
+        if self._looking:
+            return
+        self._looking = True
+        if self._lost:
+            ask(self._client, "list", {}, self._on_list)
+        else:
+            ask_whether_died(self._client, self._t_sent, self._on_died)
+
+    def _on_answer(self, future: Any) -> None:
+        try:
+            name = future.get()["name"]
+        except OSError as exc:
+            error = failure(exc, "load")
+            if error.errno != errno.EHOSTUNREACH:
+                raise error from exc
+            self._lost = True
+            self._away()
+        else:
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        if not self._over:
+            self._over = True
+            self._loaded(name)
+
+    def _on_died(self, died: bool | None) -> None:
+        self._looking = False
+        if self._over:
+            return
+        if died is None:
+            self._away()
+        elif died:
+            self._lost = True
+            self.look()
+
+    def _on_list(self, future: Any) -> None:
+        self._looking = False
+        if self._over:
+            return
+        try:
+            there = {(one["name"], one["t_start"]) for one in future.get()["ensembles"]}
+        except OSError as exc:
+            if exc.errno not in AWAY:
+                raise failure(exc, "list") from exc
+            self._away()
+            return
+        if any(name == self._name for name, _ in there - self._others):
+            self._end(self._name)
+        else:
+            self._absent()
