@@ -100,6 +100,7 @@ test_expect_success FLUX 'commands wait for a service that is started again, not
 	import os, signal, threading
 	from flux_ensemble.client import Client, EnsembleError
 	def ask(op, **payload):
+	    Client().list() # waits for it
 	    pid = Client().keeper()["pid"]
 	    os.kill(pid, signal.SIGSTOP)
 	    threading.Timer(1, os.kill, (pid, signal.SIGKILL)).start()
