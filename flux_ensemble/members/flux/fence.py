@@ -22,10 +22,8 @@ transaction are in the KVS (`src/modules/job-manager/event.c`), and so are all t
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +35,7 @@ from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.steps import Step, Steps, run
+from flux_ensemble.members.flux.submit_rpc import signed
 
 #: The dependency scheme that nobody knows.
 SCHEME = "ensemble-fence"
@@ -145,13 +144,6 @@ def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:
             "user": {TAG_KEY: {"fence": True}},
         },
     }
-
-
-def signed(jobspec: str) -> str:
-    """A jobspec as it is submitted by the owner of the instance: see RFC 15, mechanism `none`."""
-    header = f"version\0i1\0mechanism\0snone\0userid\0i{os.getuid()}\0"
-    parts = [base64.b64encode(part.encode()).decode() for part in (header, jobspec)]
-    return ".".join((*parts, "none"))
 
 
 def _check_refusal(future: Any) -> None:

@@ -47,3 +47,9 @@ def test_jobs_are_submitted_changed_canceled_and_refused(tmp_path: Path) -> None
     assert reason.startswith("job 0: ")
     assert "'nowhere'" in reason
     assert found["jobs"] == 3
+
+
+@pytest.mark.flux
+def test_nothing_is_kept_of_a_submission(tmp_path: Path) -> None:
+    found = under_flux(tmp_path, "keep")
+    assert found["bytes"] < found["jobspec"] / 10

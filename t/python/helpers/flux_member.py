@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import sys
@@ -31,6 +33,7 @@ from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.members.flux.member import FluxMember  # noqa: E402
 from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.members.flux.stream import Stream  # noqa: E402
+from flux_ensemble.members.flux.submit_rpc import Submissions  # noqa: E402
 
 EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release", "free")
 
@@ -272,11 +275,59 @@ def wait() -> dict[str, Any]:
     return {"errors": errors, **found}
 
 
+class Allocated(ctypes.Structure):
+    """What glibc says of its memory: `mallinfo2`, whose `uordblks` are the bytes in use."""
+
+    _fields_ = (
+        ("_before", 7 * ctypes.c_size_t),
+        ("uordblks", ctypes.c_size_t),
+        ("_behind", 2 * ctypes.c_size_t),
+    )
+
+
+def keep() -> dict[str, Any]:
+    """How many bytes of C's memory are left in use of each of many submissions."""
+    handle = flux.Flux()
+    errors: list[str] = []
+    loop = FluxLoop(handle, guard(lambda error: errors.append(repr(error))))
+    inbox = Inbox(loop, partial(unread, handle), lambda error: errors.append(repr(error)))
+    submissions = Submissions(handle, inbox, loop)
+    jobspec = flux.job.JobspecV1.from_command(["true"], environment={"LONG": "x" * 4000})
+    text, count = jobspec.dumps(), 200
+
+    def in_use() -> int:
+        gc.collect()
+        libc = ctypes.CDLL(None)
+        libc.mallinfo2.restype = Allocated
+        used: int = libc.mallinfo2().uordblks
+        return used
+
+    def submit() -> None:
+        answers: list[int | Exception] = []
+
+        def answer(what: int | Exception) -> None:
+            answers.append(what)
+            if len(answers) == count:
+                handle.reactor_stop()
+
+        for _ in range(count):
+            # Held: what is measured is how they get into the queue, not what becomes of them.
+            submissions.send(text, 0, answer, validate=False)
+        handle.reactor_run()
+        errors.extend(str(one) for one in answers if isinstance(one, Exception))
+
+    submit()
+    before = in_use()
+    submit()
+    return {"errors": errors, "bytes": (in_use() - before) / count, "jobspec": len(text)}
+
+
 if __name__ == "__main__":
     scenarios = {
         "widen": lambda: widen(400),
         "change": change,
         "overtake": overtake,
         "wait": wait,
+        "keep": keep,
     }
     print(json.dumps(scenarios[sys.argv[1]]()))
