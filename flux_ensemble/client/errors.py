@@ -63,7 +63,11 @@ def given_up(*names: str) -> EnsembleError:
 
 
 def given_up_loading() -> EnsembleError:
-    """The same for one that did not come back while it loaded a document."""
+    """The same for one that did not come back while it loaded a document.
+
+    >>> str(given_up_loading()).partition(",")[0]
+    'the ensemble service went away while it loaded the document'
+    """
     return EnsembleError(
         errno.EHOSTUNREACH,
         "the ensemble service went away while it loaded the document, and did not come back "

@@ -108,7 +108,7 @@ def test_a_command_on_a_relative_path_is_that_of_the_working_directory(tmp_path:
         file.parent.mkdir(parents=True)
         file.write_text(f"#!/bin/sh\necho {name}\n")
         file.chmod(0o755)
-    job = {"command": "greet", "workdir": "{d}", "params": {"d": ["a", "b"]}}
+    job: dict[str, Any] = {"command": "greet", "workdir": "{d}", "params": {"d": ["a", "b"]}}
     with bench(tmp_path, base={"PATH": f"bin:{os.environ['PATH']}"}, **job) as one:
         one.submit(2)
         one.run()
