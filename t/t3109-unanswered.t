@@ -153,4 +153,28 @@ test_expect_success 'a request that a service dies of is an error' '
 	done
 '
 
+test_expect_success 'the gRPC service ends the log that a service which died was asked for' '
+	write_document streamed &&
+	serve &&
+	flux ensemble load streamed.yaml &&
+	interruptible flux ensemble grpc start --port 0 --insecure --member here 2>grpc.log &&
+	grpc=$pid &&
+	wait_line grpc.log "^the gRPC service: localhost:" &&
+	cat >stream.py <<-EOD &&
+	from flux_ensemble.gateway.client import RpcClient, RpcError
+	try:
+	    for entry in RpcClient("$(grep -o "localhost:[0-9]*" grpc.log)").log("streamed", follow=True):
+	        print(entry, flush=True)
+	except RpcError as error:
+	    print(error.code.name, error)
+	EOD
+	{ bounded "$SHARNESS_BUILD_DIRECTORY/python" stream.py >streamed.out & stream=$!; } &&
+	wait_line streamed.out second &&
+	kill -KILL $serve &&
+	wait $stream &&
+	grep "^UNAVAILABLE .*went away" streamed.out &&
+	kill -INT $grpc &&
+	wait $grpc
+'
+
 test_done

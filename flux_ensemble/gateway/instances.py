@@ -18,6 +18,7 @@ from grpc import StatusCode
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure
+from flux_ensemble.client.reconnect import LOOK_INTERVAL
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member
@@ -155,23 +156,32 @@ class _LogReader:
         self.closed = False
         self._instance = instance
         self._payload = payload
+        self._client: Client | None = None
         self._future: Any = None
+        self._t_sent = 0.0
 
     def next(self) -> Entry | None:
         """The next entry; None at the end of the log, and once this is closed."""
-        if self._future is None:
-            client = self._instance.connect()
-            self._future = client.send("log", self._payload, stream=True)
+        if self._client is None:
+            self._client = self._instance.connect()
+            self._t_sent = time.monotonic()
+            self._future = self._client.send("log", self._payload, stream=True)
+        t_look = time.monotonic() + LOOK_INTERVAL
         while not self.closed:
             try:
                 self._future.wait_for(_SLICE_SECONDS)
                 entry: Entry = self._future.get()
             except OSError as exc:
-                if exc.errno == errno.ETIMEDOUT:
-                    continue
                 if exc.errno == errno.ENODATA:
                     return None
-                raise failure(exc, "log") from exc
-            self._future.reset()
-            return entry
+                if exc.errno != errno.ETIMEDOUT:
+                    raise failure(exc, "log") from exc
+            else:
+                self._future.reset()
+                return entry
+            if time.monotonic() >= t_look:
+                # What a process was asked before it died is never answered.
+                if self._client.has_died(self._t_sent) and not self._future.is_ready():
+                    raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
+                t_look = time.monotonic() + LOOK_INTERVAL
         return None
