@@ -40,7 +40,8 @@ from services import Service  # noqa: E402
 from workloads import mock  # noqa: E402
 
 #: Jobs in each stage of an ensemble, which has two; ensembles at a time; measurements in all.
-JOBS, ENSEMBLES, MEASUREMENTS = 250, 8, 60
+#: The service keeps a hundred ensembles that ended and what is left of 25 more: 25,000 jobs.
+JOBS, ENSEMBLES, MEASUREMENTS = 100, 8, 60
 
 #: Seconds between two looks at the status.
 PAUSE = 0.1

