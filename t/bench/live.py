@@ -46,6 +46,9 @@ from instance import Instance  # noqa: E402
 #: Seconds in which anything here is over, and between two looks whether it is.
 PATIENCE, TICK = 240.0, 0.05
 
+#: Seconds in which a service that lives answers.
+ANSWER = 0.2
+
 #: States of a job that was accepted, as job-list counts them.
 _ACCEPTED = ("sched", "run", "cleanup", "inactive")
 
@@ -158,13 +161,26 @@ class Stage:
             "the killed service is listed",
         )
 
+    def kill_kept_service(self) -> None:
+        """Kill the process that the keeper runs, and wait until the next one is ready."""
+        killed = self.service
+        os.kill(killed, signal.SIGKILL)
+
+        def another() -> Mapping[str, Any] | None:
+            ready = self._ready()
+            return ready if ready and ready["pid"] != killed else None
+
+        self.service = int(self.until(another, "the keeper starts no service", 0.01)["pid"])
+
     def await_ready(self) -> None:
         """Wait until the service has recovered."""
         self.service = int(self.until(self._ready, "the service is not ready")["pid"])
 
     def _ready(self) -> Mapping[str, Any] | None:
+        # A service that was killed a moment ago takes the request along, unanswered.
         with contextlib.suppress(OSError):
-            service: dict[str, Any] = self.rpc("ensemble.status")["service"]
+            future = self.handle.rpc("ensemble.status").wait_for(ANSWER)
+            service: dict[str, Any] = future.get()["service"]
             if service["state"] == "ready":
                 return service
         return None

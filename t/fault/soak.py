@@ -43,8 +43,8 @@ from workloads import mock  # noqa: E402
 #: The service keeps a hundred ensembles that ended and what is left of 25 more: 25,000 jobs.
 JOBS, ENSEMBLES, MEASUREMENTS = 100, 8, 60
 
-#: Seconds between two looks at the status.
-PAUSE = 0.1
+#: Seconds between two looks at the status; so many of them are in a measurement, at least.
+PAUSE, LOOKS = 0.1, 10
 
 #: How much more the last third may take than the second. How long anything takes depends on what
 #: else the machine does, an empty request too.
@@ -121,7 +121,8 @@ class Soak:
                 self._fill()
                 time.sleep(PAUSE)
                 self._look()
-                if self._done - self._measured[0] >= self._jobs // MEASUREMENTS:
+                done = self._done - self._measured[0]
+                if done >= self._jobs // MEASUREMENTS and len(self._latencies) >= LOOKS:
                     self._measure()
         finally:
             self._service.end()

@@ -35,7 +35,10 @@ ROWS = {
     "chain": (True, ["a client that does nothing else"]),
     "beside-search": (True, ["while a search runs"]),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
-    "recover": (True, ["30 finished and 5 active jobs"]),
+    "recover": (
+        True,
+        ["recovery of an ensemble with 30 finished", "kill: recovery of", "nothing to recover"],
+    ),
     "status-command": (True, ["`flux ensemble status`"]),
     "validate": (False, ["20-rule document"]),
     "local": (False, ["20 queued", *(["first job"] if shutil.which("flux") else [])]),
