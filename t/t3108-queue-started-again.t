@@ -50,7 +50,7 @@ test_expect_success 'and when the service is removed' '
 '
 
 test_expect_success 'and when the time limit is prolonged: what waited runs' '
-	load_module && flux ensemble load idle.yaml && wait_until stopped &&
+	load_module && wait_until stopped &&
 	flux ensemble load waiting.yaml && flux python expire.py 36000 &&
 	flux ensemble wait waiting && started &&
 	flux ensemble status waiting | grep completed && flux ensemble cancel idle
