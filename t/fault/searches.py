@@ -32,7 +32,7 @@ MET = ("trials", "generator in mid-ask", "service in mid-ask", "copies", "pruned
        "pruned by median")  # fmt: skip
 
 #: What the generator is in the midst of an ask by, and what ends that.
-_ASKED, _GO_ON = "asked", "go-on"
+_ASKED, GO_ON = "asked", "go-on"
 
 
 def search(context: Context) -> None:
@@ -68,7 +68,7 @@ def _publishing(stage: Scene) -> Iterator[None]:
 def _kill(context: Context, stage: Scene, workload: Workload) -> int:
     """Kill until the ensemble has ended, or all kills are made; how many these were."""
     row, random = context.row, context.random
-    asked, go_on = stage.directory / _ASKED, stage.directory / _GO_ON
+    asked, go_on = stage.directory / _ASKED, stage.directory / GO_ON
     before = row.kills
     asks: dict[str, int] = {}
     while row.kills < context.kills and not over(stage, workload):

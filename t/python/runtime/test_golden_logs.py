@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble import __version__
+from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed, replay
 from flux_ensemble.service.requests.documents import read_document
@@ -28,9 +29,10 @@ def read(file: Path) -> dict[str, Any]:
 def restore(kept: dict[str, Any]) -> Replayed:
     """As the service does when it begins."""
     load = kept["load"]
-    check_load("golden", load)
+    name = load["spec"]["name"]
+    check_load(name, load)
     spec = read_document(load, load["files"], elastic=True)
-    whose = identity("golden", load["run"])
+    whose = identity(name, load["run"])
     return replay(spec, whose, kept["snapshot"], kept["values"], kept["lines"])
 
 
@@ -41,11 +43,13 @@ def check(kept: dict[str, Any], replayed: Replayed) -> None:
     assert metrics["count"] == expected["count"]
     assert metrics["mean"] == expected["mean"]
     assert len(replayed.records) == expected["jobs"]
+    assert status(replayed.engine).get("searches", []) == expected.get("searches", [])
 
 
-def test_there_is_a_log_with_a_snapshot_and_one_without() -> None:
-    snapshots = [read(file)["snapshot"] is not None for file in LOGS]
-    assert set(snapshots) == {True, False}
+@pytest.mark.parametrize("ensemble", ["golden", "learning", "members"])
+def test_there_is_a_log_with_a_snapshot_and_one_without(ensemble: str) -> None:
+    logs = [read(file) for file in LOGS if read(file)["load"]["spec"]["name"] == ensemble]
+    assert {kept["snapshot"] is not None for kept in logs} == {True, False}
 
 
 @pytest.mark.parametrize("file", LOGS, ids=lambda file: file.name)
