@@ -31,6 +31,8 @@ _TAGS = {
 #: Words that are true or false as values, and text as keys: `retries` has a key `on`.
 _TEXT_AS_KEYS = frozenset({"on", "off", "yes", "no", "y", "n"})
 
+_TOO_DEEP = f"a document nests at most {MAX_DEPTH} levels deep"
+
 _SKIPPED = object()
 _MERGE = object()
 
@@ -142,6 +144,9 @@ def read_yaml(text: str, file: str | None = None) -> tuple[Document, Problems]:
 
 
 def _malformed(text: str, error: yaml.MarkedYAMLError) -> Problem:
+    if error.problem == "exceeded maximum nesting depth":
+        # libyaml has a limit of its own, and its scanner is ahead of the events.
+        return Problem((error.problem_mark.line if error.problem_mark else 0) + 1, "", _TOO_DEEP)
     problem, context = error.problem_mark, error.context_mark
     # The parser stands behind the last line where the text ends too early.
     lines = text.rstrip("\n").split("\n")
@@ -312,7 +317,7 @@ class _Builder:
 
     def _check_depth(self, levels: int, line: int) -> None:
         if len(self._stack) + levels > MAX_DEPTH:
-            raise UnreadableError(line, f"a document nests at most {MAX_DEPTH} levels deep")
+            raise UnreadableError(line, _TOO_DEEP)
 
     def _place(self, value: Any, line: int, size: int, height: int) -> tuple[int, Any] | None:
         """Add a value to its container.
