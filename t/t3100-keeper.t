@@ -63,12 +63,14 @@ test_expect_success FLUX 'what cannot start is said, by the load and by the log'
 	with_flux 2>err <<-EOD &&
 	! flux module load "$keeper" python=/no/such && ! flux module load "$keeper" &&
 	! flux module load "$keeper" colour=red && ! flux module load "$keeper" deaths=many &&
+	! flux module load --name other "$keeper" "$python" &&
 	! flux module load "$keeper" python=$(command -v false) &&
 	! flux module list | grep ensemble-keeper && flux run true
 	EOD
 	grep "cannot tell which Python" err &&
 	grep "unknown argument .colour=red" err &&
 	grep "deaths: expected a whole number, not .many." err &&
+	grep "expected the name .ensemble-keeper., not .other." err &&
 	grep "does not start: .*/no/such" err &&
 	grep "does not start: it exited with status 1" err
 '
@@ -79,10 +81,13 @@ test_expect_success FLUX 'one that dies again and again is given up, which docto
 	kill_service && kill_service && kill -KILL \$(kept pid) &&
 	wait_until is_kept state "given up" &&
 	! flux ensemble list && ! flux ensemble doctor && flux run true &&
+	! flux ensemble load idle.yaml && ! flux ensemble load --isolate idle.yaml &&
+	! flux module list | grep "^ensemble " &&
 	flux ensemble supervise && flux ensemble list && kept state && kept restarts
 	EOD
 	grep "ensemble-keeper.crit.*3 deaths within 300 s, it is not started again" err &&
 	grep "^keeper  *problem  *not started again any more" out &&
+	is 3 "$(grep -c "ERROR: .*died too often .* was killed by SIGKILL: .*flux ensemble supervise" err)" &&
 	is "running 0" "$(tail -n 2 out | tr "\n" " " | sed "s/ $//")"
 '
 

@@ -14,6 +14,7 @@ from flux_ensemble.client.errors import (
     EnsembleError,
     failure,
     is_unloaded,
+    not_kept,
 )
 from flux_ensemble.client.instance import no_instance
 from flux_ensemble.client.payloads import payload_problem
@@ -95,13 +96,18 @@ class Connection:
             # What only reads can be asked once more, whether it was answered or not.
             lost = exc.errno == errno.EHOSTUNREACH and op in READING
             if not ((is_unloaded(exc) or lost) and self.comes_back()):
-                raise failure(exc, op) from exc
+                raise self._failure(exc, op) from exc
         try:
             return self._answer(op, payload)
         except EnsembleError:
             raise
         except OSError as exc:
             raise failure(exc, op) from exc
+
+    def _failure(self, exc: OSError, op: str) -> EnsembleError:
+        """The error of request `op`, which knows of a keeper."""
+        kept = self.keeper() if is_unloaded(exc) else None
+        return failure(exc, op) if kept is None else EnsembleError(errno.ENOSYS, not_kept(kept))
 
     def _answer(self, op: str, payload: Mapping[str, Any]) -> Any:
         t_sent = time.monotonic()

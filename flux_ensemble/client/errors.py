@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
+from typing import Any
 
 from flux_ensemble.client.reconnect import PATIENCE, Received
 
@@ -47,6 +49,20 @@ def is_unloaded(exc: OSError) -> bool:
     True
     """
     return exc.errno == errno.ENOSYS and str(exc.strerror or exc).startswith("No service")
+
+
+def not_kept(kept: Mapping[str, Any]) -> str:
+    """Why there is no service, though there is a keeper that says `kept`.
+
+    >>> not_kept({"state": "waiting", "last_exit": "was killed by SIGKILL"})
+    'the ensemble service died, and is being started again: retry later'
+    """
+    if kept["state"] == "given up":
+        return (
+            f"the ensemble service died too often to be started again; the last one "
+            f"{kept['last_exit']}: `flux dmesg` says why, and `flux ensemble supervise` begins anew"
+        )
+    return "the ensemble service died, and is being started again: retry later"
 
 
 def given_up(*names: str) -> EnsembleError:

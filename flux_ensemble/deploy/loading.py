@@ -22,7 +22,7 @@ from flux_ensemble.bindings import (
     module_problem,
 )
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.errors import KEEPER, SERVICE
+from flux_ensemble.client.errors import KEEPER, SERVICE, not_kept
 
 #: The first Flux with Python broker modules.
 MODULES_SINCE = (0, 84)
@@ -46,7 +46,8 @@ def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
         How it was started, in one sentence; None where it was there.
 
     Raises:
-        DeployError: it cannot be started here, or is there as a module and `isolate` is given.
+        DeployError: it cannot be started here, is a keeper's to start again, or is there as a
+            module and `isolate` is given.
         EnsembleError: the service answers with an error.
     """
     if _is_there(client):
@@ -56,6 +57,10 @@ def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
                 "`flux ensemble supervise` makes it a process beside the broker"
             )
         return None
+    kept = client.keeper()
+    if kept is not None:
+        # A service that dies again and again is not for the broker, which it would take along.
+        raise DeployError(not_kept(kept))
     return start_service(client, isolate=isolate)
 
 

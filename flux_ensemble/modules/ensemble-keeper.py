@@ -21,6 +21,7 @@ Arguments (Flux splits them at white space, so the path is percent-encoded):
 import ctypes
 import errno
 import os
+import re
 import shutil
 import signal
 import socket
@@ -30,6 +31,9 @@ import time
 import traceback
 import urllib.parse
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+#: By which commands ask for this module.
+NAME = "ensemble-keeper"
 
 #: What the service's Python must not take from Flux's, nor from the broker.
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "FLUX_MODULE_URI")
@@ -54,6 +58,7 @@ def mod_main(handle: Any, *args: str) -> None:
     """
     log = logger(handle)
     try:
+        check_name(handle)
         options = parse(args)
         python = options.get("python") or find_python(os.path.realpath(__file__))
     except ValueError as error:
@@ -77,6 +82,18 @@ def mod_main(handle: Any, *args: str) -> None:
             keeper.end()
 
 
+def check_name(handle: Any) -> None:
+    """See that the module has the name by which commands ask for it.
+
+    Raises:
+        ValueError: it was loaded under another one.
+    """
+    found = handle.lib.flux_aux_get(handle.handle, b"flux::name")
+    name = handle.ffi.string(handle.ffi.cast("char *", found)).decode()
+    if name != NAME:
+        raise ValueError("expected the name {!r}, not {!r}".format(NAME, name))
+
+
 def parse(args: Sequence[str]) -> Dict[str, str]:
     """The module's arguments by name.
 
@@ -92,7 +109,7 @@ def parse(args: Sequence[str]) -> Dict[str, str]:
                 "unknown argument {!r} (arguments: python=FILE, log-level=LEVEL, deaths=N, "
                 "seconds=S, pause=S)".format(arg[:200])
             )
-        if key in numbers and not value.isdigit():
+        if key in numbers and not re.match(r"[0-9]{1,9}$", value):
             raise ValueError("{}: expected a whole number, not {!r}".format(key, value[:200]))
         options[key] = urllib.parse.unquote(value)
     return options
@@ -212,7 +229,7 @@ class Keeper:
         self._count = 0
         self._last_exit = None  # type: Optional[str]
         self._answerer = handle.msg_watcher_create(
-            self._guarded(self._stats), FLUX_MSGTYPE_REQUEST, "ensemble-keeper.stats-get"
+            self._guarded(self._stats), FLUX_MSGTYPE_REQUEST, NAME + ".stats-get"
         )
         self._answerer.start()
 

@@ -82,6 +82,8 @@ class TestArguments(unittest.TestCase):
             "python=",
             "python",
             "deaths=many",
+            "deaths=²",
+            "pause=1234567890",
             "pause=-1",
             "seconds=1.5",
         ):

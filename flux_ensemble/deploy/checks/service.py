@@ -41,6 +41,8 @@ def service(instance: InstanceInfo) -> Finding:
         )
     if answer.errno != errno.ENOSYS:
         return Finding("service", "problem", str(failure(answer, "status")), "see `flux dmesg`")
+    if instance.keeper is not None:
+        return Finding("service", "problem", "it died", "see what the keeper, below, does about it")
     try:
         problem = module_problem()
     except BindingsError as error:

@@ -83,7 +83,7 @@ class Instance:
         return {"service": {"mode": self._mode}}
 
     def keeper(self) -> Any:
-        return None if self._keeper is None else {"state": self._keeper}
+        return None if self._keeper is None else {"state": self._keeper, "last_exit": "ended"}
 
 
 def ensure(handle: Handle, answer: Any = NOT_LOADED, **options: Any) -> str | None:
@@ -92,7 +92,7 @@ def ensure(handle: Handle, answer: Any = NOT_LOADED, **options: Any) -> str | No
             raise answer
         return answer
 
-    client: Any = SimpleNamespace(handle=handle, list=ask)
+    client: Any = SimpleNamespace(handle=handle, list=ask, keeper=lambda: None)
     return ensure_service(client, **options)
 
 
@@ -227,6 +227,21 @@ def test_a_module_that_is_there_is_not_isolated_without_a_word() -> None:
     client: Any = Instance(Handle(), "module")
     with pytest.raises(DeployError, match="`flux ensemble supervise`"):
         ensure_service(client, isolate=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [("given up", "too often.*`flux ensemble supervise`"), ("waiting", "started again: retry")],
+)
+@pytest.mark.parametrize("isolate", [False, True])
+def test_what_a_keeper_starts_again_or_has_given_up_is_not_loaded_into_the_broker(
+    state: str, sentence: str, isolate: bool
+) -> None:
+    handle = Handle()
+    client: Any = Instance(handle, None, state)
+    with pytest.raises(DeployError, match=sentence):
+        ensure_service(client, isolate=isolate)
+    assert handle.modules == []
 
 
 def test_supervise_replaces_the_module_and_a_keeper_that_has_given_up() -> None:
