@@ -352,5 +352,5 @@ def _batch_number(key: str, line: str) -> int | None:
     entry = parse_object(key, line)
     try:
         return int(entry["context"]["number"]) if entry["name"] == BATCH else None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         raise damaged(key, "expected an entry of a log", line) from None

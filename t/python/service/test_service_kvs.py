@@ -425,6 +425,11 @@ def test_batches_that_are_not_known_to_be_durable_are_in_each_commit(flux: Bench
         ("log", "1", "expected a directory"),
         ("log.00000000", "x\n", "expected JSON, not 'x\\n'"),
         ("log.00000000", '{"a":1}\n', "expected an entry of a log, not '{\"a\":1}\\n'"),
+        (
+            "log.00000000",
+            '{"name":"batch","context":{"number":1e999}}\n',
+            'expected an entry of a log, not \'{"name":"batch","context":{"number":1...\'',
+        ),
         ("values.00000000", "", "expected JSON, not ''"),
     ],
 )
