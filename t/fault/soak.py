@@ -1,6 +1,6 @@
 """A long run: jobs of many ensembles, and whether anything grows that must not.
 
-    python t/fault/soak.py [--jobs N] [--json FILE]
+    python t/fault/soak.py [--minutes M] [--jobs N] [--json FILE]
 
 Ensembles of mock jobs are loaded one after the other, several at a time, into one instance whose
 service runs under the keeper. Flux keeps few inactive jobs, and the service the ensembles that
@@ -8,8 +8,8 @@ ended last, so all that is kept is bounded. Now and then it is measured: the mem
 what it has in the KVS, how long it takes to say its status, also against an empty request to a
 module of Flux, and how many jobs end in a second. The last third of the run is compared with the
 second; in the first one, what is kept fills up. Every ensemble must end with the counts that it has
-to have. Prints a line for each measurement; exits 1
-where something grows, or a count is wrong.
+to have. It ends after so many minutes or so many jobs, whichever is first, when all that was loaded
+has ended. Prints a line for each measurement; exits 1 where something grows, or a count is wrong.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ JOBS, ENSEMBLES, MEASUREMENTS = 100, 8, 60
 PAUSE, LOOKS = 0.1, 10
 
 #: How much more the last third may take than the second. How long anything takes depends on what
-#: else the machine does, an empty request too.
-MORE = {"memory_mb": 1.1, "kvs_kb": 1.1, "kvs_keys": 1.1, "status_x": 1.5}
+#: else the machine does, an empty request too; and so do the keys of an ensemble, as a busy one
+#: has its events in more and smaller batches.
+MORE = {"memory_mb": 1.1, "kvs_kb": 1.1, "ensembles": 1.1, "status_x": 1.5}
 
 COLUMNS = (
     "jobs",
@@ -56,6 +57,7 @@ COLUMNS = (
     "memory_mb",
     "kvs_kb",
     "kvs_keys",
+    "ensembles",
     "status_ms",
     "status_p99_ms",
     "status_x",
@@ -88,11 +90,13 @@ class Soak:
     """The run.
 
     Args:
-        jobs: how many in all.
+        seconds: for how long it loads ensembles.
+        jobs: for how many in all.
         say: is told each measurement.
     """
 
-    def __init__(self, jobs: int, say: Callable[[dict[str, float]], None]) -> None:
+    def __init__(self, seconds: float, jobs: int, say: Callable[[dict[str, float]], None]) -> None:
+        self._seconds = seconds
         self._jobs = jobs
         self._say = say
         self._directory = Path(tempfile.mkdtemp(prefix="soak-"))
@@ -104,7 +108,7 @@ class Soak:
         self._live: set[str] = set()
         self._done = 0
         self._begun = 0.0
-        self._measured = 0, 0.0
+        self._measured = 0, 0.0, 0.0
         self.measured: list[dict[str, float]] = []
         self.problems: list[str] = []
 
@@ -116,23 +120,38 @@ class Soak:
             self._service.start()
             self._service.await_answer(self._handle)
             self._begun = time.monotonic()
-            self._measured = 0, self._begun
-            while self._done < self._jobs and not self.problems:
-                self._fill()
+            self._measured = 0, self._begun, 0.0
+            self._fill()
+            while self._live and not self.problems:
                 time.sleep(PAUSE)
                 self._look()
-                done = self._done - self._measured[0]
-                if done >= self._jobs // MEASUREMENTS and len(self._latencies) >= LOOKS:
+                more = self._part - self._measured[2]
+                if more >= 1 / MEASUREMENTS and len(self._latencies) >= LOOKS:
                     self._measure()
+                self._fill()
         finally:
             self._service.end()
             self._instance.stop()
             shutil.rmtree(self._directory, ignore_errors=True)
 
+    @property
+    def _part(self) -> float:
+        """The part of the run that is over."""
+        return max(self._done / self._jobs, (time.monotonic() - self._begun) / self._seconds)
+
+    @property
+    def _is_to_load(self) -> bool:
+        """Not as many ensembles are there as are to be."""
+        return (
+            len(self._live) < ENSEMBLES
+            and self._loaded * 2 * JOBS < self._jobs
+            and time.monotonic() - self._begun < self._seconds
+        )
+
     def _fill(self) -> None:
         """Load as many ensembles as are to be there."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
-        while len(self._live) < ENSEMBLES and self._loaded * 2 * JOBS < self._jobs:
+        while self._is_to_load:
             name = f"soak-{self._loaded}"
             self._loaded += 1
             payload = {
@@ -167,10 +186,10 @@ class Soak:
 
     def _measure(self) -> None:
         now = time.monotonic()
-        done, then = self._measured
+        done, then, _ = self._measured
         pid = self._handle.rpc("ensemble.status", {}).get()["service"]["pid"]
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        keys, size = self._kept()
+        ensembles, keys, size = self._kept()
         latencies, self._latencies = self._latencies, []
         empty, self._empty = self._empty, []
         found = {
@@ -179,6 +198,7 @@ class Soak:
             "memory_mb": pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
             "kvs_kb": size / 1e3,
             "kvs_keys": keys,
+            "ensembles": ensembles,
             "status_ms": median(latencies),
             "status_p99_ms": quantiles(latencies, n=100, method="inclusive")[98],
             "status_x": median(latencies) / median(empty),
@@ -187,11 +207,11 @@ class Soak:
         }
         self.measured.append(found)
         self._say(found)
-        self._measured = self._done, time.monotonic()
+        self._measured = self._done, time.monotonic(), self._part
 
-    def _kept(self) -> tuple[int, int]:
-        """Keys and bytes that the ensembles have in the KVS."""
-        keys = size = 0
+    def _kept(self) -> tuple[int, int, int]:
+        """How many ensembles there are in the KVS, and the keys and bytes that they have there."""
+        ensembles = keys = size = 0
         reader = Durable(self._handle, "")
         fronts = ["ensemble"]
         while fronts:
@@ -200,11 +220,13 @@ class Soak:
                 directory = flux.kvs.get_dir(self._handle, name)
             except FileNotFoundError:
                 continue  # of an ensemble that the service has dropped since it was listed
-            fronts += [f"{name}.{one}" for one in directory.directories()]
+            within = [f"{name}.{one}" for one in directory.directories()]
+            fronts += within
+            ensembles += len(within) if name == "ensemble" else 0
             for one in directory.files():
                 keys += 1
                 size += len(reader.text(f"{name}.{one}") or "")
-        return keys, size
+        return ensembles, keys, size
 
 
 def growth(measured: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -224,11 +246,12 @@ def _print(found: dict[str, float]) -> None:
 def main() -> int:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs in all (1,000,000)")
+    parser.add_argument("--minutes", type=float, default=60, help="for how long, at most (60)")
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="how many, at most (1,000,000)")
     parser.add_argument("--json", metavar="FILE", help="write the measurements as JSON")
     options = parser.parse_args()
     print(" ".join(f"{column:>13}" for column in COLUMNS), flush=True)
-    soak = Soak(options.jobs, _print)
+    soak = Soak(60 * options.minutes, options.jobs, _print)
     soak.run()
     problems = soak.problems
     if len(soak.measured) >= 6:
