@@ -25,6 +25,60 @@ _FIELDS = {
 #: One for all that is written: to make it takes a fifth of the time of an event.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
+#: Names of events, groups and rules, and texts that most contexts have, as JSON. They are few.
+_TEXTS: dict[str, str] = {}
+
+#: How many of them are kept, and of how many characters at most.
+_MAX_TEXTS, _MAX_LENGTH = 1000, 100
+
+#: Most keys of a context that is not left to the encoder.
+_MAX_KEYS = 4
+
+
+def _text(text: str) -> str:
+    """A text as JSON; of one that comes again and again the same."""
+    known = _TEXTS.get(text)
+    if known is None:
+        known = _encode(text)
+        if len(text) <= _MAX_LENGTH:
+            if len(_TEXTS) == _MAX_TEXTS:
+                _TEXTS.clear()
+            _TEXTS[text] = known
+    return known
+
+
+def _number(value: float) -> str:
+    """A number as JSON, which has the same of a float as Python, if it is finite."""
+    return repr(value) if type(value) is float and isfinite(value) else _encode(value)
+
+
+def _context(context: Mapping[str, Any]) -> str:
+    """The context of an event as JSON; most have a few numbers and texts."""
+    if len(context) > _MAX_KEYS:
+        return _encode(context)
+    parts = []
+    for key in sorted(context):
+        value: Any = context[key]
+        kind = type(value)
+        if kind is int:
+            text = str(value)
+        elif kind is str:
+            text = _text(value)
+        elif kind is float:
+            text = _number(value)
+        else:
+            return _encode(context)
+        parts.append(f"{_text(key)}:{text}")
+    return f"{{{','.join(parts)}}}"
+
+
+def _tag(tag: Any) -> str:
+    """A tag as JSON."""
+    group, rule, firing, index = tag
+    if type(group) is str and type(rule) is str and type(firing) is int and type(index) is int:
+        return f"[{_text(group)},{_text(rule)},{firing},{index}]"
+    return _encode(tag)
+
 
 def to_json(item: Event | Command) -> dict[str, Any]:
     """The event or command as a JSON object."""
@@ -78,12 +132,10 @@ def encode(item: Event | Command) -> str:
     """One line of canonical JSON: equal items give equal text."""
     if type(item) is JobEvent and not item.foreign and item.job_name is None:
         # Nearly all are; to take it as a mapping takes three times as long.
-        context = _encode(item.context) if item.context else "{}"
-        tag = "null" if item.tag is None else _encode(item.tag)
-        # Of a float, JSON has the same, if it is finite.
-        t = repr(item.t) if type(item.t) is float and isfinite(item.t) else _encode(item.t)
+        context = _context(item.context) if item.context else "{}"
+        tag = "null" if item.tag is None else _tag(item.tag)
         return (
             f'{{"context":{context},"foreign":false,"job":{item.job},"job_name":null,'
-            f'"name":{_encode(item.name)},"t":{t},"tag":{tag},"type":"JobEvent"}}'
+            f'"name":{_text(item.name)},"t":{_number(item.t)},"tag":{tag},"type":"JobEvent"}}'
         )
     return _encode(to_json(item))

@@ -31,7 +31,7 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.members.local import memos, supervisor
 from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.members.local.memos import MemoSocket
-from flux_ensemble.members.local.supervisor.ties import Ties, move_above_ties
+from flux_ensemble.members.local.supervisor.ties import Ties
 from flux_ensemble.members.virtual.queue import VirtualJob, VirtualQueue
 from flux_ensemble.runtime.ports import Handle, Loop
 
@@ -123,9 +123,9 @@ class ProcessRunner:
         self._memos = MemoSocket(self._scratch, self._memo, warn)
         self._environment = {**environment, memos.VARIABLE: self._memos.path}
         self._channel, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
+        lifeline, ours = os.pipe()
         self._their_lifeline, held = os.pipe()
-        self._ties = Ties(self._their_lifeline)
+        self._ties = Ties(self._their_lifeline, ours)
         passed = [theirs.fileno(), lifeline, held, output.fd]
         try:
             self._process = subprocess.Popen(
@@ -142,7 +142,6 @@ class ProcessRunner:
             theirs.close()
             os.close(lifeline)
             os.close(held)
-        self._lifeline = move_above_ties(self._lifeline)
         self._channel.setblocking(False)
         self._send({"environment": self._environment})
         self._watched = [
@@ -183,7 +182,7 @@ class ProcessRunner:
 
     def _close_all(self) -> None:
         self._channel.close()
-        os.close(self._lifeline)
+        os.close(self._ties.held)
         os.close(self._their_lifeline)
         self._memos.close()
 
@@ -203,7 +202,7 @@ class ProcessRunner:
         )
         system = whole["attributes"]["system"]
         environment = system["environment"]
-        nodes, tasks = len(set(job.claim.placed or ())), jobspec.size(whole)["tasks"]
+        nodes, tasks = len(set(job.claim.placed or ())), job.job_set.tasks
         output = system.get("shell", {}).get("options", {}).get("output", {})
         values = {
             "id": job.id, "jobid": job.id, "name": system["job"]["name"],
@@ -283,7 +282,7 @@ class ProcessRunner:
         *lines, self._received = self._received.split(b"\n")
         memos = True
         for line in lines:
-            message = json.loads(line)
+            message = json.loads(line.decode())
             if "started" in message:
                 self._started(self._running[message["started"]], message["group"])
                 memos = True

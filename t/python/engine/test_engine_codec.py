@@ -8,11 +8,24 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.engine import codec
 from flux_ensemble.engine.codec import encode, event_from_json, to_json
 from flux_ensemble.engine.events import JobEvent, Tag
 
 
-@pytest.mark.parametrize("context", [{}, {"status": 0}, {"note": 'a "quoted"\nline', "b": [1.5]}])
+@pytest.mark.parametrize(
+    "context",
+    [
+        {},
+        {"status": 0},
+        {"note": 'a "quoted"\nline', "b": [1.5]},
+        {"t_alloc": 1795478109.25, "ranks": "0-3"},
+        {"small": 1e-300, "whole": 2.0, "large": 2**70, "minus": -0.0},
+        {"final": True, "none": None, "ä": "\u2028"},
+        {"long": "ab" * 200, "empty": ""},
+        {f"key{number}": number for number in range(20)},
+    ],
+)
 @pytest.mark.parametrize("tag", [None, Tag("g", 'search:"s"', 3, 4)])
 @pytest.mark.parametrize("more", [{}, {"foreign": True, "job_name": "x"}, {"job_name": "x"}])
 def test_the_event_of_a_job_is_the_canonical_text_of_its_fields(
@@ -25,6 +38,16 @@ def test_the_event_of_a_job_is_the_canonical_text_of_its_fields(
 
 
 @pytest.mark.parametrize("t", [float("nan"), float("inf")])
-def test_the_time_of_an_event_of_a_job_is_a_number_of_json(t: float) -> None:
+def test_numbers_of_an_event_of_a_job_are_numbers_of_json(t: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         encode(JobEvent(t, 1, "start"))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode(JobEvent(1.0, 1, "memo", {"loss": t}))
+
+
+def test_texts_that_never_come_again_are_not_kept() -> None:
+    for number in range(3000):
+        memo = JobEvent(1.0, 1, "memo", {"a": f"text {number}"})
+        assert f'"text {number}"' in encode(memo)
+        assert encode(JobEvent(1.0, 1, "start")).count('"start"') == 1
+    assert len(codec._TEXTS) <= 1000

@@ -59,7 +59,8 @@ def test_events_that_wait_can_be_written(file: EventFile, tmp_path: Path, way: s
 
 def test_a_tie_is_used_again_for_another_group() -> None:
     read, held = os.pipe()
-    ties = Ties(read)
+    other, ours = os.pipe()
+    ties = Ties(read, ours)
     jobs = [subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2)]
     first = ties.tie(jobs[0].pid)
     ties.untie(first)
@@ -71,4 +72,27 @@ def test_a_tie_is_used_again_for_another_group() -> None:
     jobs[0].kill()
     jobs[0].wait()
     ties.close()
-    os.close(read)
+    for fd in (read, other, ties.held):
+        os.close(fd)
+
+
+def test_what_another_process_ties_to_is_above_all_ties_and_no_higher_than_need_be() -> None:
+    read, held = os.pipe()
+    other, ours = os.pipe()
+    ties = Ties(read, ours)
+    job = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    # The kernel closes descriptors from the highest down, and each process that is started costs
+    # the more the higher the highest one is.
+    assert ties.held < 100
+    few = [ties.tie(job.pid) for _ in range(200)]
+    assert all(fd is not None and fd < ties.held for fd in few)
+    assert ties.held < 1000
+    os.close(held)
+    assert job.wait() == -9
+    for fd in few:
+        ties.untie(fd)
+    ties.close()
+    os.close(ties.held)
+    assert os.read(other, 1) == b""
+    for fd in (read, other):
+        os.close(fd)

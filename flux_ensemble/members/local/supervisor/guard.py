@@ -14,7 +14,7 @@ import time
 
 from .children import kill_descendants, wake_for_children
 from .jobs import CHUNK, Supervisor
-from .ties import Ties, move_above_ties
+from .ties import Ties
 
 #: From <linux/prctl.h>.
 _PR_SET_CHILD_SUBREAPER = 36
@@ -48,9 +48,8 @@ def main() -> None:
             _watch(supervisor, channel, wakeup)
         else:
             prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            move_above_ties(ours)
             link.close()
-            Supervisor(channel, other, Ties(theirs), output).run()
+            Supervisor(channel, other, Ties(theirs, ours), output).run()
     finally:
         kill_descendants()
         shutil.rmtree(sys.argv[5], ignore_errors=True)

@@ -98,7 +98,7 @@ class Supervisor:
         self._received += data
         *lines, self._received = self._received.split(b"\n")
         for line in lines:
-            order = json.loads(line)
+            order = json.loads(line.decode())
             if "start" in order:
                 if self._hangup.poll(0):
                     return False

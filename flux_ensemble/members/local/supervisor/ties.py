@@ -9,6 +9,13 @@ import resource
 import signal
 import sys
 
+#: The descriptor of `Ties.held` at first. Each process that is started costs the more the higher
+#: the highest descriptor is, and below 64 it costs nothing.
+_HELD = 63
+
+#: How many times as high it is whenever there are too many ties below it.
+_HIGHER = 4
+
 
 class Ties:
     """Ties process groups to whoever has the other end of a pipe.
@@ -17,14 +24,30 @@ class Ties:
     this process lives. If two processes do this for each other, one of them always still lives
     when the other goes.
 
+    When a process ends, the kernel closes its descriptors from the highest down. So the end of the
+    pipe that the other process has its ties on has a higher one than the ties here.
+
     Args:
         fd: the end of the pipe that is read.
+        held: the end that this process has of the other's pipe; it is moved.
+
+    Attributes:
+        held: its descriptor now.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, held: int) -> None:
         self._fd = fd
-        self._max_fd = max_tie_fd()
+        # The others are for everything else.
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self._free: list[int] = []
+        self.held = held
+        self._raise_held(_HELD)
+
+    def _raise_held(self, least: int) -> None:
+        """Move `held` to a descriptor that is at least so high, as far as ties can be."""
+        held = self.held
+        self.held = fcntl.fcntl(held, fcntl.F_DUPFD_CLOEXEC, min(least, self._most))
+        os.close(held)
 
     def tie(self, group: int) -> int | None:
         """Tie a process group.
@@ -62,27 +85,15 @@ class Ties:
             fd = os.open(f"/proc/self/fd/{self._fd}", flags | os.O_CLOEXEC)
         except OSError:
             return None
-        if fd >= self._max_fd:
-            os.close(fd)
-            return None
+        if fd > self.held:
+            if fd < self._most:
+                with contextlib.suppress(OSError):
+                    self._raise_held(max(fd + 1, _HIGHER * self.held))
+            if fd > self.held:
+                os.close(fd)
+                return None
         with contextlib.suppress(OSError):
             if sys.platform == "linux":
                 fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_ASYNC)
         return fd
-
-
-def move_above_ties(fd: int) -> int:
-    """Move the end of a pipe that another process has ties on; its new descriptor.
-
-    When a process ends, the kernel closes its descriptors from the highest down. This one has to
-    be closed before the process's own ties are.
-    """
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max_tie_fd())
-    os.close(fd)
-    return moved
-
-
-def max_tie_fd() -> int:
-    """Descriptors below this, half of all there can be, are for ties and everything else."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
