@@ -19,9 +19,7 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-import sysconfig
 import urllib.parse
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -107,6 +105,9 @@ def _flux(*arguments: str) -> str:
     Raises:
         BindingsError: there is no `flux` on PATH, or the command fails.
     """
+    # Here, because a command that Flux starts finds the bindings by itself.
+    import subprocess
+
     command = shutil.which("flux")
     if command is None:
         raise BindingsError(
@@ -200,6 +201,8 @@ def module_arguments() -> list[str]:
 
     Paths are percent-encoded, because Flux splits a module's arguments at white space.
     """
+    import sysconfig
+
     own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     sites = []
     for entry in dict.fromkeys(map(os.path.abspath, filter(None, sys.path))):

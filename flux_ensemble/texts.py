@@ -28,7 +28,8 @@ MAX_NAMES = 60
 #: Larger integers are not quoted.
 _MAX_BITS = 1024
 
-_ODD = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+#: Compiled when the first text is odd, because most commands meet none.
+_ODD = "[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
 
 
 def printable(text: str) -> str:
@@ -36,7 +37,7 @@ def printable(text: str) -> str:
 
     Newlines and tabs stay.
     """
-    return text if text.isprintable() else _ODD.sub(_escaped, text)
+    return text if text.isprintable() else re.sub(_ODD, _escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -15,14 +15,16 @@ from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flux_ensemble.api.hosts import StoppableClient
 from flux_ensemble.api.threads import in_thread, stream
 from flux_ensemble.client import Client
-from flux_ensemble.client.client import Summaries
-from flux_ensemble.client.responses import Ended, Entry, Job, Loaded, State, Status, Why
 from flux_ensemble.job_ids import JobIds
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.client import Summaries
+    from flux_ensemble.client.responses import Ended, Entry, Job, Loaded, State, Status, Why
 
 _T = TypeVar("_T")
 

@@ -20,8 +20,7 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.members.local.directory import StateError
-from flux_ensemble.members.local.state_dir import default_root
+from flux_ensemble.members.local.root import StateError, default_root
 from flux_ensemble.members.local.states import States
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.listener import RunError
 from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.run import LocalRun
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError

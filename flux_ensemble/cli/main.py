@@ -203,7 +203,10 @@ def main(argv: list[str] | None = None) -> None:
         # What a terminal has no characters for is printed all the same; it can be closed.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run_command(argv))
+    code = run_command(argv)
+    # Nor does Python have to look for some in all there is when it ends.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run_command(argv: list[str] | None = None) -> int:

@@ -20,26 +20,28 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.client.instance import user_context
 from flux_ensemble.client.jobs import Jobs
 from flux_ensemble.client.log import EnsembleLog
-from flux_ensemble.client.responses import (
-    Ended,
-    Entry,
-    Loaded,
-    State,
-    Status,
-    Summary,
-    Why,
-)
 from flux_ensemble.job_ids import JobIds
 
-# `Client.list` hides the built-in name inside the class.
-Summaries = list[Summary]
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import (
+        Ended,
+        Entry,
+        Loaded,
+        State,
+        Status,
+        Summary,
+        Why,
+    )
+
+    # `Client.list` hides the built-in name inside the class.
+    Summaries = list[Summary]
 
 
 class Client(Connection):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import failure
-from flux_ensemble.client.responses import Job
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.connection import Connection
+    from flux_ensemble.client.responses import Job
 
 #: Jobs of a page. The service reads its record in pieces of thousands, one of them anew for each
 #: page; what it examines for a page is bounded, too.

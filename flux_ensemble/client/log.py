@@ -6,12 +6,14 @@ import errno
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import EnsembleError, failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, LOOK_TIMEOUT, Outage, Received
-from flux_ensemble.client.responses import Entry
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.connection import Connection
+    from flux_ensemble.client.responses import Entry
 
 
 class EnsembleLog:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,8 +23,9 @@ from flux_ensemble.cli.common import (
     drop_output,
     print_error,
 )
+from flux_ensemble.cli.display.colours import STATE_STYLES
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.messages import STATE_STYLES, Line, Span, explain
+from flux_ensemble.cli.display.messages import Line, Span, explain
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, fails, sentence
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session import completion
@@ -32,7 +33,9 @@ from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, Target, label_of, targeted
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import Received
-from flux_ensemble.client.responses import Ended, Entry
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import Ended, Entry
 
 
 @click.command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,10 @@ from flux_ensemble.cli.common import Failure, naming
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, targeted
-from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
 from flux_ensemble.texts import printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
 
 _SEARCHES = Table(
     "search",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flux_ensemble.cli.common import EXIT_CODES, naming
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
-from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
-from flux_ensemble.cli.display.outlook import in_words
-from flux_ensemble.cli.display.progress import is_live, show_progress
 from flux_ensemble.cli.display.tables import (
     ENSEMBLES,
     GROUPS,
@@ -26,8 +23,10 @@ from flux_ensemble.cli.display.tables import (
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import summary_of
 from flux_ensemble.cli.session.target import Target, targeted
-from flux_ensemble.client.responses import EnsembleStatus, Status
 from flux_ensemble.texts import printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus, Status
 
 
 @click.command("list")
@@ -70,6 +69,9 @@ def status(name: str | None, output: Output, target: Target) -> None:
         ensembles = answer["ensembles"]
         output.show(ENSEMBLES, [ensemble_row(summary_of(one), time.time()) for one in ensembles])
         return
+    from flux_ensemble.cli.display.outlook import in_words
+    from flux_ensemble.cli.display.progress import is_live, show_progress
+
     ensemble = answer["ensembles"][0]
     if output.is_default:
         row = ensemble_row(summary_of(ensemble), time.time())
@@ -161,6 +163,8 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
 @targeted
 def metrics(name: str, output: Output, target: Target) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
+    from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
+
     with naming(target, name):
         answer = target.metrics(name)
     if output.as_json:

@@ -19,10 +19,9 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import click
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-@dataclass(frozen=True)
 class Table:
     """A kind of table: `name` in configuration files, its columns and its formats.
 
@@ -42,11 +40,20 @@ class Table:
         yields: the column that is shortened where a terminal is too narrow for all.
     """
 
-    name: str
-    headings: Mapping[str, str]
-    formats: Mapping[str, Mapping[str, str]]
-    families: tuple[str, ...] = ()
-    yields: str | None = None
+    # No dataclass: most commands need no other, and to import them takes longer than a request.
+    def __init__(
+        self,
+        name: str,
+        headings: Mapping[str, str],
+        formats: Mapping[str, Mapping[str, str]],
+        families: tuple[str, ...] = (),
+        yields: str | None = None,
+    ) -> None:
+        self.name = name
+        self.headings = headings
+        self.formats = formats
+        self.families = families
+        self.yields = yields
 
     def show(
         self, rows: Iterable[Mapping[str, Any]], fmt: str = "default", no_header: bool = False
@@ -204,8 +211,7 @@ _ANSI = re.compile("\033\\[[0-9;]*m")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """How a command is to print a table: the options `-o`, `-n` and `--json`."""
 
     fmt: str

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux_ensemble.cli.display.colours import STATE_STYLES
 from flux_ensemble.cli.display.member_messages import STYLES, member_sentence
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.cli.display.search_messages import search_sentence
-from flux_ensemble.client.responses import EnsembleStatus, Entry
 from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.texts import printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus, Entry
 
 
 class Span(NamedTuple):
@@ -29,16 +32,6 @@ Line = tuple[Span, ...]
 
 #: Characters of a submission's parameters that `run` shows.
 _PARAMS = 100
-
-#: Style of each state of an ensemble.
-STATE_STYLES = {
-    "running": "action",
-    "paused": "warn",
-    "ending": "warn",
-    "completed": "good",
-    "failed": "bad",
-    "canceled": "warn",
-}
 
 #: Keys of an action that `log` leaves out: named already, or not about what was done.
 _QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "timeout"})

@@ -6,11 +6,13 @@ Their columns depend on what statistics there are and on what the jobs published
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.tables import GROUPS, group_rows
-from flux_ensemble.client.responses import EnsembleStatus
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
 
 
 def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.display.plain_tables import fsd
-from flux_ensemble.client.responses import MemberReason, RuleReason, Term, Why
 from flux_ensemble.texts import listed, printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import MemberReason, RuleReason, Term, Why
 
 
 def ending(name: str, answer: Why) -> Iterator[str]:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,7 +16,6 @@ from flux_ensemble.cli.common import Failure as CommandFailure
 from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.messages import explain, plain
 from flux_ensemble.cli.display.metrics_tables import metrics_rows
-from flux_ensemble.client.responses import Entry as LogEntry
 from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.gather import gather
@@ -26,6 +25,9 @@ from flux_ensemble.report.source import Entry, Failure, Source
 from flux_ensemble.report.summary import figure_of
 from flux_ensemble.report.texts import plural
 from flux_ensemble.report.usage import usage
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import Entry as LogEntry
 
 #: What shows the jobs of an ensemble, by what ran it.
 _COMMANDS = {"Flux": "flux ensemble", "local queue": "flux-ensemble"}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flux_ensemble.client.responses import Entry
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import Entry
 
 
 def search_sentence(entry: Entry) -> str:

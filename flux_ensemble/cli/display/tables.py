@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import job_id
-from flux_ensemble.cli.display.colours import colour, colour_off
+from flux_ensemble.cli.display.colours import STATE_STYLES, colour, colour_off
 from flux_ensemble.cli.display.formats import Table
-from flux_ensemble.cli.display.messages import STATE_STYLES
 from flux_ensemble.cli.display.plain_tables import fsd
-from flux_ensemble.client.responses import EnsembleStatus, MemberStatus, RuleStatus, Summary
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus, MemberStatus, RuleStatus, Summary
 
 ENSEMBLES = Table(
     "list",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.client.responses import EnsembleStatus
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
 
 #: What `--fail-on` can name.
 KINDS = ("job", "rule")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -24,8 +24,10 @@ from flux_ensemble.cli.display.progress import (
     progress_lines,
 )
 from flux_ensemble.cli.display.troubles import failed_jobs
-from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.texts import printable
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
 
 #: Seconds between progress lines of `Plain`: at first, at last, and the growth.
 FIRST_PAUSE, LAST_PAUSE, GROWTH = 2.0, 60.0, 1.5

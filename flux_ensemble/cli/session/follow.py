@@ -22,7 +22,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import (
     EXIT_CODES,
@@ -45,8 +45,10 @@ from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
 from flux_ensemble.client.reconnect import AWAY, Received
-from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.service.settings import kept_directory
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
 
 #: What ends the command, and where it owns its ensemble that too.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.session.reconnect import ask, ask_whether_died
-from flux_ensemble.client import Client
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import AWAY
+
+if TYPE_CHECKING:
+    from flux_ensemble.client import Client
 
 #: The name of an ensemble, and when it began.
 Known = tuple[str, float | None]

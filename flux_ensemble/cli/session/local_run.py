@@ -32,11 +32,11 @@ from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, 
 from flux_ensemble.cli.display.troubles import fails
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.client import user_context
-from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.listener import FunctionsError, RunError
 from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.root import StateError, default_root
 from flux_ensemble.members.local.run import LocalRun
-from flux_ensemble.members.local.state_dir import StateLog, default_root, made_of
+from flux_ensemble.members.local.state_dir import StateLog, made_of
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.client.responses import EnsembleStatus, State, Summary
-from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.root import StateError
 
 if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus, State, Summary
     from flux_ensemble.members.local.states import Mark
 
 #: Seconds between two looks at the files.

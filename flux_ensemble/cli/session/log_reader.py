@@ -8,15 +8,17 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import naming, run_reactor
 from flux_ensemble.cli.session.reconnect import Absence, ask, ask_whether_died
 from flux_ensemble.cli.session.signals import signals
-from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import given_up, is_unloaded, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, Received
-from flux_ensemble.client.responses import Entry
+
+if TYPE_CHECKING:
+    from flux_ensemble.client import Client, EnsembleError
+    from flux_ensemble.client.responses import Entry
 
 
 class LogReader:

@@ -10,13 +10,15 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, is_unloaded
 from flux_ensemble.client.reconnect import AWAY, LOOK_TIMEOUT, Outage
+
+if TYPE_CHECKING:
+    from flux_ensemble.client import Client, EnsembleError
 
 
 class Late:

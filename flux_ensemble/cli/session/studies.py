@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.common import USAGE, Failure, naming
-from flux_ensemble.cli.session.target import Target
+
+if TYPE_CHECKING:
+    from flux_ensemble.cli.session.target import Target
 
 
 def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import print_error
-from flux_ensemble.client.responses import EnsembleStatus
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
 
 #: What Kubernetes keeps, in bytes.
 LARGEST = 4096

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.session.sources import source_of
-from flux_ensemble.cli.session.target import Target
+
+if TYPE_CHECKING:
+    from flux_ensemble.cli.session.target import Target
 
 
 def send_trace(client: Target, name: str, endpoint: str | None) -> str:

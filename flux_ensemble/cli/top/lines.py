@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from flux_ensemble.cli.display.colours import STATE_STYLES
 from flux_ensemble.cli.display.failures import Kind
-from flux_ensemble.cli.display.messages import STATE_STYLES, Line, Span, explain
+from flux_ensemble.cli.display.messages import Line, Span, explain
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.cli.display.progress import (
     Progress,

@@ -27,8 +27,9 @@ from typing import Any
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.members.local.directory import Directory, StateError
+from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.ensemble import Ensemble
 

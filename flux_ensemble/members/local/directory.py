@@ -19,6 +19,7 @@ import os
 import stat
 from pathlib import Path
 
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.runtime.durability.lines import write_all
 
 #: A directory to look up names in: it need not be readable.
@@ -36,10 +37,6 @@ _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFREG: "a file",
 }
-
-
-class StateError(Exception):
-    """A state directory that cannot be used, or has no such ensemble; one sentence."""
 
 
 class Directory:

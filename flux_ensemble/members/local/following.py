@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from flux_ensemble.members.local import state_forms
-from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.states import States
 from flux_ensemble.runtime.durability.lines import whole_lines
 

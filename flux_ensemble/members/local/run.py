@@ -37,12 +37,12 @@ from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.control import Control, Handler, Parse
-from flux_ensemble.members.local.directory import StateError
 from flux_ensemble.members.local.functions import Functions
 from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
 from flux_ensemble.members.local.recovery import EventFile, recover
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.runtime.answers import Answer

@@ -33,7 +33,8 @@ from typing import Any
 
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local import state_forms
-from flux_ensemble.members.local.directory import Directory, StateError, open_directory
+from flux_ensemble.members.local.directory import Directory, open_directory
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines
 
 #: Largest `status.json` in bytes.
@@ -49,22 +50,6 @@ _RETRY_SECONDS = 0.01
 
 #: What the document was made of, where that has `use`.
 SOURCE = "source"
-
-
-def default_root() -> Path:
-    """Where the directories of ensembles are, by the XDG Base Directory Specification.
-
-    Raises:
-        StateError: the user has no home directory.
-    """
-    given = os.environ.get("XDG_STATE_HOME", "")
-    try:
-        base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
-    except RuntimeError:
-        raise StateError(
-            "you have no home directory: name a state directory with --state-dir"
-        ) from None
-    return base / "flux-ensemble"
 
 
 class StateLog:

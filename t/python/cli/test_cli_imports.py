@@ -28,6 +28,24 @@ jobs:
 rules:
   - {trigger: metric, name: mean.echo-duration, when: "> 60", action: {name: submit, label: echo}}
 """
+#: What a table of ensembles does without: what only other commands need, and types. With imports
+#: goes nearly all of the time that `flux ensemble status` takes.
+NOT_FOR_A_TABLE = {
+    "dataclasses",
+    "subprocess",
+    "sysconfig",
+    "flux_ensemble.cli.display.messages",
+    "flux_ensemble.cli.display.progress",
+    "flux_ensemble.client.responses",
+    "flux_ensemble.members.local.directory",
+    "flux_ensemble.members.local.state_dir",
+}
+
+#: Modules that are compiled where flux-ensemble is installed: the first one loads all.
+HAS_COMPILED = ("flux_ensemble.engine.", "flux_ensemble.metrics.", "flux_ensemble.runtime.")
+
+#: Prints what click and Flux's bindings import.
+THEIRS = "import json, sys, click, flux, flux.util; print(json.dumps(list(sys.modules)))"
 
 #: Runs the command with the arguments, and then prints the modules on standard error. What
 #: Flux's bindings import is theirs: with the variable NO_FLUX there are none.
@@ -164,6 +182,29 @@ def test_a_request_needs_no_slow_package_but_those_of_flux(arguments: list[str])
     (modules,) = (json.loads(line) for line in done.stderr.splitlines() if line.startswith("["))
     assert "_flux" in packages(modules)
     assert not packages(modules) & (SLOW - {"yaml"})
+
+
+@pytest.mark.flux
+def test_a_table_of_ensembles_imports_only_what_is_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(DOCUMENT)
+    # `flux env` sets what Flux sets for `flux ensemble`.
+    session = (
+        'flux env "$1" -m flux_ensemble.cli.main load "$2" >/dev/null'
+        ' && flux env "$1" -c "$3" && flux env "$1" -c "$4" status'
+    )
+    done = subprocess.run(
+        ["flux", "start", "sh", "-c", session, "sh", sys.executable, str(file), THEIRS, SCRIPT],
+        capture_output=True,
+        text=True,
+    )
+    theirs, *table = done.stdout.splitlines()
+    assert any(line.startswith("some ") for line in table), done.stderr
+    (modules,) = (json.loads(line) for line in done.stderr.splitlines() if line.startswith("["))
+    ours = set(modules) - set(json.loads(theirs))
+    assert "flux_ensemble.cli.commands.show" in ours
+    assert not ours & NOT_FOR_A_TABLE
+    assert not [name for name in ours if name.startswith(HAS_COMPILED)]
 
 
 def test_validate_needs_neither_flux_nor_statistics(tmp_path: Path) -> None:

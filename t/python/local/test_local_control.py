@@ -23,9 +23,10 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.members.local import contact
 from flux_ensemble.members.local.contact import ask
 from flux_ensemble.members.local.control import MAX_OPEN, Control
-from flux_ensemble.members.local.directory import StateError, open_directory
+from flux_ensemble.members.local.directory import open_directory
 from flux_ensemble.members.local.following import Following
 from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.local.states import States
 from flux_ensemble.runtime.answers import Answer

@@ -21,7 +21,8 @@ from local_queue import Run, mounted
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.members.local import state_dir as statelog
-from flux_ensemble.members.local.directory import StateError, open_directory
+from flux_ensemble.members.local.directory import open_directory
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.local.states import States
 

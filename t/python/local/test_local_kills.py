@@ -17,7 +17,7 @@ import pytest
 from local_queue import Run, await_end, children, descendants
 
 from flux_ensemble.members.local import state_dir as statelog
-from flux_ensemble.members.local.directory import StateError
+from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.local.states import States
 
