@@ -280,7 +280,7 @@ def _show(prediction: Prediction) -> None:
     summarize(view, prediction.status, prediction.metrics)  # type: ignore[arg-type]
     for line in _usage(prediction):
         view.line(line)
-    for text in _members(prediction.status.get("pools", {})):
+    for text in _members(prediction):
         view.line((Span(text),))
     for warning in prediction.warnings:
         view.line((Span("warning: ", "warn"), Span(warning)))
@@ -312,13 +312,15 @@ def _usage(prediction: Prediction) -> Iterator[Line]:
     )
 
 
-def _members(pools: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each pool: how many of its members there were, and what became of them."""
-    for name, pool in pools.items():
+def _members(prediction: Prediction) -> Iterator[str]:
+    """A line for each pool: what became of its members, and what they cost."""
+    for name, pool in prediction.status.get("pools", {}).items():
         ended, lost, left = pool["ended"], pool["lost"], len(pool["members"])
         parts = [f"{left} at the end"]
         if ended or lost:
             parts.append(f"{ended} ended before, {lost} of the {ended + left} were lost")
+        hours = prediction.node_seconds[name] / 3600
+        parts.append(f"{hours:.3g} node-hours" if hours < 100 else f"{hours:,.0f} node-hours")
         yield f"members   {name}: {'; '.join(parts)}"
 
 

@@ -83,6 +83,7 @@ class Prediction:
         course: the share of the cores in use over time, a point each `point` seconds.
         warnings: sentences.
         timed_out: the time was up before the end.
+        node_seconds: by the names of pools, how long their members had their nodes.
     """
 
     status: dict[str, Any]
@@ -97,6 +98,7 @@ class Prediction:
     point: float
     warnings: list[str]
     timed_out: bool
+    node_seconds: dict[str, float]
 
 
 def resolve(
@@ -263,8 +265,10 @@ class Simulation:
     def _predict(self, *, timed_out: bool, until: float) -> Prediction:
         engine = self._engine
         report = status(engine)
+        node_seconds: dict[str, float] = {}
         if isinstance(self._queues, SimulatedFleet):
             self._queues.settle()
+            node_seconds = self._queues.node_seconds
         end = until if timed_out else max(self._queues.t_gone, engine.t_end or 0.0)
         nodes, cores = self._usage.averages(end)
         return Prediction(
@@ -280,6 +284,7 @@ class Simulation:
             point=self._usage.length,
             warnings=list(self._warnings(report, timed_out)),
             timed_out=timed_out,
+            node_seconds=node_seconds,
         )
 
     def _warnings(self, status: Mapping[str, Any], timed_out: bool) -> Iterator[str]:

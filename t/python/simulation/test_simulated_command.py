@@ -198,7 +198,8 @@ def test_there_can_be_as_many_members_as_one_likes(
     printed = capsys.readouterr().out
     assert "(pool.0:1 a finish status=0)" in printed
     assert "workdir=pool.0:1" in printed
-    assert "members   pool: 3 at the end" in printed
+    # Three nodes, from when they were up until the end of the last job, three seconds later.
+    assert "members   pool: 3 at the end; 0.0025 node-hours" in printed
     assert run_command(["simulate", "--members", "pool=3", "--json", "--cores", "1", file]) == 0
     pools = json.loads(capsys.readouterr().out)["status"]["pools"]
     assert [member["name"] for member in pools["pool"]["members"]] == ["pool.0", "pool.1", "pool.2"]

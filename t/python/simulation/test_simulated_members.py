@@ -137,6 +137,8 @@ def test_what_becomes_of_the_jobs_of_a_lost_member_is_what_the_document_says(on_
     given["simulate"] = {"sim": {"duration": 20}, "late": {"duration": 1}}
     watcher = Watcher(given, 1)
     found = predict(given, nodes=1, cores=1, tap=watcher, until=1000)
+    # It keeps its two nodes until they are clean, 25 seconds after its loss.
+    assert found.node_seconds["lost"] == 2 * (25 + 25)
     sim, late = found.status["groups"]["sim"], found.status["groups"]["late"]
     seen = sim["success"], sim["failed"], sim["canceled"], sim["finished"], late["success"]
     if on_lost == "fail":
