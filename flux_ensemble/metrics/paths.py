@@ -209,7 +209,9 @@ def not_of_pool(path: MetricPath, pools: Collection[str]) -> str | None:
         )
     if not pools:
         return f"{name} is of the members of a pool, and the document has no 'members'"
-    return None if pool in pools else f"{name}: no member named {pool!r} (members: {_listed(pools)})"
+    if pool in pools:
+        return None
+    return f"{name}: no member named {pool!r} (members: {_listed(pools)})"
 
 
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:

@@ -311,12 +311,23 @@ class Simulation:
         if never:
             yield f"rule{'s'[: len(never) != 1]} that never fired: {', '.join(never)}"
         if self._capped:
-            most = self._spec.limits.active_jobs
-            yield f"jobs waited in the service because limits.active-jobs is {most}"
+            yield f"jobs waited in the service because limits.active-jobs is {self._most()}"
         if timed_out:
             yield self._endless(rules)
         elif not self._ended:
             yield from self._stuck(groups)
+
+    def _most(self) -> str:
+        """How many jobs are active at most; and how many would be if that did not bound them."""
+        most = self._spec.limits.active_jobs
+        capacity = self._queues.capacity if isinstance(self._queues, SimulatedFleet) else None
+        cores = 0 if capacity is None else capacity.nodes * capacity.cores
+        if cores <= most:
+            return str(most)
+        # A member gets twice as many jobs as it has cores for.
+        return (
+            f"{most}, and members had {cores} cores; write 'limits: {{active-jobs: {2 * cores}}}'"
+        )
 
     def _endless(self, rules: Sequence[Mapping[str, Any]]) -> str:
         """Why the time was up: rules that trigger each other, or that a clock triggers."""
