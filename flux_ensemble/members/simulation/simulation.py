@@ -348,8 +348,11 @@ class Simulation:
     def _stuck(self, groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         """Why nothing happens any more though the ensemble has not ended."""
         waiting = [name for name, counts in groups.items() if counts["pending"]]
+        unplaced = [name for name, counts in groups.items() if counts["waiting"]]
         if waiting:
             yield f"jobs of {_listed(waiting)} wait for ever: nothing raises their urgency of 0"
+        elif unplaced and self._spec.members:
+            yield f"jobs of {_listed(unplaced)} wait for ever: no member can run them"
         elif self._engine.wants_foreign:
             yield "the ensemble waits for jobs of others, and there are none in a simulation"
         else:

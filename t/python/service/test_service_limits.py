@@ -153,8 +153,8 @@ def test_only_a_plain_true_is_on() -> None:
         "grpc-target, grpc-member, tls-cert, tls-key, tls-ca)",
         "[ensemble] walltime-guard: expected a duration (seconds, or text such as '30s', '1.5h' or "
         "'100ms'), not 'soon'",
-        "[ensemble] reconnect-limit: expected a duration (seconds, or text such as '30s', '1.5h' or "
-        "'100ms'), not -1",
+        "[ensemble] reconnect-limit: expected a duration (seconds, or text such as '30s', '1.5h' "
+        "or '100ms'), not -1",
     ]
 
 
