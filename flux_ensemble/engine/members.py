@@ -258,7 +258,8 @@ class Members:
         """No member has room for a job of a group: log once if none could have."""
         if group in self._not_placed:
             return
-        live, up = sum(map(self._live.__getitem__, pools)), self.placement.number(pools)
+        live = sum(self._live[pool] for pool in pools)
+        up = self.placement.number(pools)
         if live > up or (live and self.placement.holds(pools, need)):
             return
         fault = f"is large enough for a job of {need}"
