@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from flux_ensemble.document.futile import futile
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.problems import (
@@ -206,6 +207,7 @@ def _rules(
 ) -> Iterator[_Finding]:
     yield from _unsimulated(spec)
     yield from _first_job_alone(spec, entries)
+    yield from (_Finding(*found) for found in futile(spec))
     open_ended = spec.finish == "never" or any(
         action.name == "custom" for rule in spec.rules for action in rule.actions
     )
@@ -219,7 +221,7 @@ def _rules(
         )
         return
     yield from _unstarted(spec)
-    if sum(asked.values()) <= spec.limits.active_jobs:
+    if sum(asked.values()) <= spec.limits.active_jobs and not spec.members:
         yield from _unordered(spec, jobs)
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)

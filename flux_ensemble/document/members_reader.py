@@ -127,7 +127,8 @@ def _count(count: Any, at: Path, problems: Problems) -> tuple[int, int]:
     """How many members there are at first, and at most."""
     if isinstance(count, int):
         return count, count
-    low, high = count.get("min", 1), count.get("max", 1)
+    low = count.get("min", 1)
+    high = count.get("max", low)
     if low > high:
         problems.add((*at, "min"), f"expected at most 'max', which is {high}, not {low}")
     return low, high

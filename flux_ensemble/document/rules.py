@@ -30,7 +30,7 @@ from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject
 from flux_ensemble.metrics.detector import DETECTORS
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
-from flux_ensemble.metrics.paths import REMAINING, MetricPath, not_of_member, parse_path
+from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path
 from flux_ensemble.texts import listed, shown
 
 #: Keys of a rule that only some triggers have; "job-" is a prefix.
@@ -178,6 +178,7 @@ class _RuleReader(ActionReader):
             context.by,
             context.searched,
             entry.get("scope") == "member",
+            context.pools,
         )
         actions = self._actions(entry, at)
         if not triggers:
@@ -380,7 +381,7 @@ class _RuleReader(ActionReader):
         return self._conditions[key]
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
-        reason = not_of_member(path) if self._names is not None and self._names.of_member else None
+        reason = None if self._names is None else self._names.objection(path)
         if reason is not None:
             self._problems.add(at, reason)
         groups = self._context.groups

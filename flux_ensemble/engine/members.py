@@ -11,7 +11,7 @@ by `grow` and `shrink`; what becomes of their jobs is in `member_events`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.document.members import Pool
@@ -31,7 +31,7 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member import LIVE, MEMBER_RULE, MOVED, Member
 from flux_ensemble.engine.member_time import stop_timer, time_drain
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
-from flux_ensemble.engine.placement import Place, Placement
+from flux_ensemble.engine.placement import Need, Place, Placement
 
 
 class Members:
@@ -254,12 +254,19 @@ class Members:
 
     # -- which member has which job ---------------------------------------------------
 
-    def none_for(self, group: str, pools: Iterable[str]) -> None:
-        """No member has room for jobs of a group: log once if none is left that could have."""
-        if group not in self._not_placed and not any(self._live[pool] for pool in pools):
-            self._not_placed.append(group)
-            reason = f"no member of {', '.join(pools)} is up or starting; 'grow' starts one"
-            self._core.record("not-placed", group=group, reason=reason)
+    def none_for(self, group: str, pools: tuple[str, ...], need: Need) -> None:
+        """No member has room for a job of a group: log once if none could have."""
+        if group in self._not_placed:
+            return
+        live = sum(self._live[pool] for pool in pools)
+        up = self.placement.number(pools)
+        if live > up or (live and self.placement.holds(pools, need)):
+            return
+        fault = f"is large enough for a job of {need}"
+        what = fault if live else "is up or starting; 'grow' starts one"
+        self._not_placed.append(group)
+        reason = f"no member of {', '.join(pools)} {what}"
+        self._core.record("not-placed", group=group, reason=reason)
 
     def takes_jobs(self, ordinal: int) -> bool:
         """Whether a member is up; if not, what it refuses is no fault of the jobs."""

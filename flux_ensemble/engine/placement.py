@@ -46,6 +46,15 @@ class Need(NamedTuple):
     seconds: float = 0.0
     exclusive: bool = False
 
+    def __str__(self) -> str:
+        """The size, in words.
+
+        >>> str(Need(nodes=1, cores=64, gpus=2))
+        '1 node, 64 cores, 2 GPUs'
+        """
+        sizes = (self.nodes, "node"), (self.cores, "core"), (self.gpus, "GPU")
+        return ", ".join(f"{number} {name}{'s'[: number != 1]}" for number, name in sizes if number)
+
 
 class Place:
     """A member, as far as placement needs to know it.
@@ -98,13 +107,11 @@ class Place:
 
     def feasible(self, need: Need, t: float) -> bool:
         """Whether a job can run on it, if not at once."""
-        return (
-            self.open
-            and need.nodes <= self.nodes
-            and need.cores <= self.cores
-            and need.gpus <= self.gpus
-            and t + TIME_MARGIN * need.seconds <= self.t_expires
-        )
+        return self.open and self.holds(need) and t + TIME_MARGIN * need.seconds <= self.t_expires
+
+    def holds(self, need: Need) -> bool:
+        """Whether it is large enough for a job."""
+        return need.nodes <= self.nodes and need.cores <= self.cores and need.gpus <= self.gpus
 
     def room(self, need: Need, t: float) -> int:
         """How many more jobs it gets now."""
@@ -158,12 +165,19 @@ class Placement:
         self.open: dict[str, int] = {}
         #: (pool, need) -> (load, ordinal), the least first; some are not so any more.
         self._heaps: dict[tuple[str, Need], list[tuple[float, int]]] = {}
+        #: (pools, need) -> whether an open member is large enough, until there are others.
+        self._held: dict[tuple[tuple[str, ...], Need], bool] = {}
 
     def add(self, place: Place) -> None:
         """A member is up."""
         self.places[place.ordinal] = place
         self.open[place.pool] = self.open.get(place.pool, 0) + 1
+        self._held.clear()
         self.changed(place)
+
+    def number(self, pools: Iterable[str]) -> int:
+        """How many members of some pools are open."""
+        return sum(self.open.get(pool, 0) for pool in pools)
 
     def limit(self, place: Place, t_expires: float) -> None:
         """The time of a member is up at another time than before."""
@@ -176,6 +190,7 @@ class Placement:
         if place.open:
             place.open = False
             self.open[place.pool] -= 1
+            self._held.clear()
 
     def remove(self, place: Place) -> None:
         """A member is gone."""
@@ -208,6 +223,18 @@ class Placement:
             place.pool in pools and place.ordinal not in avoid and place.feasible(need, t)
             for place in self.places.values()
         )
+
+    def holds(self, pools: tuple[str, ...], need: Need) -> bool:
+        """Whether a member that is open is large enough for a job, with time for it or not."""
+        held = self._held.get((pools, need))
+        if held is None:
+            if len(self._held) >= KEPT:
+                self._held.clear()
+            held = self._held[pools, need] = any(
+                place.open and place.pool in pools and place.holds(need)
+                for place in self.places.values()
+            )
+        return held
 
     def take(self, place: Place, cores: int) -> None:
         """Jobs go to a member."""

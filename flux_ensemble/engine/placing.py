@@ -44,12 +44,12 @@ class Placing:
         place = self._choose(firing, need)
         if place is None:
             if not firing.bound:
-                self._members.none_for(firing.group, self._allowed[firing.group])
+                self._members.none_for(firing.group, self._allowed[firing.group], need)
             return 0
         if self._needs.differ(firing) or self._breaker.on_trial(place.ordinal):
             return 1
         pools = self._allowed[firing.group]
-        others = sum(self._placement.open.get(pool, 0) for pool in pools)
+        others = self._placement.number(pools)
         if place.ordinal == firing.near:
             others = 1
         return place.slice(need, self._core.t, firing.waiting, others)

@@ -24,6 +24,7 @@ from flux_ensemble.metrics.paths import (
     SEARCH,
     MetricPath,
     not_of_member,
+    not_of_pool,
     parse_path,
 )
 from flux_ensemble.metrics.searched import Searched
@@ -225,7 +226,8 @@ def split_comparison(when: float | str) -> tuple[str, float] | None:
 class Names:
     """Resolves the names in an expression; the arguments are as for `compile_condition`.
 
-    With `of_member` the metrics are those of one member.
+    With `of_member` the metrics are those of one member. `pools` are the names of the pools of
+    members, None where names were checked before.
     """
 
     def __init__(
@@ -238,8 +240,10 @@ class Names:
         by: Collection[ByValue] = (),
         searches: Searches = NO_SEARCHES,
         of_member: bool = False,
+        pools: Collection[str] | None = None,
     ) -> None:
-        self.of_member = of_member
+        self._of_member = of_member
+        self._pools = pools
         self._groups = groups
         self._statistics = statistics
         self._subject = subject
@@ -279,7 +283,7 @@ class Names:
         of_stream = head in self._statistics and not (bare and head == NUMBER)
         if head == COUNT or of_stream or of_member:
             path = self._metric(keys)
-            reason = not_of_member(path) if self.of_member else None
+            reason = self.objection(path)
             if reason is not None:
                 raise ValueError(reason)
             return path
@@ -287,6 +291,13 @@ class Names:
             return keys[-1]
         known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))
         raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
+
+    def objection(self, path: MetricPath) -> str | None:
+        """Why a metric cannot be named here; None if it can."""
+        reason = not_of_member(path) if self._of_member else None
+        if reason is None and self._pools is not None:
+            reason = not_of_pool(path, self._pools)
+        return reason
 
     def _metric(self, keys: list[str]) -> MetricPath:
         head = keys[0]

@@ -312,6 +312,11 @@ def _constant(node: ast.expr) -> Any:
 
 
 def _refusal(node: ast.AST) -> ValueError:
+    if isinstance(node, ast.MatMult):
+        return ValueError(
+            "'@' is not allowed in an expression; a name that has it is written in brackets, such "
+            "as count['GROUP.success@POOL']"
+        )
     what = ast.unparse(node) or type(node).__name__
     return ValueError(f"{shortened(repr(what))} is not allowed in an expression")
 

@@ -18,6 +18,7 @@ from flux_ensemble.metrics.names import (
     MEMBER,
     MEMBER_METRICS,
     RATE,
+    STREAMS,
 )
 from flux_ensemble.texts import listed
 
@@ -31,6 +32,9 @@ SEARCH = "search"
 
 #: Metrics of time that a member has of its own.
 _OF_TIME = ("elapsed", "left")
+
+#: The variables that are no keys of memos, which may have any name.
+_TIMES = (*STREAMS, *GAUGES)
 
 
 class MetricPath(NamedTuple):
@@ -182,13 +186,41 @@ def not_of_member(path: MetricPath) -> str | None:
     )
 
 
+def not_of_pool(path: MetricPath, pools: Collection[str]) -> str | None:
+    """Why there is no such metric of the members of one pool; None if there is, or it is of all.
+
+    Args:
+        path: the metric.
+        pools: the names of the pools of members.
+
+    >>> not_of_pool(MetricPath("count", "md", "success@pool"), ["pool"]) is None
+    True
+    >>> not_of_pool(MetricPath("count", "md", "success@big"), ["pool"])
+    "'count.md.success@big': no member named 'big' (members: pool)"
+    """
+    what, at, pool = path.variable.partition("@")
+    if not at or (path.statistic != COUNT and (what not in _TIMES or pool not in pools)):
+        return None
+    name = f"'{path}'"
+    if path.statistic != COUNT:
+        return (
+            f"{name} is not known of one pool, of which there are counts alone; in a rule with "
+            "'scope: member' statistics are those of its member"
+        )
+    if not pools:
+        return f"{name} is of the members of a pool, and the document has no 'members'"
+    if pool in pools:
+        return None
+    return f"{name}: no member named {pool!r} (members: {_listed(pools)})"
+
+
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
     group, dot, counter = rest.rpartition(".")
     if not dot:
         raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
     if group not in groups:
         raise ValueError(f"no job group named {group!r} (groups: {_listed(groups)})")
-    # Of the jobs on the members of one pool; whether there is such a pool is not known here.
+    # Of the jobs on the members of one pool; whether there is such a pool `not_of_pool` says.
     of_all, _, _ = counter.partition("@")
     if of_all not in COUNTERS:
         raise ValueError(f"no counter named {counter!r} (counters: {', '.join(COUNTERS)})")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.document.members import MAX_MEMBERS
 
 if TYPE_CHECKING:
+    from flux_ensemble.client.responses import Entry
     from flux_ensemble.document.distributions import Simulated
     from flux_ensemble.document.model import Spec
     from flux_ensemble.engine.commands import Command
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 
 #: Entries of the time line that are printed of its beginning, and of its end.
 HEAD, TAIL = 30, 10
+
+#: So many members that come up at once are one line of it.
+MANY = 5
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -280,26 +285,51 @@ def _show(prediction: Prediction) -> None:
     summarize(view, prediction.status, prediction.metrics)  # type: ignore[arg-type]
     for line in _usage(prediction):
         view.line(line)
-    for text in _members(prediction.status.get("pools", {})):
+    for text in _members(prediction):
         view.line((Span(text),))
     for warning in prediction.warnings:
         view.line((Span("warning: ", "warn"), Span(warning)))
 
 
 def _time_line(prediction: Prediction) -> Iterator[Line]:
-    entries = prediction.first + prediction.last
-    left_out = prediction.left_out
-    if len(entries) + left_out > HEAD + TAIL + 1:
-        left_out += len(entries) - HEAD - TAIL
-        head, tail = entries[:HEAD], entries[-TAIL:]
-    else:
-        head, tail = entries, []
-    for entry in head:
-        yield explain(entry, 0.0, str)  # type: ignore[arg-type]
+    first, last, left_out = prediction.first, prediction.last, prediction.left_out
+    # Where entries were left out, that was between these.
+    head, tail = _joined(first if left_out else [*first, *last]), _joined(last if left_out else [])
+    if left_out or len(head) > HEAD + TAIL + 1:
+        rest = head[HEAD:] + tail
+        head = head[:HEAD]
+        tail = rest[len(head) - HEAD - TAIL :]
+        left_out += sum(number for _, number in rest[: len(rest) - len(tail)])
+    for entry, _ in head:
+        yield explain(entry, 0.0, str)
     if left_out:
         yield (Span(f"{'...':>12}  {left_out} more", "detail"),)
-    for entry in tail:
-        yield explain(entry, 0.0, str)  # type: ignore[arg-type]
+    for entry, _ in tail:
+        yield explain(entry, 0.0, str)
+
+
+def _joined(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, int]]:
+    """Entries, each with how many of the log it stands for: many members come up at once."""
+    joined: list[tuple[Any, int]] = []
+    for _, run in groupby(enumerate(entries), _of_run):
+        alike = [entry for _, entry in run]
+        if len(alike) < MANY:
+            joined += [(entry, 1) for entry in alike]
+            continue
+        first, last = (alike[end]["context"]["member"] for end in (0, -1))
+        context = {**alike[0]["context"], "member": f"each of {first} to {last}"}
+        joined.append(({**alike[0], "context": context}, len(alike)))
+    return joined
+
+
+def _of_run(numbered: tuple[int, Mapping[str, Any]]) -> tuple[Any, ...]:
+    """What is equal of members that come up at once, are alike, and follow each other."""
+    index, entry = numbered
+    if entry["name"] != "member-up":
+        return (index,)
+    pool, _, number = entry["context"]["member"].rpartition(".")
+    facts = {**entry["context"], "member": pool, "ordinal": None}
+    return entry["timestamp"], int(number) - index, facts
 
 
 def _usage(prediction: Prediction) -> Iterator[Line]:
@@ -312,13 +342,15 @@ def _usage(prediction: Prediction) -> Iterator[Line]:
     )
 
 
-def _members(pools: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each pool: how many of its members there were, and what became of them."""
-    for name, pool in pools.items():
+def _members(prediction: Prediction) -> Iterator[str]:
+    """A line for each pool: what became of its members, and what they cost."""
+    for name, pool in prediction.status.get("pools", {}).items():
         ended, lost, left = pool["ended"], pool["lost"], len(pool["members"])
         parts = [f"{left} at the end"]
         if ended or lost:
             parts.append(f"{ended} ended before, {lost} of the {ended + left} were lost")
+        hours = prediction.node_seconds[name] / 3600
+        parts.append(f"{hours:.3g} node-hours" if hours < 100 else f"{hours:,.0f} node-hours")
         yield f"members   {name}: {'; '.join(parts)}"
 
 

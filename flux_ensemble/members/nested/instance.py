@@ -326,6 +326,10 @@ def refuse_others(owner: int, user: int, theirs: str, ours: str) -> None:
         RefusedError: it is one.
 
     >>> refuse_others(1000, 1000, "0.88.1", "0.88.0-59-g4a5e79f56")
+    >>> refuse_others(1001, 1000, "0.88.0", "0.88.0")
+    Traceback (most recent call last):
+    flux_ensemble.members.nested.instance.RefusedError: it belongs to the user with id 1001, and \
+this service to 1000: a member has to be of the same user
     >>> refuse_others(1000, 1000, "0.89.0", "0.88.0")
     Traceback (most recent call last):
     flux_ensemble.members.nested.instance.RefusedError: it runs Flux 0.89.0, and this service \

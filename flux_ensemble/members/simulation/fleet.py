@@ -59,6 +59,8 @@ class _Member:
         #: None before it is up, and when it is lost.
         self.instance: Single | None = None
         self.nodes = 0
+        #: When it was up; None before.
+        self.t_up: float | None = None
         self.broken = False
         self.happenings: list[Happening] = []
 
@@ -85,6 +87,7 @@ class SimulatedFleet:
     Attributes:
         capacity: the nodes of all members that are up together, the most there were at once.
         t_gone: when a job left last.
+        node_seconds: how long members had their nodes, those of a pool together.
         notes: why jobs of a group cannot run, by the name of each such group.
     """
 
@@ -117,6 +120,7 @@ class SimulatedFleet:
         self.capacity = Capacity(1, node.cores)
         self.known: dict[Tag, int] = {}
         self.t_gone = 0.0
+        self.node_seconds = dict.fromkeys(self._pools, 0.0)
         self.notes: dict[str, str] = {}
 
     # -- members --------------------------------------------------------------------
@@ -141,6 +145,7 @@ class SimulatedFleet:
         member.happenings.clear()
         # How large an instance is that is there already is not in the document.
         member.nodes = pool.nodes if pool.uri is None else node.nodes
+        member.t_up = now
         cluster = Cluster(member.nodes, node.cores, node.gpus, self.capacity)
         member.instance = Single(
             self._spec,
@@ -199,8 +204,15 @@ class SimulatedFleet:
             self._nodes_up -= member.nodes
 
     def _ended(self, member: _Member, reason: str) -> None:
+        self._charge(member)
         del self._members[member.ordinal]
         self._post(MemberEnded(self._loop.now(), member.name, member.ordinal, reason))
+
+    def _charge(self, member: _Member) -> None:
+        """Add how long a member has had its nodes."""
+        if member.t_up is not None:
+            seconds = self._loop.now() - member.t_up
+            self.node_seconds[member.pool.name] += member.nodes * seconds
 
     def drain(self, command: DrainMember, done: Done) -> None:
         """Have the queue of a member start no more jobs."""
@@ -270,6 +282,7 @@ class SimulatedFleet:
     def settle(self) -> None:
         """Take in what the members that are up know, at the end."""
         for member in self._members.values():
+            self._charge(member)
             if member.instance is not None:
                 self.t_gone = max(self.t_gone, member.instance.t_gone)
                 self.notes.update(member.instance.notes)

@@ -83,6 +83,7 @@ class Prediction:
         course: the share of the cores in use over time, a point each `point` seconds.
         warnings: sentences.
         timed_out: the time was up before the end.
+        node_seconds: by the names of pools, how long their members had their nodes.
     """
 
     status: dict[str, Any]
@@ -97,6 +98,7 @@ class Prediction:
     point: float
     warnings: list[str]
     timed_out: bool
+    node_seconds: dict[str, float]
 
 
 def resolve(
@@ -263,8 +265,10 @@ class Simulation:
     def _predict(self, *, timed_out: bool, until: float) -> Prediction:
         engine = self._engine
         report = status(engine)
+        node_seconds: dict[str, float] = {}
         if isinstance(self._queues, SimulatedFleet):
             self._queues.settle()
+            node_seconds = self._queues.node_seconds
         end = until if timed_out else max(self._queues.t_gone, engine.t_end or 0.0)
         nodes, cores = self._usage.averages(end)
         return Prediction(
@@ -280,6 +284,7 @@ class Simulation:
             point=self._usage.length,
             warnings=list(self._warnings(report, timed_out)),
             timed_out=timed_out,
+            node_seconds=node_seconds,
         )
 
     def _warnings(self, status: Mapping[str, Any], timed_out: bool) -> Iterator[str]:
@@ -306,12 +311,23 @@ class Simulation:
         if never:
             yield f"rule{'s'[: len(never) != 1]} that never fired: {', '.join(never)}"
         if self._capped:
-            most = self._spec.limits.active_jobs
-            yield f"jobs waited in the service because limits.active-jobs is {most}"
+            yield f"jobs waited in the service because limits.active-jobs is {self._most()}"
         if timed_out:
             yield self._endless(rules)
         elif not self._ended:
             yield from self._stuck(groups)
+
+    def _most(self) -> str:
+        """How many jobs are active at most; and how many would be if that did not bound them."""
+        most = self._spec.limits.active_jobs
+        capacity = self._queues.capacity if isinstance(self._queues, SimulatedFleet) else None
+        cores = 0 if capacity is None else capacity.nodes * capacity.cores
+        if cores <= most:
+            return str(most)
+        # A member gets twice as many jobs as it has cores for.
+        return (
+            f"{most}, and members had {cores} cores; write 'limits: {{active-jobs: {2 * cores}}}'"
+        )
 
     def _endless(self, rules: Sequence[Mapping[str, Any]]) -> str:
         """Why the time was up: rules that trigger each other, or that a clock triggers."""
@@ -332,8 +348,11 @@ class Simulation:
     def _stuck(self, groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         """Why nothing happens any more though the ensemble has not ended."""
         waiting = [name for name, counts in groups.items() if counts["pending"]]
+        unplaced = [name for name, counts in groups.items() if counts["waiting"]]
         if waiting:
             yield f"jobs of {_listed(waiting)} wait for ever: nothing raises their urgency of 0"
+        elif unplaced and self._spec.members:
+            yield f"jobs of {_listed(unplaced)} wait for ever: no member can run them"
         elif self._engine.wants_foreign:
             yield "the ensemble waits for jobs of others, and there are none in a simulation"
         else:

@@ -62,6 +62,11 @@ def _made(random: Random) -> dict[str, Any]:
             {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "member": "fast"},
         ],
         "rules": rules,
+        "metrics": [
+            "ew_mean",
+            {"name": "recent", "statistic": "rolling_quantile", "q": 0.9, "window_size": 3},
+            {"name": "p90", "statistic": "quantile", "q": 0.9},
+        ],
         "limits": {"jobs": random.choice([30, 500])},
         "finish": random.choice(["idle", "never"]),
     }

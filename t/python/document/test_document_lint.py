@@ -234,6 +234,8 @@ def test_the_documents_of_examples_and_tests_have_no_false_warning() -> None:
     assert read > 50
     submits_nothing = "no rule submits anything, so the ensemble ends as soon as it has started"
     assert warnings.warnings == [
+        "t1008-limits.t:5: rules[0]: the ensemble fails when this submits 11 jobs, because "
+        "limits.jobs is 10; write 'limits: {jobs: 11}', or more",
         "t1022-why.t:15: rules[2].when: 'count.sim.success >= 3' can never hold: the rules submit "
         "at most 2 jobs of group 'sim'",
         f"t3302-odd-jobs.t:1: {submits_nothing}",
@@ -247,6 +249,30 @@ def test_an_order_of_jobs_that_never_wait_is_warned_of() -> None:
         "with 'max-active' others wait"
     ]
     assert found(f"{group}, max-active: 1}}").warnings == []
+    # What no member has room for waits in the service.
+    assert found(f"{group}}}", more="members: [{name: pool}]").warnings == []
+
+
+def test_that_a_pool_of_a_fixed_size_is_to_shrink_has_a_warning() -> None:
+    job, shrink = "{name: a, command: x}", "{trigger: job-fail, action: {name: shrink, label: p}}"
+    assert found(job, shrink, "members: [{name: p, count: 4}]").warnings == [
+        "d.yaml:4: rules[1]: 'shrink' ends no member of 'p', which has 4 at least and at most; "
+        "write 'count: {min: 1, max: 4}' there"
+    ]
+    there = found(job, shrink, "members: [{name: p, uri: 'ssh://host/run/flux/local'}]").warnings
+    assert there == [
+        "d.yaml:4: rules[1]: 'shrink' ends no member of 'p', an instance that is there already"
+    ]
+    assert found(job, shrink, "members: [{name: p, count: {min: 1, max: 4}}]").warnings == []
+
+
+def test_a_submission_of_more_jobs_than_there_may_be_has_a_warning() -> None:
+    job = "{name: a, command: 'x {n}', params: {n: {range: [0, 12]}}}"
+    assert found(job, more="limits: {jobs: 11}").warnings == [
+        "d.yaml:3: rules[0]: the ensemble fails when this submits 12 jobs, because limits.jobs is "
+        "11; write 'limits: {jobs: 12}', or more"
+    ]
+    assert found(job, more="limits: {jobs: 12}").warnings == []
 
 
 @pytest.mark.parametrize(

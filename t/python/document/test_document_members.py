@@ -13,6 +13,13 @@ POOL: dict[str, Any] = {"name": "pool", "nodes": 4, "duration": "4h"}
 SIM: dict[str, Any] = {"name": "sim", "command": "sim", "duration": "2m"}
 NEAR = {"name": "submit", "label": "sim", "near": "trigger"}
 
+STOP = {"name": "terminate"}
+
+
+def on_count(when: str) -> dict[str, Any]:
+    """A rule with a condition on a metric."""
+    return {"trigger": "metric", "when": when, "action": STOP}
+
 
 def problems(
     members: list[Any] | None, jobs: list[Any] | None = None, rules: list[Any] | None = None
@@ -200,12 +207,57 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
             ],
             "rules[0].action.reason: 'nodes.free' is not known of one member",
         ),
+        ([{**POOL, "count": {"min": 2}}], None, None, "members[0].count: the key 'max' is missing"),
+        (
+            [POOL],
+            None,
+            [on_count("count['sim.success@pol'] > 3")],
+            "rules[0].when: 'count.sim.success@pol': no member named 'pol' (members: pool)",
+        ),
+        (
+            [POOL],
+            None,
+            [{**on_count("> 3"), "name": "count.sim.success@pol"}],
+            "rules[0].name: 'count.sim.success@pol': no member named 'pol' (members: pool)",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "start", "action": {**STOP, "reason": "{count['sim.success@pol']}"}}],
+            "rules[0].action.reason: 'count.sim.success@pol': no member named 'pol'",
+        ),
+        (
+            None,
+            None,
+            [on_count("count['sim.success@pool'] > 3")],
+            "'count.sim.success@pool' is of the members of a pool, and the document has no",
+        ),
+        (
+            [POOL],
+            None,
+            [on_count("count.sim.success@pool > 3")],
+            "rules[0].when: '@' is not allowed in an expression; a name that has it is written in "
+            "brackets, such as count['GROUP.success@POOL']",
+        ),
+        (
+            [POOL],
+            None,
+            [on_count("mean['sim-duration@pool'] > 3")],
+            "rules[0].when: 'mean.sim-duration@pool' is not known of one pool, of which there are "
+            "counts alone; in a rule with 'scope: member' statistics are those of its member",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place_and_the_remedy(
     members: list[Any] | None, jobs: list[Any] | None, rules: list[Any] | None, sentence: str
 ) -> None:
     assert sentence in problems(members, jobs, rules)
+
+
+def test_counts_of_a_pool_and_keys_of_memos_with_its_name_can_be_named() -> None:
+    # A job may publish a key of any name.
+    for name in ("count['sim.success@pool']", "mean['sim-fom@pool']"):
+        assert problems([POOL], rules=[on_count(f"{name} > 3")]) == ""
 
 
 def test_the_line_is_that_of_the_member() -> None:

@@ -136,7 +136,13 @@ def test_what_a_site_does_not_say_is_off() -> None:
 def test_only_a_plain_true_is_on() -> None:
     wrong: list[str] = []
     settings = read_settings(
-        {"allow-guest-status": "yes", "service": "module", "colour": 1, "walltime-guard": "soon"},
+        {
+            "allow-guest-status": "yes",
+            "service": "module",
+            "colour": 1,
+            "walltime-guard": "soon",
+            "reconnect-limit": -1,
+        },
         wrong.append,
     )
     assert settings == Settings()
@@ -147,6 +153,8 @@ def test_only_a_plain_true_is_on() -> None:
         "grpc-target, grpc-member, tls-cert, tls-key, tls-ca)",
         "[ensemble] walltime-guard: expected a duration (seconds, or text such as '30s', '1.5h' or "
         "'100ms'), not 'soon'",
+        "[ensemble] reconnect-limit: expected a duration (seconds, or text such as '30s', '1.5h' "
+        "or '100ms'), not -1",
     ]
 
 

@@ -198,10 +198,42 @@ def test_there_can_be_as_many_members_as_one_likes(
     printed = capsys.readouterr().out
     assert "(pool.0:1 a finish status=0)" in printed
     assert "workdir=pool.0:1" in printed
-    assert "members   pool: 3 at the end" in printed
+    # Three nodes, from when they were up until the end of the last job, three seconds later.
+    assert "members   pool: 3 at the end; 0.0025 node-hours" in printed
     assert run_command(["simulate", "--members", "pool=3", "--json", "--cores", "1", file]) == 0
     pools = json.loads(capsys.readouterr().out)["status"]["pools"]
     assert [member["name"] for member in pools["pool"]["members"]] == ["pool.0", "pool.1", "pool.2"]
+
+
+def test_members_that_come_up_at_once_are_one_line(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(MEMBERS.replace("count: 6", "count: 1"))
+
+    def time_line(members: int) -> list[str]:
+        options = ["--members", f"pool={members}", "--cores", "1", "--nodes", "1", "--until", "1.5"]
+        assert run_command(["simulate", *options, file]) == 124
+        lines = capsys.readouterr().out.split("\n\n")[0].splitlines()
+        return [line.partition("member-up")[2].strip() or line.strip() for line in lines[1:]]
+
+    assert time_line(4) == [f"pool.{number} is up: 1 node, 1 core" for number in range(4)]
+    assert time_line(5) == ["each of pool.0 to pool.4 is up: 1 node, 1 core"]
+    # The first and the last 1,000 entries are kept.
+    first, more, *_, last = time_line(2100)
+    assert first == "each of pool.0 to pool.998 is up: 1 node, 1 core"
+    assert more == "...  101 more"
+    assert last == "each of pool.1100 to pool.2099 is up: 1 node, 1 core"
+
+
+def test_a_bound_that_leaves_members_idle_is_told(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(f"{MEMBERS}limits: {{active-jobs: 2}}\n")
+    options = ["--members", "pool=2", "--cores", "1", "--nodes", "1"]
+    assert run_command(["simulate", *options, file]) == 0
+    assert "limits.active-jobs is 2, and members had 3 cores; write 'limits: {active-jobs: 6}'" in (
+        capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ def test_what_becomes_of_the_jobs_of_a_lost_member_is_what_the_document_says(on_
     given["simulate"] = {"sim": {"duration": 20}, "late": {"duration": 1}}
     watcher = Watcher(given, 1)
     found = predict(given, nodes=1, cores=1, tap=watcher, until=1000)
+    # It keeps its two nodes until they are clean, 25 seconds after its loss.
+    assert found.node_seconds["lost"] == 2 * (25 + 25)
     sim, late = found.status["groups"]["sim"], found.status["groups"]["late"]
     seen = sim["success"], sim["failed"], sim["canceled"], sim["finished"], late["success"]
     if on_lost == "fail":
@@ -157,7 +159,22 @@ def test_where_no_member_is_left_the_log_says_so_and_a_rule_can_start_one() -> N
     assert len(said) == 1
     assert said[0]["context"]["reason"] == "no member of pool is up or starting; 'grow' starts one"
     assert found.status["state"] == "running"
-    assert any("wait" in warning for warning in found.warnings)
+    assert "jobs of group 'sim' wait for ever: no member can run them" in found.warnings
+
+
+def test_that_no_member_is_large_enough_for_a_job_is_said_when_all_are_up() -> None:
+    given = document(duration=0, count=2)
+    given["members"][0].pop("drain")
+    given["members"].append({"name": "late", "nodes": 2, "simulate": {"startup": 60}})
+    given["jobs"].append({"name": "wide", "command": "wide", "cores": 9, "gpus": 1, "count": 2})
+    given["rules"][1:] = [{"trigger": "start", "action": {"name": "submit", "label": "wide"}}]
+    found = predict(given, nodes=1, cores=4)
+    said = [entry for entry in found.first if entry["name"] == "not-placed"]
+    assert [(entry["timestamp"], entry["context"]["group"]) for entry in said] == [(60, "wide")]
+    reason = "no member of pool, late is large enough for a job of 1 node, 9 cores, 1 GPU"
+    assert said[0]["context"]["reason"] == reason
+    assert outcomes(found, "sim")[0] == 120
+    assert "jobs of group 'wide' wait for ever: no member can run them" in found.warnings
 
 
 def test_a_pool_grows_and_shrinks_between_its_bounds() -> None:
