@@ -281,6 +281,7 @@ class _Loader:
         )
         context = Context(
             groups=groups,
+            every=reader.every,
             names=names,
             statistics=kept,
             rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
