@@ -224,6 +224,13 @@ def test_a_generator_that_is_none_is_refused(name: str, reason: str) -> None:
     assert reason in refusal(given)
 
 
+def test_a_generator_that_is_not_there_is_refused_before_its_first_point_is_needed() -> None:
+    given = search("Learner", initial=5)
+    assert given.generator is not None
+    object.__setattr__(given.generator, "name", "generators:Lerner")
+    assert "is not there: 'generators' has no 'Lerner'" in refusal(given)
+
+
 def test_a_state_that_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import generators
 
