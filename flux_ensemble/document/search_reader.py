@@ -97,7 +97,9 @@ def read_searches(
             continue
         id, group = entry["id"], entry["group"]
         if id in ids:
-            problems.add((*at, "id"), f"the search {id!r} is that of search[{ids[id]}] too; give another")
+            problems.add(
+                (*at, "id"), f"the search {id!r} is that of search[{ids[id]}] too; give another"
+            )
         ids.setdefault(id, index)
         if group not in groups:
             known = f"{hint(group, sorted(groups))}groups: {listed(sorted(groups))}"

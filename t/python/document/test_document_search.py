@@ -64,8 +64,9 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
         ("low: 1e-5", "low: tiny", "5: search[0].variables.lr.low: expected a number, not 'tiny'"),
         ("high: 0.1", "high: .inf",
          "5: search[0].variables.lr.high: expected a finite number, not inf"),
-        ("low: 1e-5, high: 0.1, log: true", "low: -1e308, high: 1e308", "5: search[0].variables.lr: "
-         "expected 'low' and 'high' nearer to each other, not -1e+308 and 1e+308"),
+        ("low: 1e-5, high: 0.1, log: true", "low: -1e308, high: 1e308",
+         "5: search[0].variables.lr: expected 'low' and 'high' nearer to each other, not -1e+308 "
+         "and 1e+308"),
         ("low: 1,", "low: 1.5,", "6: search[0].variables.layers.low: expected an integer, because "
          "of 'integer: true', not 1.5"),
         ("[sgd, adam]", "[sgd, sgd]",

@@ -285,7 +285,8 @@ def test_one_that_sleeps_for_ever_or_leaves_is_ended_and_said(tmp_path: Path) ->
         assert made.ask().ok
         Asked.end(made, 0)  # type: ignore[arg-type]
         made.asker._search = search("Bad", timeout=0.5)
-        assert "its generator 'generators:Bad' was ended after 0.5 s, its 'timeout'" in made.ask().reason
+        said = "its generator 'generators:Bad' was ended after 0.5 s, its 'timeout'"
+        assert said in made.ask().reason
     with bench(bad("os._exit(3)"), tmp_path) as made:
         assert "its generator 'generators:Bad' exited with status 3" in made.ask().reason
 
