@@ -89,7 +89,8 @@ def _expand(arguments: Plain, document: Plain) -> Plain:
 
 
 def _number(value: float) -> float:
-    return int(value) if value == int(value) else value
+    # A larger integer may be none that a document can hold.
+    return int(value) if value == int(value) < 2**53 else value
 
 
 STRAGGLERS = Algorithm(

@@ -62,6 +62,7 @@ class Context:
 
     Attributes:
         groups: the job groups, by name.
+        every: these, and those with problems, whose parameters are known all the same.
         names: the names of all job groups, with problems or not.
         statistics: the names of the statistics that are kept.
         rule_ids: the ids of the rules.
@@ -75,6 +76,7 @@ class Context:
     """
 
     groups: Mapping[str, Group]
+    every: Mapping[str, Group]
     names: Collection[str]
     statistics: Collection[str]
     rule_ids: Collection[str]
@@ -126,6 +128,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
     """
     return Context(
         groups=spec.groups,
+        every=spec.groups,
         names=spec.groups,
         statistics=frozenset(statistic.name for statistic in spec.statistics),
         rule_ids=rule_ids,

@@ -91,15 +91,15 @@ class GroupReader:
         self._points = Points(self._points_text)
         self._variable_check = VariableCheck()
         self._read: dict[str, tuple[list[Task], Problems]] = {}
-        #: Values and characters of files, and words and variables that jobspecs give job sets.
-        self._values = 0
-        self._characters = 0
-        #: Expressions in `retries`.
-        self._expressions = 0
+        #: Values and characters of files, and words and variables that jobspecs give job sets;
+        #: expressions in `retries`.
+        self._values = self._characters = self._expressions = 0
         self._document = document
         self._problems = problems
         self._directory = directory
         self._seed = seed
+        #: All groups that were read, with problems or not: what rules say of their parameters.
+        self.every: dict[str, Group] = {}
 
     def read(self, entries: Sequence[Any]) -> dict[str, Group]:
         """The groups without problems, by name, in the order of their first entries.
@@ -118,15 +118,15 @@ class GroupReader:
                     self._check_sizes(jobset, at)
                 own += made
                 places.setdefault(entry["name"], []).append(at)
-        groups = {name: Group(name, tuple(own)) for name, own in sets.items()}
-        for name, group in groups.items():
+        self.every = {name: Group(name, tuple(own)) for name, own in sets.items()}
+        for name, group in self.every.items():
             try:
                 group.submission()
             except ValueError as error:
                 self._problems.add(places[name][0], str(error))
         return {
             name: group
-            for name, group in groups.items()
+            for name, group in self.every.items()
             if not any(map(self._problems.blames, places[name]))
         }
 

@@ -267,7 +267,8 @@ class _Loader:
             **{key.replace("-", "_"): most for key, most in value.get("limits", {}).items()}
         )
         searches = read_searches(value.get("search", []), names, limits.jobs, problems)
-        groups = reader.read(with_variables(entries, searches))
+        searched = declared(document.value.get("search"))
+        groups = reader.read(with_variables(entries, searches, searched.values()))
         pools = read_pools(value.get("members", []), problems)
         pooled = pool_names(document.value.get("members"))
         check_placement(groups, pools, pooled, entries, problems)
@@ -280,6 +281,7 @@ class _Loader:
         )
         context = Context(
             groups=groups,
+            every=reader.every,
             names=names,
             statistics=kept,
             rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
@@ -293,7 +295,7 @@ class _Loader:
                 if best.group in groups
             },
             by=by,
-            searched=declared(document.value.get("search")),
+            searched=searched,
             pools=pooled,
         )
         own_name = _name(value, problems, name, file)

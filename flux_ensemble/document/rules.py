@@ -163,12 +163,12 @@ class _RuleReader(ActionReader):
         # Where the trigger is wrong, what it would know of a job is not wrong too.
         by = [name for name in entry.get("by", ()) if name is not None]
         context = self._context
-        scope = job_scope(triggers or ["job-finish"], groups, context.groups, by)
+        scope = job_scope(triggers or ["job-finish"], groups, context.every, by)
         detector = None
         if trigger in DETECTORS:
             detector = self._detectors.read(trigger, entry, at)
             watched = ("", "") if detector is None else (detector.group, detector.variable)
-            scope = detector_scope(trigger, *watched, context.groups)
+            scope = detector_scope(trigger, *watched, context.every)
         self._names = Names(
             context.names,
             context.statistics,

@@ -238,7 +238,12 @@ SIMULATED = mapping(
             "additionalProperties": {
                 "if": {"type": "object", "required": ["expression"]},
                 "then": COMPUTED,
-                "else": _distribution("a number", {**_NUMBER, "type": ["number"]}),
+                # It is never there; but who writes another name of it reads this one.
+                "else": _distribution(
+                    "a number",
+                    {**_NUMBER, "type": ["number"]},
+                    expression=COMPUTED["properties"]["expression"],
+                ),
             },
         },
     },

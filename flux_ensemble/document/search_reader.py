@@ -97,7 +97,9 @@ def read_searches(
             continue
         id, group = entry["id"], entry["group"]
         if id in ids:
-            problems.add((*at, "id"), f"the search {id!r} is that of search[{ids[id]}] too")
+            problems.add(
+                (*at, "id"), f"the search {id!r} is that of search[{ids[id]}] too; give another"
+            )
         ids.setdefault(id, index)
         if group not in groups:
             known = f"{hint(group, sorted(groups))}groups: {listed(sorted(groups))}"
@@ -124,7 +126,9 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
     penalty = None
     if isinstance(on_failure, dict):
         here = (*at, "on-failure", "penalty")
-        penalty = _penalty(on_failure["penalty"], objectives, here, problems)
+        # One that is missing, or of another form, has its own problem.
+        if not problems.blames((*at, "on-failure")):
+            penalty = _penalty(on_failure["penalty"], objectives, here, problems)
         on_failure = SKIP
     timeout = 300.0
     if "timeout" in entry:
@@ -290,6 +294,10 @@ def _range(name: str, value: Mapping[str, Any], at: Path, problems: Problems) ->
         return
     if low >= high:
         problems.add(at, f"expected 'low' below 'high', not {low!r} and {high!r}")
+    if not math.isfinite(high - low):
+        problems.add(
+            at, f"expected 'low' and 'high' nearer to each other, not {low!r} and {high!r}"
+        )
     if log and low <= 0:
         problems.add((*at, "low"), f"expected a number > 0, because of 'log: true', not {low!r}")
     yield Variable(name, low, high, log, integer)
@@ -313,17 +321,26 @@ def _number(value: Any, at: Path, problems: Problems, integer: bool = False) -> 
     return int(number) if integer else number
 
 
-def with_variables(entries: Sequence[Any], searches: Collection[Search]) -> list[Any]:
+def with_variables(
+    entries: Sequence[Any], searches: Collection[Search], every: Collection[Searched] = ()
+) -> list[Any]:
     """The entries of `jobs:`, those of groups with a search with its variables as parameters.
+
+    Args:
+        entries: of `jobs:`.
+        searches: those without problems.
+        every: those with problems too, whose variables are parameters all the same: who reads of
+            what is wrong with one need not read that its group has none.
 
     >>> search = Search("hpo", "a", (Variable("x", 0.5, 1.0),), ())
     >>> with_variables([{"name": "a", "command": "run {x}"}, {"name": "b"}], [search])
     [{'name': 'a', 'command': 'run {x}', 'params': {'x': 0.5}}, {'name': 'b'}]
     """
-    params = {
-        search.group: {variable.name: variable.example for variable in search.variables}
-        for search in searches
+    params: dict[str, dict[str, Any]] = {
+        one.group: {name: 1 for name in one.variables if matches(PARAMETER, name)} for one in every
     }
+    for search in searches:
+        params[search.group] = {variable.name: variable.example for variable in search.variables}
     return [
         {**entry, "params": {**params[entry["name"]], **entry.get("params", {})}}
         if entry is not None and entry.get("name") in params

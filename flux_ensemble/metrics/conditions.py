@@ -28,7 +28,7 @@ from flux_ensemble.metrics.paths import (
     parse_path,
 )
 from flux_ensemble.metrics.searched import Searched
-from flux_ensemble.texts import shortened, shown
+from flux_ensemble.texts import listed, shortened, shown
 
 #: Returns the value of a metric: a number, of a best point also text, or None.
 Lookup = Callable[[MetricPath], Any]
@@ -274,7 +274,7 @@ class Names:
             return best.path(keys, params)
         if head == SEARCH and len(keys) > 1 and self._searches:
             if keys[1] not in self._searches:
-                ids = ", ".join(sorted(self._searches))
+                ids = listed(sorted(self._searches))
                 raise ValueError(f"no search named {keys[1]!r} (searches: {ids})")
             return self._searches[keys[1]].path(keys)
         # A memo may well have a key `nodes`, or `n`.

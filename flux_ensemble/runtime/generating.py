@@ -104,13 +104,15 @@ class Generating:
         self._own.clear()
 
     def _suggest(self, count: int) -> list[dict[str, Any]]:
+        # One that is not there is told of before jobs run for it, whoever gives the first points.
+        make = _found(self._search["generator"]["class"])
         complete = sum(self._result(end) is not None for end in self._ends)
         new: list[tuple[dict[str, Any], dict[str, Any]]]
         if complete < self._search["generator"]["initial"]:
             new = [(params, {}) for params in self._initial(count)]
         else:
             if self._generator is None:
-                self._begin()
+                self._begin(make)
             self._tell()
             first = len(self._points)
             new = list(self._new(count))
@@ -152,13 +154,12 @@ class Generating:
 
     # -- a generator ------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin(self, make: Callable[..., Any]) -> None:
         """Make a generator, in the last state that there is, or told of nothing."""
         self._forget()
-        given = self._search["generator"]
         seed = seed_of(self._search, -1)
-        make = _found(given["class"])
-        self._generator = _call(seed, "", make, vocs_of(self._search), **given["arguments"])
+        arguments = self._search["generator"]["arguments"]
+        self._generator = _call(seed, "", make, vocs_of(self._search), **arguments)
         if not callable(getattr(self._generator, "suggest", None)):
             raise GeneratorError("is no generator of gest-api: it has no method 'suggest'")
         kept_by = (one for one, (_, kept) in enumerate(self._points) if STATE in kept)

@@ -15,7 +15,8 @@ from typing import Any
 class Qmc:
     """Points of a scrambled Sobol sequence, which follow from their numbers.
 
-    Owen, "Scrambling Sobol' and Niederreiter-Xing points" (1998); the sequence is SciPy's.
+    Owen, "Scrambling Sobol' and Niederreiter-Xing points" (1998); the sequence is SciPy's, with the
+    seed as `optuna.samplers.QMCSampler` gives it, so the points are those of that sampler, too.
     """
 
     #: How many are computed at once.
@@ -25,9 +26,8 @@ class Qmc:
         from scipy.stats import qmc
 
         self._variables = search["variables"]
-        name = json.dumps([search["seed"], search["id"]])
-        seed = int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
-        self._sobol = qmc.Sobol(len(self._variables), rng=seed)
+        # As `rng` the same number begins another sequence.
+        self._sobol = qmc.Sobol(len(self._variables), seed=sequence_seed(search))
         self._block: tuple[int, Any] = (-1, None)
 
     def add(self, params: Sequence[Any], attributes: Any) -> None:
@@ -46,6 +46,16 @@ class Qmc:
             self._block = block, self._sobol.random(self._BLOCK)
         uniforms = self._block[1][row].tolist()
         return list(map(at, self._variables, uniforms)), None
+
+
+def sequence_seed(search: Mapping[str, Any]) -> int:
+    """The seed of a search's Sobol sequence, of 32 bits.
+
+    >>> sequence_seed({"seed": 7, "id": "hpo"}) == sequence_seed({"seed": 7, "id": "other"})
+    False
+    """
+    name = json.dumps([search["seed"], search["id"]])
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())
 
 
 def at(variable: Mapping[str, Any], uniform: float) -> Any:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry
 
+#: What became of the job of a trial, by its outcome; other reasons are sentences.
+_ENDED = {"failed": "failed", "timeout": "timed out", "canceled": "was canceled"}
+
 
 def search_sentence(entry: Entry) -> str:
     """What happened in a search, in one sentence."""
@@ -24,7 +27,11 @@ def search_sentence(entry: Entry) -> str:
             at, value = f"step {context['step']:g}", f"{context['value']:.6g}"
             return f"{search}: trial {context['trial']} is stopped at {at}, with {value}"
         case "trial-failed":
-            return f"{search}: trial {context['trial']} failed: {context['reason']}"
+            trial, reason = context["trial"], context["reason"]
+            ended = _ENDED.get(reason)
+            if ended is not None:
+                return f"{search}: the job of trial {trial} {ended}"
+            return f"{search}: trial {trial} failed: {reason}"
         case _:
             counts = f"{context['complete']} complete, {context['failed']} failed"
             if "pruned" in context:

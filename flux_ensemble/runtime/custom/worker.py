@@ -238,7 +238,7 @@ class Worker:
 
     def _timed_out(self) -> None:
         if self._current is not None:
-            self._give_up(f"was ended after {self._current.timeout:g} s")
+            self._give_up(f"was ended after {self._current.timeout:g} s, its 'timeout'")
         else:
             self._give_up(f"its process was not ready after {START_SECONDS:g} s")
 

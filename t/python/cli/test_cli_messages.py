@@ -280,3 +280,17 @@ def test_how_many_jobs_failed_does_not_count_those_that_were_tried_again(
     status: Any = {"name": "md", "groups": {"a": group}, **more}
     found = failed_line(status, "flux ensemble failures")
     assert (found and plain(found)) == line
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("failed", "the job of trial 4 failed"),
+        ("timeout", "the job of trial 4 timed out"),
+        ("canceled", "the job of trial 4 was canceled"),
+        ("it published no number 'loss'", "trial 4 failed: it published no number 'loss'"),
+    ],
+)
+def test_a_trial_that_is_not_complete_says_why(reason: str, sentence: str) -> None:
+    given = entry("trial-failed", search="hpo", trial=4, id=9, reason=reason)
+    assert said(given) == [f"   hpo: {sentence}"]

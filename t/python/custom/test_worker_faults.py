@@ -51,14 +51,14 @@ def pid_of(bench: Bench) -> int:
 def test_a_function_that_hangs_is_ended_and_the_next_call_gets_a_new_process(bench: Make) -> None:
     one = bench(PID + "import time\ndef f(**kwargs): time.sleep(1000)\n")
     first = pid_of(one)
-    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s"
+    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s, its 'timeout'"
     assert pid_of(one) != first
     one.loop.run(until=lambda: not runs(first))
 
 
 def test_a_function_that_never_lets_go_of_the_interpreter_is_ended(bench: Make) -> None:
     one = bench("import re\ndef f(**kwargs): re.match('(a+)+$', 'a' * 64 + 'b')\n")
-    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s"
+    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s, its 'timeout'"
 
 
 def test_a_function_that_ignores_signals_is_ended(bench: Make) -> None:
@@ -69,12 +69,12 @@ def test_a_function_that_ignores_signals_is_ended(bench: Make) -> None:
         "        signal.signal(number, signal.SIG_IGN)\n"
         "    time.sleep(1000)\n"
     )
-    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s"
+    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s, its 'timeout'"
 
 
 def test_a_function_that_stops_itself_is_ended(bench: Make) -> None:
     one = bench("import os, signal\ndef f(**kwargs): os.kill(os.getpid(), signal.SIGSTOP)\n")
-    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s"
+    assert one.failure(timeout=0.2)[0] == "custom function 'f' was ended after 0.2 s, its 'timeout'"
 
 
 def test_a_timeout_of_zero_is_no_limit(bench: Make) -> None:
@@ -168,7 +168,7 @@ def test_of_megabytes_of_output_the_last_part_is_logged(bench: Make) -> None:
 
 def test_a_function_that_prints_for_ever_is_ended(bench: Make) -> None:
     one = bench("def f(**kwargs):\n    while True: print('y' * 1000)\n")
-    assert one.failure(timeout=0.5)[0] == "custom function 'f' was ended after 0.5 s"
+    assert one.failure(timeout=0.5)[0] == "custom function 'f' was ended after 0.5 s, its 'timeout'"
 
 
 def test_what_looks_like_a_reply_in_the_output_is_output(bench: Make) -> None:

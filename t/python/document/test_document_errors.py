@@ -613,6 +613,25 @@ rules:
     ]
 
 
+def test_parameters_of_a_group_with_a_problem_are_known_to_rules() -> None:
+    text = """\
+jobs:
+  - {name: md, command: "run {t}", params: {t: [300, 310]}, duration: soon, predict: [t]}
+rules:
+  - trigger: job-success
+    group: md
+    when: job.params.t > 300 and job.predicted > 5
+    action: {name: submit, label: md}
+  - trigger: anomaly
+    name: md-energy
+    when: job.params.t > 300
+    detector: {quantile: {q: 0.99}}
+    action: {name: cancel, jobs: trigger}
+"""
+    (found,) = problems(text)
+    assert found.startswith("d.yaml:2: jobs[0].duration: expected a duration")
+
+
 def test_many_names_are_not_all_listed() -> None:
     groups = "".join(f"  - {{name: g{i:03}, command: x}}\n" for i in range(100))
     text = f"jobs:\n{groups}rules: [{{trigger: start, action: {{name: submit, label: amg}}}}]\n"

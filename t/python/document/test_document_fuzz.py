@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -313,6 +314,103 @@ def test_a_valid_document_with_changes_is_a_document_or_refused(
     except yaml.YAMLError:
         return
     load(text)
+
+
+#: What learns, beside what `VALID` has.
+LEARNS: dict[str, Any] = {
+    "name": "learns",
+    "seed": 7,
+    "search": [
+        {
+            "id": "hpo",
+            "group": "trial",
+            "variables": {
+                "lr": {"low": "1e-5", "high": 0.1, "log": True},
+                "layers": {"low": 1, "high": 8, "integer": True},
+                "opt": ["sgd", "adam"],
+            },
+            "minimize": "loss",
+            "sampler": "tpe",
+            "trials": 9,
+            "on-failure": {"penalty": 100},
+            "stop": {"policy": "asha", "step": "epoch", "eta": 3},
+        },
+        {
+            "id": "own",
+            "group": "measure",
+            "variables": {"x": {"low": 0, "high": 1}},
+            "minimize": ["loss"],
+            "maximize": "gain",
+            "generator": "learner:Learner",
+            "arguments": {"model": "model.json"},
+            "batch": 8,
+            "trials": 40,
+            "timeout": "1h",
+            "on-failure": {"penalty": [1, 2]},
+        },
+    ],
+    "jobs": [
+        {"name": "trial", "command": "train {lr} {layers} {opt}", "predict": ["layers"],
+         "order": "longest-first"},
+        {"name": "measure", "command": "measure {x}", "duration": "1h"},
+        {"name": "late", "command": "run", "duration": "1h"},
+    ],
+    "use": [
+        {
+            "algorithm": "stragglers", "group": "late", "factor": 2, "every": "5s", "ends": 5,
+            "least": "1m", "quantile": 0.5, "copies": 2,
+        },
+        {
+            "algorithm": "retry-with-more", "group": "late", "on": "timeout",
+            "duration": {"factor": 2, "most": "4h"}, "memory": {"variable": "M", "first": 4},
+        },
+    ],
+    "rules": [
+        {"trigger": "start", "action": {"name": "search", "label": "hpo"}},
+        {"trigger": "time-left", "below": "20m", "action": {"name": "close", "label": "hpo"}},
+        {
+            "trigger": "search-done",
+            "name": "hpo",
+            "action": {
+                "name": "submit", "label": "measure", "params": {"x": "{search.hpo.best.lr}"},
+            },
+        },
+        {
+            "trigger": "drift",
+            "name": "measure-error",
+            "detector": {"adwin": {"delta": 0.002}},
+            "action": {"name": "refresh", "label": "own"},
+        },
+        {
+            "trigger": "anomaly",
+            "name": "measure-error",
+            "detector": {"quantile": {"q": 0.999, "warm-up": 200}},
+            "action": {"name": "cancel", "jobs": "trigger"},
+        },
+    ],
+    "simulate": {
+        "trial": {"memo": {"loss": {"expression": "lr / n", "step": "n", "steps": 3}}},
+    },
+}  # fmt: skip
+ODD: list[Any] = [
+    None, True, 0, -1, 1.5, 10**30, math.inf, math.nan, "", "x", "é b", "9" * 50, [], [None],
+    [1, "a"], {}, {"x": 1},
+]  # fmt: skip
+
+
+def test_the_document_that_learns_is_valid() -> None:
+    assert load_mapping(LEARNS).expansion is not None
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in places(LEARNS) if path], ids=lambda path: ".".join(map(str, path))
+)
+def test_what_is_wrong_with_a_document_that_learns_is_said(path: tuple[Any, ...]) -> None:
+    for change, new in (("remove", None), *(("replace", odd) for odd in ODD)):
+        try:
+            works(load_mapping(changed(LEARNS, [(path, change, new)])))
+        except DocumentError as error:
+            check(error)
 
 
 @given(st.data())

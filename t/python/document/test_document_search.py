@@ -64,6 +64,9 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
         ("low: 1e-5", "low: tiny", "5: search[0].variables.lr.low: expected a number, not 'tiny'"),
         ("high: 0.1", "high: .inf",
          "5: search[0].variables.lr.high: expected a finite number, not inf"),
+        ("low: 1e-5, high: 0.1, log: true", "low: -1e308, high: 1e308",
+         "5: search[0].variables.lr: expected 'low' and 'high' nearer to each other, not -1e+308 "
+         "and 1e+308"),
         ("low: 1,", "low: 1.5,", "6: search[0].variables.layers.low: expected an integer, because "
          "of 'integer: true', not 1.5"),
         ("[sgd, adam]", "[sgd, sgd]",
@@ -89,6 +92,12 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "11: search[0].stop: trials are stopped by one objective, and there are 2"),
         ("trials: 10", "maximize: gain\n    trials: 10\n    on-failure: {penalty: 100}",
          "11: search[0].on-failure.penalty: expected a list of 2 numbers, of loss, gain, not 100"),
+        ("trials: 10", "trials: 10\n    on-failure: {}",
+         "10: search[0].on-failure: the key 'penalty' is missing"),
+        ("trials: 10", "trials: 10\n    on-failure: {penalty: true}", "10: search[0].on-failure."
+         "penalty: expected a number, or a list of one for each objective, not true"),
+        ("trials: 10", "trials: 10\n    on-failure: {penalty: [1, null]}",
+         "10: search[0].on-failure.penalty[1]: expected a number, not null"),
         ("trials: 10", "trials: 10\n    on-failure: {penalty: [1, 2]}", "10: search[0].on-failure."
          "penalty: expected a number, because there is one objective, not [1, 2]"),
         ("group: trial", "group: trail", "3: search[0].group: no job group named 'trail' (did you "
@@ -133,6 +142,15 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
 def test_what_is_wrong_with_a_search(old: str, new: str, sentence: str) -> None:
     (found,) = changed(old, new)
     assert found.startswith(f"d.yaml:{sentence}") or found == f"d.yaml:{sentence}", found
+
+
+def test_a_variable_that_is_wrong_is_a_parameter_all_the_same() -> None:
+    more = "simulate: {trial: {memo: {loss: {expression: lr + layers}}}}\n"
+    (found,) = problems(f"{TEXT.replace('high: 0.1', 'high: 1e-7')}{more}")
+    assert found.startswith("d.yaml:5: search[0].variables.lr: expected 'low' below 'high'")
+    # One whose name is wrong is not told of twice.
+    (found,) = problems(TEXT.replace("opt: [", "o t: [").replace(" {opt}", ""))
+    assert found.startswith("d.yaml:7: search[0].variables['o t']: expected a variable's ")
 
 
 def test_an_unknown_field_of_a_search_is_refused_with_those_there_are() -> None:
@@ -229,6 +247,7 @@ def test_a_memo_of_a_simulated_job_is_computed_from_its_parameters() -> None:
         ({"expression": "open(x)"}, "'open' is not a function of conditions"),
         ({"expression": "x", "step": "n"}, "give both of 'step' and 'steps', or none"),
         ({"expression": "x", "steps": 0, "step": "n"}, "expected an integer >= 1"),
+        ({"expresion": "x"}, "unknown key 'expresion' (did you mean 'expression'? keys: "),
     ],
 )
 def test_what_is_wrong_with_an_expression(memo: dict[str, Any], sentence: str) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.runtime.asking.asker import Advice, Asker, described
 from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling, seed_of
 from flux_ensemble.runtime.suggesting import suggesting
+from flux_ensemble.runtime.unit_cube import sequence_seed
 
 pytest.importorskip("optuna")
 # It takes longer to import than all else here, so each worker would wait for it as it begins.
@@ -205,13 +207,15 @@ def test_points_are_in_the_bounds_and_of_the_types_of_their_variables(sampler: s
     assert len({point["n"] for point in points}) > 3
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe", "cma", "nsga2"])
+@pytest.mark.filterwarnings("ignore:QMCSampler is experimental")
+@pytest.mark.parametrize("sampler", ["random", "qmc", "tpe", "cma", "nsga2"])
 def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kinds = {
         "random": optuna.samplers.RandomSampler,
+        "qmc": partial(optuna.samplers.QMCSampler, scramble=True),
         "tpe": optuna.samplers.TPESampler,
         "cma": optuna.samplers.CmaEsSampler,
         "nsga2": optuna.samplers.NSGAIISampler,
@@ -228,10 +232,17 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
         "kind": optuna.distributions.CategoricalDistribution(VARIABLES[2].choices),
         "one": optuna.distributions.CategoricalDistribution(("only",)),
     }
-    names = [variable.name for variable in given.variables]
+    space = {variable.name: distributions[variable.name] for variable in given.variables}
+    words = described(given, 7)
+    if sampler == "qmc":
+        # Optuna's sequence begins with the second trial: the first tells it of the variables.
+        study.sampler = kinds["random"]()
+        study.tell(study.ask(space), 0.0)
     for number, point in enumerate(points):
-        study.sampler = kinds[sampler](seed=seed_of(described(given, 7), number))
-        trial = study.ask({name: distributions[name] for name in names})
+        # A sequence has one seed.
+        seed = sequence_seed(words) if sampler == "qmc" else seed_of(words, number)
+        study.sampler = kinds[sampler](seed=seed)
+        trial = study.ask(space)
         assert trial.params == point
         if number % 7 == 6:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)

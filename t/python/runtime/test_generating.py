@@ -224,6 +224,13 @@ def test_a_generator_that_is_none_is_refused(name: str, reason: str) -> None:
     assert reason in refusal(given)
 
 
+def test_a_generator_that_is_not_there_is_refused_before_its_first_point_is_needed() -> None:
+    given = search("Learner", initial=5)
+    assert given.generator is not None
+    object.__setattr__(given.generator, "name", "generators:Lerner")
+    assert "is not there: 'generators' has no 'Lerner'" in refusal(given)
+
+
 def test_a_state_that_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import generators
 
@@ -278,7 +285,8 @@ def test_one_that_sleeps_for_ever_or_leaves_is_ended_and_said(tmp_path: Path) ->
         assert made.ask().ok
         Asked.end(made, 0)  # type: ignore[arg-type]
         made.asker._search = search("Bad", timeout=0.5)
-        assert "its generator 'generators:Bad' was ended after 0.5 s" in made.ask().reason
+        said = "its generator 'generators:Bad' was ended after 0.5 s, its 'timeout'"
+        assert said in made.ask().reason
     with bench(bad("os._exit(3)"), tmp_path) as made:
         assert "its generator 'generators:Bad' exited with status 3" in made.ask().reason
 
