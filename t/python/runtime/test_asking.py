@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -213,7 +213,7 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    kinds = {
+    kinds: dict[str, Callable[..., Any]] = {
         "random": optuna.samplers.RandomSampler,
         "qmc": partial(optuna.samplers.QMCSampler, scramble=True),
         "tpe": optuna.samplers.TPESampler,
