@@ -228,7 +228,7 @@ def run_pytest_with_flux(counts: Counts) -> None:
         environment = os.environ | variables
         if variables:
             environment |= {
-                "PATH": os.pathsep.join((str(TESTS / "lib" / "warm_flux"), os.environ["PATH"])),
+                "FLUX_EXEC_PATH_PREPEND": str(TESTS / "lib" / "warm_flux"),
                 "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
             }
         run_pytest(counts, "flux", "-m", "flux", *workers, *files, environment=environment)
