@@ -1,5 +1,7 @@
 """Runs every test and closes with one line of counts; `make check` calls this.
 
+With arguments it runs those sharness tests alone: `check.py t1001-run.t`.
+
 There are unit tests and tests that start Flux instances, both under pytest, and the sharness tests
 (t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
 each other, since many tests wait; without Flux nearly all are unit tests, and there are two more of
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -152,13 +154,18 @@ def warm_commands(settings: Mapping[str, str] = SHARNESS) -> Iterator[dict[str, 
             server.stdin.close()
 
 
-def run_sharness(counts: Counts) -> None:
-    """Run t/*.t under prove and add their results to `counts`."""
+def run_sharness(counts: Counts, names: Sequence[str] = ()) -> None:
+    """Run sharness tests under prove and add their results to `counts`.
+
+    Args:
+        counts: what is added to.
+        names: of their files; all of t/*.t where there are none.
+    """
     if shutil.which("prove") is None:
         counts.failed.append("t/*.t: prove is not on PATH; it comes with Perl")
         return
     files = sorted(
-        (path.name for path in TESTS.glob("*.t")),
+        names or (path.name for path in TESTS.glob("*.t")),
         key=lambda name: (list(map(name.startswith, LONGEST)), name),
         reverse=True,
     )
@@ -235,13 +242,15 @@ def run_pytest_with_flux(counts: Counts) -> None:
 
 
 def main() -> int:
-    """Run all three kinds of tests, beside each other."""
+    """Run all three kinds of tests beside each other, or the sharness tests that are named."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     # A service, or a worker of pytest, that finds no bytecode compiles all of the package.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(TESTS.parent / "flux_ensemble", quiet=1)
     parts: list[Callable[[Counts], None]] = [run_unit_tests, run_sharness, run_pytest_with_flux]
+    if names := sys.argv[1:]:
+        parts = [lambda counts: run_sharness(counts, names)]
     counts = [Counts() for _ in parts]
     with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(part, its) for part, its in zip(parts, counts, strict=True)]:
