@@ -2,8 +2,8 @@
 #               Flux on this machine itself
 # make check    run every test
 # make check-compiled
-#               run the tests in Python and some with Flux again, on the package as users
-#               install it, with its compiled modules; what is in a clone runs without them
+#               run the tests that concern compiled modules, and some with Flux, again, on the
+#               package as users install it; what is in a clone runs without these modules
 # make check-pythons
 #               run short tests without Flux on each other Python that is supported and installed
 # make chaos    kill the service 300 times and break Flux under it, and 10,000 times in virtual
@@ -67,17 +67,17 @@ export RETRIES
 # As many as in t/lib/check.py.
 WORKERS := $(shell expr $$(nproc) + 2)
 # What passes the most through the engine: outcomes, metrics, faults in it, and a replay.
-# The one that takes longest is the first.
 WITH_FLUX := t2002-parity.t t1001-run.t t1004-outcomes.t t1005-metrics.t t3203-containment.t
-# What is the same without compiled modules, as a real API server is: the site, and building packages.
-NOTHING_COMPILED := t/python/project/test_site.py t/python/project/test_release.py
+# Rooms that have compiled modules, what runs documents on them, and what tries them all. The others
+# are the same without these modules, and `check` has them.
+ROOMS_COMPILED := api document engine fluxqueue local metrics nested parity runtime service \
+    simulation virtual project/test_doctests.py project/test_examples.py project/test_fuzz.py
 check-compiled: $(COMPILED)/installed
 	@if ls $(COMPILED)/*.so >/dev/null 2>&1; \
 	    then set -x; export PYTHONPATH=$(CURDIR)/$(COMPILED); \
-	        $(BIN)/pytest -q -m 'not flux and not apiserver' $(NOTHING_COMPILED:%=--ignore=%) \
+	        $(BIN)/pytest -q -m 'not flux' $(ROOMS_COMPILED:%=t/python/%) \
 	            --numprocesses=$(WORKERS) --dist=worksteal --reruns=$(RETRIES) -rR \
-	        && cd t && if ! prove --jobs=3 --exec sh $(WITH_FLUX); \
-	            then [ $(RETRIES) -gt 0 ] && prove --exec sh $(WITH_FLUX); fi; \
+	        && $(BIN)/python t/lib/check.py $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 
 check-pythons: $(VENV)/installed
@@ -100,22 +100,30 @@ format: $(VENV)/installed
 # The protocols are compiled when the package is installed.
 PROTOCOL := $(wildcard flux_ensemble/gateway/protocol/*.proto)
 
-$(VENV)/package: pyproject.toml hatch_build.py $(PROTOCOL)
+BUILT_FROM := pyproject.toml hatch_build.py $(PROTOCOL)
+
+define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "flux-ensemble needs Python 3.11 or newer and '$(PYTHON)' is not: name another," \
 	           "as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+endef
+
+$(VENV)/package: $(BUILT_FROM)
+	$(make_venv)
 	$(PIP) install --editable .
 	@touch $@
 
-# What developers need besides.
-$(VENV)/installed: $(VENV)/package
+# And what developers need besides.
+$(VENV)/installed: $(BUILT_FROM)
+	$(make_venv)
 	$(PIP) install --editable '.[test,lint,bench,release]'
-	@touch $@
+	@touch $(VENV)/package $@
 
+# With what .venv has for building.
 $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py')
 	rm -rf $(COMPILED)
-	$(PIP) install --no-deps --target $(COMPILED) .
+	$(PIP) install --no-deps --no-build-isolation --target $(COMPILED) .
 	@touch $@
 
 clean:

@@ -81,7 +81,8 @@ def install(session: nox.Session) -> None:
         build = ["hatchling", "build", "--target=wheel:editable", f"--directory={directory}"]
         session.run(sys.executable, "-m", *build, external=True, silent=True)
         (wheel,) = Path(directory).glob("*.whl")
-        session.install(f"flux-ensemble[short] @ {wheel.as_uri()}")
+        # What is not imported need not be compiled.
+        session.install("--no-compile", f"flux-ensemble[short] @ {wheel.as_uri()}")
 
 
 @nox.session(python=PYTHONS)

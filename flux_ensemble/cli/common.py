@@ -182,7 +182,7 @@ def first_problems(text: str, file: str | None) -> str:
 
 
 def check_document(
-    text: str, file: str | None, name: str | None, found: Warnings | None = None
+    text: str, file: str | None, name: str | None, warnings: Warnings | None = None
 ) -> Spec:
     """Reads a document as the service will, and prints the warnings about it.
 
@@ -190,7 +190,7 @@ def check_document(
         text: the document.
         file: its name.
         name: the ensemble's name, if it is not the document's.
-        found: gets what there is to say about the document.
+        warnings: gets what there is to say about the document.
 
     Raises:
         Failure: it has errors; all of them, one a line.
@@ -198,13 +198,13 @@ def check_document(
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
 
-    found = Warnings() if found is None else found
+    warnings = Warnings() if warnings is None else warnings
     directory = str(Path(file or "-").parent)
     try:
-        spec = load_text(text, name=name, file=file, directory=directory, warnings=found)
+        spec = load_text(text, name=name, file=file, directory=directory, warnings=warnings)
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
-    for sentence in found.warnings:
+    for sentence in warnings.warnings:
         click.echo(f"warning: {printable(sentence)}", err=True)
     return spec
 

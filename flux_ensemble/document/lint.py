@@ -64,14 +64,14 @@ class _Finding(NamedTuple):
     note: bool = False
 
 
-def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> None:
+def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -> None:
     """Collect what there is to say about a document without errors; of very much the first.
 
     Args:
         spec: the checked document.
         document: its values, with their lines.
         file: its name, for the sentences.
-        found: gets the sentences.
+        warnings: gets the sentences.
 
     >>> from flux_ensemble.document.loading import load_text
     >>> found = Warnings()
@@ -89,7 +89,7 @@ def lint(spec: Spec, document: Document, file: str | None, found: Warnings) -> N
     for finding in findings:
         line, place = document.line(finding.path), document.file(finding.path)
         problem = placed(Problem(line, dotted(finding.path), finding.message), place)
-        kept = found.notes if finding.note else found.warnings
+        kept = warnings.notes if finding.note else warnings.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))
 

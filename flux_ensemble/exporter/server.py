@@ -144,7 +144,7 @@ def listen(address: str, collect: Collect, token_file: Path | None) -> BaseServe
         raise ExporterError(f"cannot listen on {address}: {error}") from None
 
 
-def _listen_unix(path: Path, found: CollectorRegistry) -> BaseServer:
+def _listen_unix(path: Path, registry: CollectorRegistry) -> BaseServer:
     # A socket that nobody listens on any more is in the way.
     if path.is_socket():
         with socket.socket(socket.AF_UNIX) as probe:
@@ -156,7 +156,7 @@ def _listen_unix(path: Path, found: CollectorRegistry) -> BaseServer:
                 raise ExporterError(f"somebody listens on {path} already")
     before = os.umask(0o177)
     try:
-        return _Unix(str(path), _handler(found, None))
+        return _Unix(str(path), _handler(registry, None))
     finally:
         os.umask(before)
 
@@ -181,7 +181,7 @@ class _Unix(UnixStreamServer):
         Path(str(self.server_address)).unlink(missing_ok=True)
 
 
-def _handler(found: CollectorRegistry, token: str | None) -> type[BaseHTTPRequestHandler]:
+def _handler(registry: CollectorRegistry, token: str | None) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         server_version = "flux-ensemble"
         sys_version = ""
@@ -198,7 +198,7 @@ def _handler(found: CollectorRegistry, token: str | None) -> type[BaseHTTPReques
                 return
             accept = self.headers.get("Accept", "")
             encode, kind = choose_encoder(OPENMETRICS if accept in ("", "*/*") else accept)
-            self._answer(HTTPStatus.OK, kind, encode(found))
+            self._answer(HTTPStatus.OK, kind, encode(registry))
 
         def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
             self.send_response(status)

@@ -58,8 +58,8 @@ class Points:
         return [job for _, _, job in sorted(held, key=lambda one: one[:2], reverse=True)]
 
 
-def _keep(held: list[_Held], one: _Held) -> None:
+def _keep(held: list[_Held], job: _Held) -> None:
     if len(held) < KEPT:
-        heappush(held, one)
-    elif one[:2] > held[0][:2]:
-        heappushpop(held, one)
+        heappush(held, job)
+    elif job[:2] > held[0][:2]:
+        heappushpop(held, job)

@@ -139,8 +139,8 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
 def _compared(run: Run, simulated: Run) -> Markup:
     groups = [*run.source.status["groups"]]
 
-    def mean(one: Run, group: str) -> str:
-        found = one.jobs.durations.get(group)
+    def mean(of: Run, group: str) -> str:
+        found = of.jobs.durations.get(group)
         return seconds(fmean(found)) if found else NOTHING
 
     rows: list[list[Child]] = [

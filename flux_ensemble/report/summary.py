@@ -87,10 +87,10 @@ def headline(run: Run, failures: Sequence[Failure]) -> str:
     return f"{bad:,} of {plural(ended, _noun(run))} failed in {after}{why}."
 
 
-def bar(found: Mapping[str | None, int]) -> Markup:
+def bar(counts: Mapping[str | None, int]) -> Markup:
     """How many jobs ended how, as parts of a bar with a legend in words."""
-    total = sum(found.values())
-    here = [(outcome, count) for outcome, count in found.items() if count]
+    total = sum(counts.values())
+    here = [(outcome, count) for outcome, count in counts.items() if count]
     parts, x = [], 0.0
     for outcome, count in here:
         # Whatever there is can be seen.

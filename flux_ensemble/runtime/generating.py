@@ -315,7 +315,9 @@ def _found(name: str) -> Callable[..., Any]:
     return found
 
 
-def _call(seed: int, where: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def _call(
+    seed: int, where: str, function: Callable[..., Any], *positional: Any, **named: Any
+) -> Any:
     """Call the user's code, after the random number generators of the process were set.
 
     Raises:
@@ -326,12 +328,12 @@ def _call(seed: int, where: str, function: Callable[..., Any], *given: Any, **na
         sys.modules["numpy"].random.seed(seed)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
-    return _called(where, function, *given, **named)
+    return _called(where, function, *positional, **named)
 
 
-def _called(where: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def _called(where: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
     try:
-        return function(*given, **named)
+        return function(*positional, **named)
     except BaseException as error:
         traceback = error.__traceback__
         problem = Problem.of(error.with_traceback(traceback and traceback.tb_next))

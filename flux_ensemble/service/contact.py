@@ -296,11 +296,11 @@ class Contact:
     def _eventlog(self, number: int, job: int) -> None:
         assert self._instance is not None
 
-        def read(found: list[Any] | Exception) -> None:
-            if isinstance(found, Exception):
-                self._say("outcome", number, {"reason": sentence(found)})
+        def read(entries: list[Any] | Exception) -> None:
+            if isinstance(entries, Exception):
+                self._say("outcome", number, {"reason": sentence(entries)})
             else:
-                self._say("outcome", number, {"entries": found})
+                self._say("outcome", number, {"entries": entries})
 
         self._instance.eventlog(job, read)
 

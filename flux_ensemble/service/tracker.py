@@ -172,10 +172,6 @@ class Tracker:
         """The job is an ensemble's, and active."""
         return job in self._jobs
 
-    def name_of(self, job: int) -> str | None:
-        """The name of a job, if it was learned."""
-        return self._names.get(job)
-
     def begin_again(self) -> None:
         """The journal begins again: what is active will be seen again."""
         self._fences.clear()

@@ -33,7 +33,7 @@ _NODE = "core:4 pu:1"
 _PROGRAM = 'echo "$FLUX_URI" && flux getattr broker.pid && exec cat'
 
 #: What a shell of the user or another instance around this one must not change.
-_KEPT = ("FLUX_EXEC_PATH", "FLUX_PYTHONPATH_ORG")
+_KEPT = ("FLUX_EXEC_PATH", "FLUX_EXEC_PATH_PREPEND", "FLUX_PYTHONPATH_ORG")
 
 
 class Instance:

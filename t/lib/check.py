@@ -1,11 +1,13 @@
 """Runs every test and closes with one line of counts; `make check` calls this.
 
+With arguments it runs those sharness tests alone: `check.py t1001-run.t`.
+
 There are unit tests and tests that start Flux instances, both under pytest, and the sharness tests
 (t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
 each other, since many tests wait; without Flux nearly all are unit tests, and there are two more of
-these at a time than there are cores. Short commands of the sharness tests, those of Flux itself,
-and the scenarios of t/fault with their services are forks of one process that has imported what
-they need (warm_server.py). The counts come from what the runners leave behind: pytest's JUnit
+these at a time than there are cores. Short commands of the sharness tests, what Flux itself has in
+Python, and the scenarios of t/fault with their services are forks of one process that has imported
+what they need (warm_server.py). The counts come from what the runners leave behind: pytest's JUnit
 files, and the output of each sharness test that `run-test` keeps in t/test-results.
 
 RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -41,9 +43,10 @@ SIDE_BY_SIDE = 3
 #: The sharness tests that take longest, in that order: they begin first, so that none goes on
 #: alone at the end.
 LONGEST = (
-    *("t3202-", "t7010-", "t7005-", "t7000-", "t2002-", "t3200-", "t3204-", "t1026-", "t2000-"),
-    *("t7003-", "t3201-", "t3301-", "t3101-", "t3100-", "t3104-", "t1009-", "t3103-", "t1018-"),
-    *("t41", "t70", "t32", "t31", "t3306-", "t100", "t4000-"),
+    *("t3202-", "t7010-", "t7005-", "t1026-", "t3104-", "t3103-", "t3109-", "t3100-", "t3101-"),
+    *("t1018-", "t2002-", "t7000-", "t3301-", "t1009-", "t2000-", "t1001-", "t4100-", "t1014-"),
+    *("t3200-", "t3205-", "t7003-", "t7006-", "t3303-", "t1006-", "t4000-", "t3306-", "t3302-"),
+    *("t41", "t70", "t32", "t31", "t100"),
 )
 
 #: What sharness sets of what Python reads as it begins.
@@ -152,13 +155,18 @@ def warm_commands(settings: Mapping[str, str] = SHARNESS) -> Iterator[dict[str, 
             server.stdin.close()
 
 
-def run_sharness(counts: Counts) -> None:
-    """Run t/*.t under prove and add their results to `counts`."""
+def run_sharness(counts: Counts, names: Sequence[str] = ()) -> None:
+    """Run sharness tests under prove and add their results to `counts`.
+
+    Args:
+        counts: what is added to.
+        names: of their files; all of t/*.t where there are none.
+    """
     if shutil.which("prove") is None:
         counts.failed.append("t/*.t: prove is not on PATH; it comes with Perl")
         return
     files = sorted(
-        (path.name for path in TESTS.glob("*.t")),
+        names or (path.name for path in TESTS.glob("*.t")),
         key=lambda name: (list(map(name.startswith, LONGEST)), name),
         reverse=True,
     )
@@ -228,20 +236,22 @@ def run_pytest_with_flux(counts: Counts) -> None:
         environment = os.environ | variables
         if variables:
             environment |= {
-                "PATH": os.pathsep.join((str(TESTS / "lib" / "warm_flux"), os.environ["PATH"])),
+                "FLUX_EXEC_PATH_PREPEND": str(TESTS / "lib" / "warm_flux"),
                 "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
             }
         run_pytest(counts, "flux", "-m", "flux", *workers, *files, environment=environment)
 
 
 def main() -> int:
-    """Run all three kinds of tests, beside each other."""
+    """Run all three kinds of tests beside each other, or the sharness tests that are named."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     # A service, or a worker of pytest, that finds no bytecode compiles all of the package.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(TESTS.parent / "flux_ensemble", quiet=1)
     parts: list[Callable[[Counts], None]] = [run_unit_tests, run_sharness, run_pytest_with_flux]
+    if names := sys.argv[1:]:
+        parts = [lambda counts: run_sharness(counts, names)]
     counts = [Counts() for _ in parts]
     with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(part, its) for part, its in zip(parts, counts, strict=True)]:

@@ -22,7 +22,9 @@ is_warm() {
 	test -n "$WARM_COMMANDS" && test -z "$cold_commands"
 }
 if is_warm; then
-	PATH=$SHARNESS_TEST_SRCDIR/lib/warm:$SHARNESS_TEST_SRCDIR/lib/warm_flux:$PATH
+	PATH=$SHARNESS_TEST_SRCDIR/lib/warm:$PATH
+	FLUX_EXEC_PATH_PREPEND=$SHARNESS_TEST_SRCDIR/lib/warm_flux
+	export FLUX_EXEC_PATH_PREPEND
 fi
 
 # Bytecode is kept, whatever is usual here: a service would compile all of the package anew.

@@ -3,7 +3,7 @@
     command ARGUMENT ...    `flux-ensemble ARGUMENT ...`
     script FILE ARGUMENT ...    `flux python FILE ARGUMENT ...`
     python FILE ARGUMENT ...    `python FILE ARGUMENT ...`, of the virtual environment
-    flux FLUX NAME ARGUMENT ...    `flux NAME ARGUMENT ...`, and FLUX is the real one
+    flux NAME ARGUMENT ...    `flux NAME ARGUMENT ...`, one of those that are written in Python
 
 It passes on its files, its directory, its environment and the signals that it gets, and ends as the
 command does. Where there is no such process, or it cannot take the place, the command is run in
@@ -28,12 +28,18 @@ COMMANDS = frozenset((
 #: Signals that are passed on, and those of which it matters whether they are ignored.
 PASSED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1)
 
+#: Modules of the broker that are forks, of those that are written in Python.
+MODULES = frozenset(("sched-simple.py",))
+
 
 def as_usual(kind, arguments):
     """Become the command."""
     bin_directory = os.path.dirname(sys.executable)
     if kind == "flux":
-        os.execv(arguments[0], ["flux", *arguments[1:]])
+        here = os.environ.pop("FLUX_EXEC_PATH_PREPEND", None)
+        path = os.environ.get("FLUX_EXEC_PATH", "").split(":")
+        os.environ["FLUX_EXEC_PATH"] = ":".join(each for each in path if each != here)
+        os.execvp("flux", ["flux", *arguments])
     if kind == "python":
         os.execv(sys.executable, [sys.executable, *arguments])
     if kind == "command":
@@ -45,7 +51,21 @@ def is_meant(kind, arguments):
     """Whether it is a command that the other process is for."""
     if any(os.isatty(fd) for fd in (0, 1, 2)):  # raises OSError for one that is closed
         return False
-    return kind != "command" or (arguments and arguments[0] in COMMANDS)
+    if kind == "command":
+        return arguments and arguments[0] in COMMANDS
+    if kind == "flux" and arguments[0] == "modprobe":
+        # What a site adds looks for the Python beside the command.
+        return "FLUX_MODPROBE_PATH_APPEND" not in os.environ
+    if kind == "flux" and arguments[0] == "module-python-exec":
+        return os.path.basename(arguments[1]) in MODULES
+    return True
+
+
+def files_of(kind, arguments):
+    """The files that the command has: the standard ones, and a module its connection."""
+    if kind == "flux" and arguments[0] == "module-python-exec":
+        return 0, 1, 2, int(os.environ["FLUX_MODULE_URI"].removeprefix("fd://"))
+    return 0, 1, 2
 
 
 def script_of(name):
@@ -77,7 +97,7 @@ def main():
             raise OSError
         meant = kind, arguments
         if kind == "flux":
-            meant = "script", [script_of(arguments[1]), *arguments[2:]]
+            meant = "script", [script_of(arguments[0]), *arguments[1:]]
         umask = os.umask(0)
         os.umask(umask)
         ignored = [number for number in PASSED if _signal.getsignal(number) == _signal.SIG_IGN]
@@ -88,8 +108,9 @@ def main():
         for number in PASSED:
             if number not in ignored:
                 _signal.signal(number, passed_on)
-        files = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
-        server.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+        files = files_of(kind, arguments)
+        sent = b"".join(fd.to_bytes(4, sys.byteorder) for fd in files)
+        server.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, sent)])
         child = marshal.loads(server.recv(64))
         if not child:
             raise OSError
@@ -98,6 +119,9 @@ def main():
             if _signal.getsignal(number) is passed_on:
                 _signal.signal(number, _signal.SIG_DFL)
         as_usual(kind, arguments)
+    # Its end is the end of the process that has it now.
+    for fd in files[3:]:
+        os.close(fd)
     while early:
         passed_on(early.pop(0), None)
     said = server.recv(64)

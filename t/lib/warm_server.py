@@ -58,6 +58,9 @@ IMPORTED = (
 FLUX_IMPORTED = (
     *("flux.job", "fileinput", "flux.cli.run", "flux.cli.submit", "flux.queue"),
     *("flux.kvs", "flux.modprobe", "flux.subprocess", "flux.testing.fake_resources"),
+    # Those that the broker starts: what validates jobs, and the scheduler.
+    *("flux.job.validator", "flux.shape.parser", "flux.brokermod", "flux.proctitle"),
+    *("flux.scheduler", "ctypes.util"),
     # For what kills services, and has others at once (t/fault/standby.py).
     *("flux_ensemble.members.nested.member_job", "flux_ensemble.service.serve"),
 )
@@ -72,10 +75,23 @@ LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("
 Request = tuple[str, list[str], str, dict[bytes, bytes], int, list[int]]
 
 
-def read_at_start(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
+def pmi_directory() -> bytes:
+    """Where each job of Flux looks for the library by which MPI starts; empty without Flux."""
+    with contextlib.suppress(ImportError):
+        from flux.conf_builtin import conf_builtin_get
+
+        return os.fsencode(Path(conf_builtin_get("pmi_library_path")).parent)
+    return b""
+
+
+def read_at_start(environment: dict[bytes, bytes], pmi: bytes) -> dict[bytes, bytes]:
     """The variables that matter before anything can be changed."""
     prefixes = tuple(map(os.fsencode, READ_AT_START))
-    return {key: value for key, value in environment.items() if key.startswith(prefixes)}
+    return {
+        key: value
+        for key, value in environment.items()
+        if key.startswith(prefixes) and (key, value) != (b"LD_LIBRARY_PATH", pmi)
+    }
 
 
 class Server:
@@ -87,7 +103,8 @@ class Server:
 
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
-        self.own = read_at_start(dict(os.environb))
+        self.pmi = pmi_directory()
+        self.own = read_at_start(dict(os.environb), self.pmi)
         self.children: dict[int, socket.socket] = {}
         self.selector = selectors.DefaultSelector()
         self.woken, self.wakeup = socket.socketpair()
@@ -129,7 +146,7 @@ class Server:
         self.selector.unregister(connection)
         message, files = b"", list[int]()
         with contextlib.suppress(ConnectionResetError):
-            message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+            message, files, _, _ = socket.recv_fds(connection, 1 << 20, 4)
         if not message:
             own = [pid for pid, its in self.children.items() if its is connection]
             for child in own:
@@ -139,7 +156,7 @@ class Server:
             return
         request: Request = marshal.loads(message)
         child = 0
-        if read_at_start(request[3]) == self.own:
+        if read_at_start(request[3], self.pmi) == self.own:
             peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             child = os.fork()
             if child == 0:
@@ -178,7 +195,10 @@ class Server:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in ignored:
             signal.signal(number, signal.SIG_IGN)
-        for number, file in enumerate(files):
+        self.selector.close()
+        for end in (self.listener, self.woken, self.wakeup, *self.children.values()):
+            end.close()
+        for number, file in enumerate(files[:3]):
             os.dup2(file, number)
             os.close(file)
         sys.stdin, sys.stdout, sys.stderr = (
@@ -186,9 +206,12 @@ class Server:
             reopened(sys.stdout, 1, "w"),
             reopened(sys.stderr, 2, "w"),
         )
-        self.selector.close()
-        for end in (self.listener, self.woken, self.wakeup, *self.children.values()):
-            end.close()
+        for file in files[3:]:
+            # A broker's module has its connection under the number that its environment says.
+            number = int(environment[b"FLUX_MODULE_URI"].removeprefix(b"fd://"))
+            if file != number:
+                os.dup2(file, number)
+                os.close(file)
         for limit in LIMITS:
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(limit, resource.prlimit(peer, limit))

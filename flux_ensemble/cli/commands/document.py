@@ -238,22 +238,22 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     )
 
 
-def _about(one: Explained) -> Iterator[str]:
+def _about(explained: Explained) -> Iterator[str]:
     """What is printed of a key."""
-    yield one.path
-    yield from _wrapped("", one.key.text)
-    if one.required:
+    yield explained.path
+    yield from _wrapped("", explained.key.text)
+    if explained.required:
         yield "  It must be given."
-    yield from _wrapped("type:", f"{' or '.join(one.types)}: {one.expected}")
-    if one.choices:
-        yield from _wrapped("one of:", ", ".join(map(str, one.choices)))
-    if one.key.default is not None:
-        yield from _wrapped("default:", _in_yaml(one.key.default))
-    if one.below:
-        yield from _wrapped("keys:", ", ".join(one.below))
-    name = one.path.rpartition(".")[2]
+    yield from _wrapped("type:", f"{' or '.join(explained.types)}: {explained.expected}")
+    if explained.choices:
+        yield from _wrapped("one of:", ", ".join(map(str, explained.choices)))
+    if explained.key.default is not None:
+        yield from _wrapped("default:", _in_yaml(explained.key.default))
+    if explained.below:
+        yield from _wrapped("keys:", ", ".join(explained.below))
+    name = explained.path.rpartition(".")[2]
     head = "example:"
-    for example in one.key.examples:
+    for example in explained.key.examples:
         for line in _example(name, example):
             yield f"  {head:<10}{line}"
             head = ""
@@ -291,17 +291,17 @@ def _in_yaml(value: Any) -> str:
     return text.removesuffix("\n...\n").strip()
 
 
-def _as_json(one: Explained) -> dict[str, Any]:
+def _as_json(explained: Explained) -> dict[str, Any]:
     return {
-        "path": one.path,
-        "text": one.key.text,
-        "expected": one.expected,
-        "types": list(one.types),
-        "choices": list(one.choices),
-        "required": one.required,
-        "default": one.key.default,
-        "examples": list(one.key.examples),
-        "keys": list(one.below),
+        "path": explained.path,
+        "text": explained.key.text,
+        "expected": explained.expected,
+        "types": list(explained.types),
+        "choices": list(explained.choices),
+        "required": explained.required,
+        "default": explained.key.default,
+        "examples": list(explained.key.examples),
+        "keys": list(explained.below),
     }
 
 

@@ -200,7 +200,7 @@ def _default() -> list[Member]:
 
 
 def _backend(
-    name: str | None, given: list[Member], minimum: int | None, maximum: int | None
+    name: str | None, members: list[Member], minimum: int | None, maximum: int | None
 ) -> Backend | None:
     from flux_ensemble.gateway.backend import BackendError
 
@@ -222,20 +222,20 @@ def _backend(
             case "instance":
                 from flux_ensemble.gateway.backends.instance import FluxInstances
 
-                return FluxInstances(given or _default())
+                return FluxInstances(members or _default())
     except BackendError as exc:
         raise Failure(str(exc), USAGE) from exc
     return None
 
 
-def _members(given: list[Member], backend: Backend | None) -> Members:
+def _members(members: list[Member], backend: Backend | None) -> Members:
     from flux_ensemble.gateway.members import Members
 
     # Those that are given are all that the service acts for.
-    discovered = backend is not None and backend.discovers and not given
+    discovered = backend is not None and backend.discovers and not members
     try:
         return Members(
-            [] if discovered else given or _default(),
+            [] if discovered else members or _default(),
             backend.canonical if backend else str,
             discovered=discovered,
         )

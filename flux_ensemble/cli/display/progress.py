@@ -283,25 +283,25 @@ def bar_lines(
 
 
 def _bar_line(
-    one: Progress, names: int, bars: int, counts: int, lefts: int, ascii_only: bool
+    group: Progress, names: int, bars: int, counts: int, lefts: int, ascii_only: bool
 ) -> Line:
-    spans = [Span(f"{middle(one.name, names, ascii_only):<{names}} ", "name")]
+    spans = [Span(f"{middle(group.name, names, ascii_only):<{names}} ", "name")]
     if bars:
-        done, rest = bar(one.share, bars, ascii_only=ascii_only)
-        style = "action" if one.active else "good"
-        bad = _troubled(one, len(done))
+        done, rest = bar(group.share, bars, ascii_only=ascii_only)
+        style = "action" if group.active else "good"
+        bad = _troubled(group, len(done))
         spans += [Span(done[bad:], style), Span(done[:bad], "bad"), Span(rest + " ", "detail")]
-    spans.append(Span(f"{_fraction(one):>{counts}} {percent(one.share):>4}"))
+    spans.append(Span(f"{_fraction(group):>{counts}} {percent(group.share):>4}"))
     if lefts:
-        spans.append(Span(f"  {_left(one):<{lefts}}", "detail"))
-    details = details_of(one.counts)
+        spans.append(Span(f"  {_left(group):<{lefts}}", "detail"))
+    details = details_of(group.counts)
     return (*spans, Span("  "), *details) if details else tuple(spans)
 
 
-def _troubled(one: Progress, width: int) -> int:
+def _troubled(group: Progress, width: int) -> int:
     """How much of what is finished, in columns, stands for jobs that failed: at least one."""
-    troubled = one.counts.get("failed", 0) + one.counts.get("timeout", 0)
-    share = troubled / max(1, troubled, one.counts.get("attempts", one.finished))
+    troubled = group.counts.get("failed", 0) + group.counts.get("timeout", 0)
+    share = troubled / max(1, troubled, group.counts.get("attempts", group.finished))
     return math.ceil(share * width)
 
 
@@ -328,14 +328,14 @@ def percent(share: float) -> str:
     return f"{int(share * 100)}%"
 
 
-def _fraction(one: Progress) -> str:
-    return f"{one.finished:,}/{one.total:,}"
+def _fraction(group: Progress) -> str:
+    return f"{group.finished:,}/{group.total:,}"
 
 
-def _left(one: Progress) -> str:
-    if one.left is None:
+def _left(group: Progress) -> str:
+    if group.left is None:
         return ""
-    return f"{in_words(one.left)} left, {per_time(one.rate or 0.0)}"
+    return f"{in_words(group.left)} left, {per_time(group.rate or 0.0)}"
 
 
 def per_time(rate: float) -> str:

@@ -292,11 +292,11 @@ class TopApp(App[Exception | None]):
                 self._open(TextScreen(line[1].text, printable(text), ascii_only=self._ascii))
 
     def _open_jobs(self, title: str, group: str | None, expression: str | None) -> None:
-        def done(found: Any) -> None:
-            if isinstance(found, Exception):
-                self._say(str(found), "error")
+        def done(answer: Any) -> None:
+            if isinstance(answer, Exception):
+                self._say(str(answer), "error")
                 return
-            jobs, more = found
+            jobs, more = answer
             words = f"{title}, the first {PAGE:,}:" if more else title
             self._open(JobsScreen(words, jobs, self._label, ascii_only=self._ascii))
 

@@ -137,8 +137,8 @@ class SimulatedFleet:
         member.happenings.append(self._loop.timer(after, partial(self._up, member, loss)))
         done(CommandDone(self._loop.now(), command.id))
 
-    def _draw(self, given: Drawable | None, draws: Iterator[float]) -> float | None:
-        return None if given is None else max(0.0, float(given.draw(draws, {})))
+    def _draw(self, drawn: Drawable | None, draws: Iterator[float]) -> float | None:
+        return None if drawn is None else max(0.0, float(drawn.draw(draws, {})))
 
     def _up(self, member: _Member, loss: float | None) -> None:
         now, pool, node = self._loop.now(), member.pool, self._node

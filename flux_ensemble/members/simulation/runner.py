@@ -262,19 +262,19 @@ class SimulatedRunner:
         if run.steps and run.job.id in self._runs:
             self._plan_step(run)
 
-    def _steps(self, job: VirtualJob, key: str, given: Computed) -> list[Step]:
+    def _steps(self, job: VirtualJob, key: str, computed: Computed) -> list[Step]:
         """What a job publishes of a key before its end."""
-        assert given.step is not None
+        assert computed.step is not None
         return [
-            (step / given.steps, {key: self._compute(job, given, step), given.step: step})
-            for step in range(1, given.steps)
+            (step / computed.steps, {key: self._compute(job, computed, step), computed.step: step})
+            for step in range(1, computed.steps)
         ]
 
-    def _compute(self, job: VirtualJob, given: Computed, step: int) -> float:
-        value = given.value(job.params, step)
+    def _compute(self, job: VirtualJob, computed: Computed, step: int) -> float:
+        value = computed.value(job.params, step)
         if not math.isfinite(value):
             raise SimulationError(
-                f"group {job.tag.group!r}: expected a finite number from {given.text!r} "
+                f"group {job.tag.group!r}: expected a finite number from {computed.text!r} "
                 f"in a job with the parameters {dict(job.params)!r}"
             )
         return value
@@ -292,13 +292,13 @@ class SimulatedRunner:
         run.next = None  # it leads back to the run, and would keep both until a collection
         self.queue.ended(run.job, status)
 
-    def _draw(self, job: VirtualJob, given: Drawable, uniforms: Iterator[float]) -> float:
+    def _draw(self, job: VirtualJob, drawn: Drawable, uniforms: Iterator[float]) -> float:
         try:
-            value = given.draw(uniforms, job.params)
+            value = drawn.draw(uniforms, job.params)
         except (KeyError, TypeError, ValueError, OverflowError):
             value = math.nan
         if not math.isfinite(value):
-            what = f"parameter {given.name!r}" if isinstance(given, Param) else f"{given}"
+            what = f"parameter {drawn.name!r}" if isinstance(drawn, Param) else f"{drawn}"
             raise SimulationError(
                 f"group {job.tag.group!r}: expected a finite number from {what} "
                 f"in a job with the parameters {dict(job.params)!r}"

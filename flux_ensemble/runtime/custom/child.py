@@ -311,7 +311,7 @@ class Worker:
         return {"ok": True, **answered}
 
     def _call(
-        self, functions: Functions, request: Mapping[str, Any], given: Mapping[str, Any]
+        self, functions: Functions, request: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         from flux_ensemble.custom import Action, Metrics, Rule
         from flux_ensemble.runtime.custom.state import state_text, takes_state
@@ -321,7 +321,7 @@ class Worker:
             return {"returned": []}
         name = request["function"]
         function = functions.find(name)
-        kwargs = {**request["kwargs"], **given}
+        kwargs = {**request["kwargs"], **arguments}
         kwargs["action"] = Action(kwargs["action"])
         kwargs["rule"] = Rule(kwargs["rule"])
         kwargs["metrics"] = Metrics(kwargs["metrics"])

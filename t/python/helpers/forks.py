@@ -31,7 +31,9 @@ def forked_commands(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     with warm_commands(environment) as variables:
         assert variables
         bin_directory = str(Path(sys.executable).parent)
-        path = os.pathsep.join(
-            (str(LIB / "warm"), str(LIB / "warm_flux"), bin_directory, environment["PATH"])
-        )
-        yield {**variables, "PATH": path, "SHARNESS_BUILD_DIRECTORY": bin_directory}
+        yield {
+            **variables,
+            "PATH": os.pathsep.join((str(LIB / "warm"), bin_directory, environment["PATH"])),
+            "FLUX_EXEC_PATH_PREPEND": str(LIB / "warm_flux"),
+            "SHARNESS_BUILD_DIRECTORY": bin_directory,
+        }

@@ -18,6 +18,12 @@ from check import SHARNESS, warm_commands  # noqa: E402
 
 pytestmark = pytest.mark.flux
 
+#: Variables with which commands of Flux's own are forks.
+FORKED = {
+    "FLUX_EXEC_PATH_PREPEND": str(LIB / "warm_flux"),
+    "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent),
+}
+
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Mapping[str, str]]:
@@ -104,19 +110,39 @@ def test_commands_of_flux_are_as_if_they_were_started(
         "flux jobs -a --no-header --format='{returncode}'\n"
         "flux jobs --format='{wrong}'; echo $?\n"
         "flux getattr size; echo $PYTHONPATH\n"
+        "flux run flux start flux run sh -c 'exit 4'; echo $?\n"
     )
-    path = os.pathsep.join((f"{LIB}/warm_flux", warm["PATH"]))
-    forked = {"PATH": path, "SHARNESS_BUILD_DIRECTORY": str(Path(sys.executable).parent)}
     started, others = (
         subprocess.run(
             ["flux", "start", "--test-size=1", "sh", "-c", code],
             cwd=tmp_path, env={**warm, **variables}, capture_output=True, text=True,
         )
-        for variables in ({}, forked)
+        for variables in ({}, FORKED)
     )  # fmt: skip
     assert (others.stdout, others.returncode) == (started.stdout, started.returncode)
     assert others.stdout.splitlines()[0] == "3"
     assert started.stderr.count("flux-jobs: ERROR") == others.stderr.count("flux-jobs: ERROR") == 1
+
+
+def test_what_brokers_start_are_forks_those_of_one_in_a_job_too(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "children.sh").write_text(
+        "flux run true\n"
+        "for child in $(cat /proc/$(flux getattr broker.pid)/task/*/children)\n"
+        "do tr '\\0' ' ' <\"/proc/$child/cmdline\" | grep -o 'warm_client.py flux [a-z-]*'\n"
+        "done | sort\n"
+    )
+    started = subprocess.run(
+        ["flux", "start", "--test-size=1", "sh", "-c",
+         "sh children.sh; echo in a job:; flux run flux start sh children.sh"],
+        cwd=tmp_path, env={**warm, **FORKED}, capture_output=True, text=True,
+    )  # fmt: skip
+    children = [
+        "warm_client.py flux job-validator",
+        "warm_client.py flux module-python-exec",
+    ]
+    assert started.stdout.splitlines() == [*children, "in a job:", *children], started.stderr
 
 
 def test_what_cannot_be_written_at_its_end_is_told_as_python_does(
