@@ -181,8 +181,8 @@ def test_a_job_that_comes_twice_at_once_is_a_violation_the_second_time() -> None
 def test_of_jobs_that_did_the_same_one_that_nobody_has_sent_is_a_violation() -> None:
     taker = Taker()
     group, rule, firing, first = taker.tag
-    tags: list[Any] = [[group, rule, firing], [first, 5]]
-    both = JobsAlike(6.0, 1, LIFE, [7, 1], [[TICKS, TICKS]] * 5, *tags, {"userid": OWNER})
+    times, of, submit = [[TICKS, TICKS]] * 5, [group, rule, firing], {"userid": OWNER}
+    both = JobsAlike(6.0, 1, LIFE, [7, 1], times, of, [first, 5], submit)
     driver = Driver(taker.engine, taker.member, FakeLoop(), FakeCaller, FakeHost())
     driver.post_several([both], partial(wanted, taker))
     assert taker.engine.stats.counts["sim"]["finished"] == 1
