@@ -18,7 +18,7 @@ firing does), `observer` (what job events do), `requests` (what users ask for), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from flux_ensemble.document.model import OUTCOME_TRIGGERS, RUNNING_TRIGGER, Spec
@@ -35,6 +35,7 @@ from flux_ensemble.engine.events import (
     Interrupted,
     JobEvent,
     JobEvents,
+    JobsAlike,
     MemberChanged,
     MemberDraining,
     MemberEnded,
@@ -136,6 +137,9 @@ class Engine(Core):
         if type(event) is JobEvents:
             self._together.several(event)
             return out
+        if type(event) is JobsAlike:
+            self._together.alike(event)
+            return out
         if event.t > self.t:
             self.t = self.stats.t = event.t
         triggered = self._handlers[type(event)](event)
@@ -147,20 +151,12 @@ class Engine(Core):
         self._rest_if_idle()
         return out
 
-    def handle_lives(self, events: Sequence[Event], first: int) -> tuple[int, list[Command]]:
-        """Handle events that are whole lives of jobs, and at which nothing looks, all in one step.
+    def knows(self, alike: JobsAlike) -> bool:
+        """Whether these are jobs that have been sent, each once, and all their events are needed.
 
-        Args:
-            events: that come at once.
-            first: where the first of them is.
-
-        Returns:
-            Where the first event is that was not handled, which may be the first of all, and the
-            commands to perform, which are those of the last one that was.
+        Others are not to be handled.
         """
-        out: list[Command] = []
-        self._out = out
-        return self._together.lives(events, first, out), out
+        return self._together.knows(alike)
 
     def _settle(self) -> None:
         """Do what an event has brought about besides the rules that it triggers."""

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import add
 from typing import Any, NamedTuple
 
 from flux_ensemble.engine.fastclass import fastclass
+from flux_ensemble.engine.job_keys import make
+
+#: The events of a job that succeeds, and of which nothing is to be said besides.
+LIFE = ("submit", "validate", "start", "finish", "clean")
+
+#: Parts of a second in which all times since 2004 are whole numbers: a float has no finer ones.
+TICKS = 1 << 22
 
 
 class Tag(NamedTuple):
@@ -74,6 +83,98 @@ class JobEvents:
         for t, name, *context in self.events:
             yield JobEvent(t, self.job, name, context[0] if context else {}, tag)
             tag = None
+
+
+class Columns(NamedTuple):
+    """What `JobsAlike` has, without differences: an entry for each job in each column.
+
+    Args:
+        ids: of the jobs.
+        indices: of the jobs; empty where there is no tag.
+        times: a column for each event, in 1/TICKS of a second.
+        allocs: when they were given their resources, as `times`; empty where that is not said.
+        ranks: of these resources.
+    """
+
+    ids: list[int]
+    indices: list[int]
+    times: list[list[int]]
+    allocs: list[int]
+    ranks: list[str]
+
+
+@fastclass
+class JobsAlike:
+    """Jobs of a member went through the same events, which came at once.
+
+    They are handled one job after the other, each as by `JobEvents`. The events are those of a job
+    that succeeds, or some of them that follow each other. All is in columns, which are short: of
+    running numbers there is the difference to the one before, and times are in 1/TICKS of a second.
+
+    Args:
+        t: the latest of their times.
+        ordinal: the number of the member.
+        names: of the events of each job.
+        steps: ids of the jobs, each after the one before.
+        times: a column for each event: the times of the first one after that of the job before,
+            those of each other one after the event before.
+        firing: [group, rule, firing], if "submit" is among the events.
+        indices: of the jobs, each after the one before, then.
+        submit: the context of each "submit".
+        places: what the context of each "start" has, if it has something: a column of `t_alloc`,
+            before the time of the event, and `ranks`: one for all, or a column.
+    """
+
+    t: float
+    ordinal: int
+    names: Sequence[str]
+    steps: Sequence[int]
+    times: Sequence[Sequence[int]]
+    firing: Sequence[Any] | None = None
+    indices: Sequence[int] = ()
+    submit: Mapping[str, Any] = field(default_factory=dict)
+    places: Sequence[Any] | None = None
+
+    def columns(self) -> Columns:
+        """The columns, without differences."""
+        times = [list(accumulate(self.times[0]))]
+        for column in self.times[1:]:
+            times.append(list(map(add, times[-1], column)))
+        allocs: list[int] = []
+        ranks: list[str] = []
+        if self.places is not None:
+            starts = times[self.names.index("start")]
+            allocs = [start - before for start, before in zip(starts, self.places[0], strict=True)]
+            same = self.places[1]
+            ranks = [same] * len(starts) if isinstance(same, str) else same
+        return Columns(
+            list(accumulate(self.steps)), list(accumulate(self.indices)), times, allocs, ranks
+        )
+
+    def job(self, columns: Columns, number: int) -> JobEvents:
+        """What one of the jobs did; `columns` are its own."""
+        events: list[list[Any]] = []
+        for name, column in zip(self.names, columns.times, strict=True):
+            event: list[Any] = [column[number] / TICKS, name]
+            if name == "submit" and self.submit:
+                event.append(self.submit)
+            elif name == "finish":
+                event.append({"status": 0})
+            elif name == "start" and columns.allocs:
+                place = {"t_alloc": columns.allocs[number] / TICKS, "ranks": columns.ranks[number]}
+                event.append(place)
+            events.append(event)
+        t = max(event[0] for event in events)
+        tag = None
+        if self.firing is not None:
+            group, rule, firing = self.firing
+            tag = Tag(group, rule, firing, columns.indices[number])
+        return JobEvents(t, make(self.ordinal, columns.ids[number]), events, tag)
+
+    def each(self) -> Iterator[JobEvents]:
+        """What each job did."""
+        columns = self.columns()
+        return (self.job(columns, number) for number in range(len(columns.ids)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +373,7 @@ Event = (
     Started
     | JobEvent
     | JobEvents
+    | JobsAlike
     | TimerFired
     | CommandDone
     | CommandFailed

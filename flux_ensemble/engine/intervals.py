@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 
@@ -43,6 +43,16 @@ class IntervalSet:
 
     def __len__(self) -> int:
         return sum(self._stops) - sum(self._starts)
+
+    def overlaps(self, start: int, stop: int) -> bool:
+        """Whether one of the numbers from `start` to `stop - 1` is in the set.
+
+        >>> seen = IntervalSet([(0, 3), (5, 6)])
+        >>> seen.overlaps(2, 4), seen.overlaps(3, 5), seen.overlaps(6, 9)
+        (True, False, False)
+        """
+        at = bisect_left(self._starts, stop)
+        return at > 0 and self._stops[at - 1] > start
 
     def gaps(self, start: int, stop: int) -> Iterator[range]:
         """The numbers from `start` to `stop - 1` that are not in the set, in order.

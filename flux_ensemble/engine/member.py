@@ -79,6 +79,12 @@ class Member:
         if self.place is not None:
             self.place.ended(cores, t)
 
+    def left(self, key: int, t: float) -> None:
+        """An active job has gone by time `t`."""
+        cores = self.jobs.pop(key)
+        if self.place is not None:
+            self.place.ended(cores, t)
+
     @property
     def busy(self) -> int:
         """How many jobs it has, or gets."""

@@ -55,9 +55,18 @@ class Plain:
         # No group is too long for the time that is left.
         return t_expires is None or self._longest <= t_expires - t - SUBMISSION_SECONDS
 
+    @property
+    def more(self) -> bool:
+        """Something comes of an event besides rules that it triggers, and jobs that can be sent."""
+        core, workload = self._core, self._core.workload
+        drained = workload.drained or not workload.busy
+        return bool(drained or core.scale_outcomes or core.deferred or core.search_due)
+
     def makes_room(self, key: int) -> bool:
         """Whether a job that has left may have made room for others."""
         workload = self._core.workload
+        if not workload.backlog.queues:
+            return False
         member = self._members.known.get(ordinal_of(key))
         if member is None or member.place is None:
             return True

@@ -1,13 +1,12 @@
-"""Events of jobs that come at once: several of one job, and the whole lives of many."""
+"""Events of jobs that come at once: several of one job, and the same of many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.evaluation import Evaluation
-from flux_ensemble.engine.events import Event, JobEvents
+from flux_ensemble.engine.events import Columns, JobEvents, JobsAlike
 from flux_ensemble.engine.lives import Lives
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
@@ -38,6 +37,8 @@ class Together:
         self._evaluation = evaluation
         self._settle = settle
         self._plain = self._lives = None
+        #: What is to be handled next, with its columns.
+        self._known: tuple[JobsAlike, Columns] | None = None
         if members is not None:
             self._plain = Plain(core, members)
             self._lives = Lives(core, members, observer, self._plain)
@@ -47,8 +48,9 @@ class Together:
 
         Nothing is sent between plain events, as there is no more room than before.
         """
-        core = self._core
-        plain = self._plain is not None and self._plain.are(several)
+        core, plain = self._core, self._plain
+        if plain is not None and not plain.are(several):
+            plain = None
         for event in several.each():
             if event.t > core.t:
                 core.t = core.stats.t = event.t
@@ -56,49 +58,35 @@ class Together:
             if triggered:
                 self._evaluation.run(triggered)
             elif (
-                plain
-                and not self._has_more
-                and not (event.name == "clean" and self._makes_room(event.job))
+                plain is not None
+                and not plain.more
+                and not (event.name == "clean" and plain.makes_room(event.job))
             ):
                 continue
             self._settle()
 
-    def lives(self, events: Sequence[Event], first: int, out: Sequence[Command]) -> int:
-        """Handle those of events from `first` on that are lives, until one brings something about.
+    def alike(self, alike: JobsAlike) -> None:
+        """Handle the same events of jobs, one job after the other, as `several` does."""
+        lives, plain = self._lives, self._plain
+        known, self._known = self._known, None
+        columns = known[1] if known is not None and known[0] is alike else alike.columns()
+        first, jobs = 0, len(columns.ids)
+        while first < jobs:
+            if lives is not None and plain is not None and not plain.more:
+                stop = lives.take(alike, columns, first)
+                if stop > first:
+                    first = stop
+                    if lives.more:
+                        self._settle()
+                    continue
+            self.several(alike.job(columns, first))
+            first += 1
 
-        Args:
-            events: that come at once.
-            first: where the first of them is.
-            out: where the commands go that this emits.
-
-        Returns:
-            Where the first event is that was not handled.
-        """
-        lives = self._lives
-        if lives is None or self._has_more or not lives.possible:
-            return first
-        stop, more = first, False
-        while stop < len(events) and not more and not out:
-            event = events[stop]
-            if not isinstance(event, JobEvents) or not lives.take(event):
-                break
-            stop += 1
-            more = self._has_more or self._makes_room(event.job)
-        if stop > first:
-            lives.end()
-        if more:
-            self._settle()
-        return stop
-
-    @property
-    def _has_more(self) -> bool:
-        """Something comes of an event besides rules that it triggers, and jobs that can be sent."""
-        core, workload = self._core, self._core.workload
-        drained = workload.drained or not workload.busy
-        return bool(drained or core.scale_outcomes or core.deferred or core.search_due)
-
-    def _makes_room(self, job: int) -> bool:
-        """Whether a job that is clean may have made room for others."""
-        if self._plain is None or not self._core.workload.backlog.queues:
+    def knows(self, alike: JobsAlike) -> bool:
+        """Whether these are jobs that have been sent, each once, and all events are needed."""
+        wants = self._core.rules.wants_events
+        if self._lives is None or not all(name in wants for name in alike.names):
             return False
-        return self._plain.makes_room(job)
+        columns = alike.columns()
+        self._known = alike, columns
+        return alike.firing is None or self._lives.expected(alike, columns)

@@ -9,7 +9,7 @@ River returns.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from flux_ensemble.faults import ENDINGS
@@ -89,9 +89,7 @@ class Stream:
         Raises:
             StatisticError: a statistic fails.
         """
-        if not self.count:
-            self._statistics = {name: _made(wanted) for name, wanted in self._wanted.items()}
-            self._bind()
+        self._begin()
         self.count += 1
         try:
             for update in self._updates:
@@ -99,12 +97,34 @@ class Stream:
         except ENDINGS:
             raise
         except BaseException as error:
-            names = [
-                name for name, statistic in self._statistics.items() if statistic.update == update
-            ]
-            raise StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}") from (
-                error
-            )
+            raise self._failure(update, value, error) from error
+
+    def update_all(self, values: Sequence[Number]) -> None:
+        """Add finite values, of which there is at least one.
+
+        Raises:
+            StatisticError: a statistic fails.
+        """
+        self._begin()
+        self.count += len(values)
+        try:
+            # They do not depend on each other.
+            for update in self._updates:
+                for value in values:
+                    update(value)
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            raise self._failure(update, value, error) from error
+
+    def _begin(self) -> None:
+        if not self.count:
+            self._statistics = {name: _made(wanted) for name, wanted in self._wanted.items()}
+            self._bind()
+
+    def _failure(self, update: Any, value: Number, error: BaseException) -> StatisticError:
+        names = [name for name, statistic in self._statistics.items() if statistic.update == update]
+        return StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}")
 
     def get(self, statistic: str) -> Number | None:
         """The statistic's value; None if there is none. `n` is the number of values.

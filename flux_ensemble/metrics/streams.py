@@ -166,10 +166,8 @@ class Metrics:
             self._kept.setdefault((group, variable), []).append(value)
 
     def observe_all(self, group: str, variable: str, values: Sequence[Number]) -> None:
-        """Add finite values to a stream that no detector watches."""
-        stream = self._stream(group, variable)
-        for value in values:
-            stream.update(value)
+        """Add finite values, at least one, to a stream that no detector watches."""
+        self._stream(group, variable).update_all(values)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).extend(values)
 

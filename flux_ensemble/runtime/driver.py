@@ -12,8 +12,9 @@ and its host is told.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from flux_ensemble.engine.commands import (
@@ -34,7 +35,7 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, JobEvents, TimerFired
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, JobsAlike, TimerFired
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.ports import (
     Advice,
@@ -152,10 +153,10 @@ class Driver:
             events: the events.
             wanted: gives what of an event is for the engine, if anything. It is asked when the
                 events before have been handled, also by a closed driver, which ignores them.
-            together: where the engine can handle several in one step, `wanted` is not asked.
+            together: of jobs that did the same, which the engine knows, `wanted` is not asked.
         """
         if self._closed or self._working:
-            for event in events:
+            for event in chain.from_iterable(map(_of_jobs, events)):
                 own = wanted(event)
                 if own is not None and not self._closed:
                     self._work.append(own)
@@ -195,41 +196,28 @@ class Driver:
         if self._ahead is not None:
             self._ahead.hold()
         try:
-            position = 0
-            while position < len(events):
-                if together and type(events[position]) is JobEvents and not self._closed:
-                    stop = self._take_lives(events, position)
-                    if stop > position:
-                        position = stop
-                        continue
-                event = wanted(events[position])
-                if event is not None and not self._closed:
-                    self._take(event)
-                position += 1
+            for event in events:
+                if isinstance(event, JobsAlike):
+                    self._take_alike(event, wanted, together)
+                else:
+                    self._take_wanted(event, wanted)
         finally:
             if self._ahead is not None:
                 self._ahead.release()
 
-    def _take_lives(self, events: Sequence[Event], first: int) -> int:
-        """Take in those of events from `first` on that the engine handles in one step.
+    def _take_alike(
+        self, alike: JobsAlike, wanted: Callable[[Any], Event | None], together: bool
+    ) -> None:
+        if together and not self._closed and self._engine.knows(alike):
+            self._take(alike)
+            return
+        for event in alike.each():
+            self._take_wanted(event, wanted)
 
-        Returns:
-            Where the first one is that it does not.
-        """
-        if self._marker is not None:
-            self._marker.begin(events[first])
-        stop, commands = self._engine.handle_lives(events, first)
-        if self._marker is not None:
-            self._marker.end()
-        silent = events[first : stop - 1 if commands else stop]
-        if self._tap is not None:
-            for event in silent:
-                self._tap(event, [])
-        if self._ahead is not None:
-            self._ahead.write_all(silent)
-        if commands:
-            self._took(events[stop - 1], commands)
-        return stop
+    def _take_wanted(self, event: Event, wanted: Callable[[Any], Event | None]) -> None:
+        own = wanted(event)
+        if own is not None and not self._closed:
+            self._take(own)
 
     def _take(self, event: Event) -> None:
         marker = self._marker
@@ -367,3 +355,7 @@ class Driver:
 
 def _is_told(command: Command) -> bool:
     return type(command) in _TOLD
+
+
+def _of_jobs(event: Event) -> Iterable[Event]:
+    return event.each() if isinstance(event, JobsAlike) else (event,)

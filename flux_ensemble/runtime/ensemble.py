@@ -18,7 +18,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import Event, JobEvent, MemberChanged, Request, Started
+from flux_ensemble.engine.events import Event, JobEvent, JobsAlike, MemberChanged, Request, Started
 from flux_ensemble.engine.job_keys import ENCLOSING
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
@@ -264,7 +264,7 @@ class Ensemble:
         if is_wanted(self, event):
             self._driver.post(event)
 
-    def job_events(self, events: Sequence[OfJob]) -> None:
+    def job_events(self, events: Sequence[OfJob | JobsAlike]) -> None:
         """Jobs did something; each event is looked at when those before it have been handled."""
         # Who follows what jobs do is told of each event.
         together = not self.log.wants_events

@@ -8,7 +8,7 @@ the engine takes in further events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import (
@@ -68,10 +68,6 @@ class WriteAhead(Protocol):
 
     def hold(self) -> None:
         """Several events come at once, and can be put down together."""
-        ...
-
-    def write_all(self, events: Sequence[Event]) -> None:
-        """Put down some of these that bring about nothing, as `write` would one by one."""
         ...
 
     def release(self) -> None:

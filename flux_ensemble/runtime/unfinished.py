@@ -26,6 +26,11 @@ def shown(engine: Engine, command: Effect) -> Iterator[tuple[Tag, int]]:
 
     The id is 0 for a job that has come and gone.
     """
+    if isinstance(command, SubmitJobs):
+        firing = engine.workload.firings.get(command.rule, command.firing)
+        stop = command.first + command.count
+        if firing is not None and not firing.seen.overlaps(command.first, stop):
+            return
     tags = [tag for tag in submitted(command) if not engine.expects(tag)]
     if not tags:
         return

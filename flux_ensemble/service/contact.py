@@ -1,13 +1,11 @@
 """What the service of a member is told by the service of the ensemble, and what it tells that.
 
 Child ──► Contact ──► Instance, NestedMember: the member
-             └──► Link ──ensemble.report──► service of the ensemble
+             └──► Conversation ──ensemble.report──► service of the ensemble
 """
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,25 +18,18 @@ from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.steps import run
+from flux_ensemble.members.nested.attached import brief
 from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.held import OWED_SECONDS, PACE_SECONDS, Held
 from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
-from flux_ensemble.members.nested.link import MAX_ITEMS, Link, LinkError
 from flux_ensemble.members.nested.member import NestedMember
-from flux_ensemble.runtime.ports import Handle, Outcome
+from flux_ensemble.runtime.ports import Outcome
+from flux_ensemble.service.conversation import Conversation
 from flux_ensemble.service.handles import register
 from flux_ensemble.service.requests.documents import read_document
 from flux_ensemble.service.tracker import LAST_EVENTS
 
 #: What it is registered by with the broker of its member.
 NAME = "ensemble-child"
-
-#: Seconds after which a service that has said nothing is told what was told it latest once more:
-#: one that was killed does not say so, and another one knows no such contact.
-QUIET_SECONDS = 5.0
-
-#: Seconds after which it is given up.
-ANSWER_SECONDS = 60.0
 
 
 class Contact:
@@ -62,23 +53,12 @@ class Contact:
     ) -> None:
         self._parent = parent
         self._uri = uri
-        self._topic = topic
-        self._contact = contact
-        self._end = end
-        self._link = Link()
-        self._closed = False
-        self._dead = False
-        self._reporting = False
-        self._quiet: Handle | None = None
-        self._t_sent = -math.inf
-        self._t_due = math.inf
-        self._soon: Handle | None = None
-        self._held = Held()
+        #: Active jobs of the ensemble.
+        self._jobs: set[int] = set()
+        self._talk = Conversation(parent, topic, contact, self._asked, lambda: len(self._jobs), end)
         self._instance: Instance | None = None
         self._nested: NestedMember | None = None
         self._name = ("", 0)
-        #: Active jobs of the ensemble.
-        self._jobs: set[int] = set()
         self._does: dict[str, Callable[..., None]] = {
             "load": self._load,
             "follow": self._follow,
@@ -90,105 +70,22 @@ class Contact:
             "stop": self._stop,
             "look": self._look,
             "eventlog": self._eventlog,
-            "end": lambda: self._end(0, "the member is not needed any more"),
+            "end": lambda: end(0, "the member is not needed any more"),
         }
-
-    # -- the conversation ------------------------------------------------------------------
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Take in a message of the service."""
-        try:
-            items = self._link.take(message)
-        except LinkError as error:
-            self._end(1, str(error))
-            return
-        for kind, *rest in items:
-            if not self._closed:
-                self._does[kind](*rest)
-        self._report()
+        self._talk.take(message)
 
     def close(self) -> None:
         """Do nothing more; jobs go on."""
-        self._closed = True
+        self._talk.close()
         if self._instance is not None:
             self._instance.close()
 
-    def _say(self, *item: Any) -> None:
-        self._put_held()
-        self._link.put(list(item))
-        self._report()
-
-    def _put_held(self) -> None:
-        for item in self._held.take():
-            self._link.put(item)
-
-    def _report(self) -> None:
-        """Send what there is to say, once the report before it has its answer, and at its time."""
-        if self._reporting or self._closed or not self._has_news:
-            return
-        now = time.monotonic()
-        t_due = self._t_sent + self._patience
-        if t_due <= now or self._link.waiting + len(self._held) >= MAX_ITEMS:
-            self._put_held()
-            message = self._link.again() or self._link.next()
-            if message is not None:
-                self._send(message)
-        elif t_due < self._t_due:
-            if self._soon is not None:
-                self._soon.cancel()
-            self._t_due = t_due
-            self._soon = self._parent.loop.timer(t_due - now, self._report_now)
-
-    @property
-    def _has_news(self) -> bool:
-        return bool(self._held) or not self._link.silent
-
-    @property
-    def _patience(self) -> float:
-        """Seconds between the latest report and the next one, by what there is to say."""
-        if self._link.waiting or self._link.unanswered:
-            return PACE_SECONDS
-        patience = self._held.patience(len(self._jobs))
-        return patience if self._link.silent else min(patience, OWED_SECONDS)
-
-    def _report_now(self) -> None:
-        self._soon = None
-        self._t_due = math.inf
-        self._report()
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        self._reporting = True
-        self._t_sent = time.monotonic()
-        if self._quiet is not None:
-            self._quiet.cancel()
-        self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
-        payload = {"contact": self._contact, **message}
-        answers: list[Mapping[str, Any]] = []
-
-        def answered(error: Exception | None) -> None:
-            self._reporting = False
-            if self._closed:
-                return
-            if error is not None:
-                # Whatever it is: the next contact begins with all that is known.
-                self._end(1, f"a report was not taken: {sentence(error)}")
-            elif answers[0]:
-                self.take(answers[0])
-            else:
-                self._report()
-            if self._dead and not self._has_news:
-                self._end(1, "the broker of the member is gone")
-
-        future = self._parent.handle.rpc(self._topic, payload)
-        self._parent.call(
-            future, lambda future: answers.append(future.get()), answered, ANSWER_SECONDS
-        )
-
-    def _again(self) -> None:
-        """Nothing came for a while: what is said more than once does no harm."""
-        self._quiet = None
-        if not self._closed:
-            self._send(self._link.again() or self._link.acknowledgement())
+    def _asked(self, item: list[Any]) -> None:
+        kind, *rest = item
+        self._does[kind](*rest)
 
     # -- what it is asked for ----------------------------------------------------------------
 
@@ -201,8 +98,8 @@ class Contact:
         heard = Heard(
             event=self._event,
             past=self._past,
-            caught_up=lambda: self._say("caught-up"),
-            ending=lambda: self._say("ending"),
+            caught_up=lambda: self._talk.say("caught-up"),
+            ending=lambda: self._talk.say("ending"),
             lost=self._lost,
             objection=lambda identity: None,
         )
@@ -225,21 +122,21 @@ class Contact:
 
     def _up(self, error: Exception | None) -> None:
         if error is not None:
-            self._say("refused", sentence(error), isinstance(error, RefusedError))
+            self._talk.say("refused", sentence(error), isinstance(error, RefusedError))
             return
         assert self._instance is not None
         self._facts()
-        self._say("up", self._instance.newest)
+        self._talk.say("up", self._instance.newest)
 
     def _facts(self) -> None:
         assert self._instance is not None
         facts = self._instance.facts
         assert facts is not None
-        self._say("facts", facts.nodes, facts.cores, facts.gpus, facts.t_expires)
+        self._talk.say("facts", facts.nodes, facts.cores, facts.gpus, facts.t_expires)
 
     def _hold(self, seconds: float) -> None:
         """Events of jobs may wait for so long for others."""
-        self._held.seconds = seconds
+        self._talk.held.seconds = seconds
 
     def _follow(self, names: list[str], places: bool) -> None:
         if self._instance is not None:
@@ -251,7 +148,7 @@ class Contact:
         assert self._nested is not None
         for *tag, job in known:
             self._nested.known[Tag(*tag)] = job
-        self._nested.submit(command, lambda outcome: self._submitted(number, outcome))
+        self._nested.submit(command, lambda outcome: self._submitted(number, command, outcome))
 
     def _cancel(self, number: int, value: Mapping[str, Any]) -> None:
         command = command_from_json(value)
@@ -266,15 +163,14 @@ class Contact:
         self._nested.update(command, lambda outcome: self._outcome(number, outcome))
 
     def _outcome(self, number: int, outcome: Outcome) -> None:
-        self._say("outcome", number, to_json(outcome))
+        self._talk.say("outcome", number, to_json(outcome))
 
-    def _submitted(self, number: int, outcome: Outcome) -> None:
+    def _submitted(self, number: int, command: SubmitJobs, outcome: Outcome) -> None:
         """Say what became of a submission; that it succeeded may come before its jobs show."""
         if isinstance(outcome, CommandFailed):
             self._outcome(number, outcome)
         else:
-            self._held.add_outcome(["outcome", number, to_json(outcome)])
-            self._report()
+            self._talk.outcome(["outcome", number, to_json(brief(command, outcome))])
 
     def _revoke(self) -> None:
         if self._nested is not None:
@@ -285,7 +181,7 @@ class Contact:
 
         def stopped(error: Exception | None) -> None:
             outcome = {} if error is None else {"reason": sentence(error)}
-            self._say("outcome", number, outcome)
+            self._talk.say("outcome", number, outcome)
 
         self._instance.stop_queue(reason, stopped)
 
@@ -298,9 +194,9 @@ class Contact:
 
         def read(entries: list[Any] | Exception) -> None:
             if isinstance(entries, Exception):
-                self._say("outcome", number, {"reason": sentence(entries)})
+                self._talk.say("outcome", number, {"reason": sentence(entries)})
             else:
-                self._say("outcome", number, {"entries": entries})
+                self._talk.say("outcome", number, {"entries": entries})
 
         self._instance.eventlog(job, read)
 
@@ -310,14 +206,14 @@ class Contact:
         tag = self._tag_of(jobspec)
         if tag is None:
             # Of it only its id matters, to tell whether jobs were purged.
-            self._say("past", job, None, entries[:1])
+            self._talk.say("past", job, None, entries[:1])
             return
         if entries[-1]["name"] not in LAST_EVENTS:
             self._jobs.add(job)
         self._seen(job, tag)
         if entries[-1]["name"] == "invalidate":
             self._refused(job)
-        self._say("past", job, tag, entries)
+        self._talk.say("past", job, tag, entries)
 
     def _event(
         self,
@@ -335,14 +231,13 @@ class Contact:
             return
         if name in LAST_EVENTS:
             self._jobs.remove(job)
-            self._held.ended()
+            self._talk.held.ended()
             if name == "invalidate":
                 self._refused(job)
         # What its end does to a job is none of the job's events.
         if not interrupted:
             values = None if tag is None else [tag[field] for field in Tag._fields]
-            self._held.add(job, entry["timestamp"], name, context, values)
-            self._report()
+            self._talk.event(job, entry["timestamp"], name, context, values)
 
     def _seen(self, job: int, tag: Mapping[str, Any]) -> None:
         if self._nested is not None:
@@ -363,8 +258,8 @@ class Contact:
 
     def _lost(self) -> None:
         """The broker of the member is gone: what it has said before was told."""
-        self._dead = True
-        self._say("dead")
+        self._talk.dead = True
+        self._talk.say("dead")
 
     def _warn(self, text: str) -> None:
-        self._say("warn", text)
+        self._talk.say("warn", text)

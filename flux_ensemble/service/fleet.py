@@ -261,7 +261,7 @@ class Fleet:
     def changed(self) -> None:
         """The ensemble may need other job events."""
         for member in self._members.values():
-            member.follow(*self.follows, self.ensemble.engine.reacts)
+            member.follow(*self.follows, self.ensemble.engine)
 
     def past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
@@ -325,7 +325,7 @@ class Fleet:
                 warn=self._warn,
                 **self._where,
             )
-        member.follow(*self.follows, ensemble.engine.reacts)
+        member.follow(*self.follows, ensemble.engine)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
         size = facts.nodes, facts.cores, facts.gpus, facts.t_expires

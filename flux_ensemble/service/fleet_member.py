@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
+from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.members.nested.attached import AttachedInstance, Followed, Submitting
+from flux_ensemble.members.nested.held import hold_seconds
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
-
-#: Seconds for which the service of a member may hold back events of jobs: where nothing reacts to
-#: single ones, and where something does.
-HOLD_SECONDS = 1.0
-QUICK_SECONDS = 0.1
 
 #: Asks something of a member; the outcome goes to `Done`.
 Ask = Callable[[Submitting, Done], None]
@@ -126,17 +123,19 @@ class FleetMember:
             for what in late:
                 what()
 
-    def follow(self, names: frozenset[str], places: bool, quick: bool) -> None:
+    def follow(self, names: frozenset[str], places: bool, engine: Engine) -> None:
         """Follow more job events from now on, if it is connected.
 
         Args:
             names, places: see `Instance.follow`.
-            quick: something reacts to what single jobs do.
+            engine: says how many members there are, and whether something reacts to single jobs.
         """
         if self.instance is not None:
             self.instance.follow(names, places)
             if isinstance(self.instance, AttachedInstance):
-                self.instance.hold(QUICK_SECONDS if quick else HOLD_SECONDS)
+                members = engine.members
+                many = 0 if members is None else len(members.known)
+                self.instance.hold(hold_seconds(many, engine.reacts))
 
     @property
     def connected(self) -> bool:

@@ -28,6 +28,7 @@ from flux_ensemble.engine.events import (
     Event,
     JobEvent,
     JobEvents,
+    JobsAlike,
     Request,
     TimerFired,
 )
@@ -52,6 +53,8 @@ def describe(event: Event) -> str:
         return f"event {event.name!r} of job {event.job} at {event.t}"  # type: ignore[union-attr]
     if type(event) is JobEvents:
         return f"{len(event.events)} events of job {event.job} until {event.t}"
+    if type(event) is JobsAlike:
+        return f"{', '.join(event.names)} of {len(event.steps)} jobs until {event.t}"
     if isinstance(event, TimerFired):
         return f"timer {event.key!r}"
     if isinstance(event, (CommandDone, CommandFailed)):

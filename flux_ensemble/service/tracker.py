@@ -10,12 +10,14 @@ only while somebody may ask for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
-from flux_ensemble.engine.events import JobEvent, JobEvents, Tag
-from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.events import JobEvent, JobEvents, JobsAlike, Tag
+from flux_ensemble.engine.job_keys import make, split
+from flux_ensemble.members.nested.alike import ALIKE
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.texts import clip
 
@@ -108,7 +110,7 @@ class Tracker:
 
     def told(
         self, ensemble: Ensemble, ordinal: int, items: Iterable[Sequence[Any]]
-    ) -> list[JobEvent | JobEvents]:
+    ) -> list[JobEvent | JobEvents | JobsAlike]:
         """What the service of a member says of the jobs of an ensemble, which it has sorted out.
 
         Args:
@@ -116,26 +118,61 @@ class Tracker:
             ordinal: number of the member.
             items: as `members.nested.attached` has them.
         """
-        jobs = self._jobs
-        told: list[JobEvent | JobEvents] = []
-        for t, id, what, *rest in items:
-            job, several = make(ordinal, id), type(what) is list
-            events = what if several else [[t, what, *rest[:1]]]
-            self.events += len(events)
-            tag = Tag(*rest[-1]) if rest and type(rest[-1]) is list else None
-            if tag is not None and _context(events[0]).get("userid") == self._owner:
-                jobs[job] = ensemble
-            elif tag is not None or job not in jobs:
+        told: list[JobEvent | JobEvents | JobsAlike] = []
+        for item in items:
+            if item[0] != ALIKE:
+                told += self._told(ensemble, ordinal, *item)
                 continue
-            if job > self.newest and any(event[1] == "validate" for event in events):
-                self.newest = job
-            if events[-1][1] in LAST_EVENTS:
-                del jobs[job]
-            if several:
-                told.append(JobEvents(t, job, events, tag))
+            alike = JobsAlike(item[1], ordinal, *item[2:])
+            if self._follow_alike(ensemble, alike):
+                told.append(alike)
             else:
-                told.append(JobEvent(t, job, what, _context(events[0]), tag))
+                for one in alike.each():
+                    more = () if one.tag is None else (list(one.tag),)
+                    told += self._told(
+                        ensemble, ordinal, one.t, split(one.job)[1], one.events, *more
+                    )
         return told
+
+    def _told(
+        self, ensemble: Ensemble, ordinal: int, t: float, id: int, what: Any, *rest: Any
+    ) -> Iterator[JobEvent | JobEvents]:
+        """What is said of one job, if it is the ensemble's."""
+        job, several, jobs = make(ordinal, id), type(what) is list, self._jobs
+        events = what if several else [[t, what, *rest[:1]]]
+        self.events += len(events)
+        tag = Tag(*rest[-1]) if rest and type(rest[-1]) is list else None
+        if tag is not None and _context(events[0]).get("userid") == self._owner:
+            jobs[job] = ensemble
+        elif tag is not None or job not in jobs:
+            return
+        if job > self.newest and any(event[1] == "validate" for event in events):
+            self.newest = job
+        if events[-1][1] in LAST_EVENTS:
+            del jobs[job]
+        if several:
+            yield JobEvents(t, job, events, tag)
+        else:
+            yield JobEvent(t, job, what, _context(events[0]), tag)
+
+    def _follow_alike(self, ensemble: Ensemble, alike: JobsAlike) -> bool:
+        """Take in what jobs did alike; False where they are not all the ensemble's."""
+        keys = [make(alike.ordinal, id) for id in accumulate(alike.steps)]
+        jobs = self._jobs
+        if alike.firing is None:
+            if not all(key in jobs for key in keys):
+                return False
+        elif alike.submit.get("userid") != self._owner:
+            return False
+        self.events += len(keys) * len(alike.names)
+        if "validate" in alike.names:
+            self.newest = max(self.newest, *keys)
+        if alike.names[-1] in LAST_EVENTS:
+            for key in keys:
+                jobs.pop(key, None)
+        elif alike.firing is not None:
+            jobs.update(dict.fromkeys(keys, ensemble))
+        return True
 
     def _admit(
         self, job: int, context: Mapping[str, Any], jobspec: Mapping[str, Any]

@@ -48,6 +48,7 @@ NAMES = {
     "local": ("local", "BENCHMARK"),
     "simulate": ("simulate", "BENCHMARK"),
     "members": ("pools", "BENCHMARK"),
+    "children": ("children", "BENCHMARK"),
     "search": ("search", "BENCHMARK"),
     "search-kills": ("search_kills", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
@@ -115,12 +115,6 @@ class EventFile:
 
     def hold(self) -> None:
         """Each is taken down by itself."""
-
-    def write_all(self, events: Sequence[Event]) -> None:
-        """Take down events that bring about nothing."""
-        for event in events:
-            self.timers.take(event, ())
-            self.take_down(event)
 
     def release(self) -> None:
         """Nothing waits."""

@@ -13,8 +13,9 @@ of a kind and what belongs to it:
 Nearly all that is said up is events of jobs, so these are shorter: [t, id, name, context, tag],
 without what is empty at the end. `tag` comes with the first event of a job, as a list. Several
 events of a job that are told at once are [t, id, [[t, name, context], ...], tag], the first `t`
-being the latest. Events that are none of the job's own, but come of the end of the member, are not
-told.
+being the latest. What jobs did alike is ["alike", ...], with the fields of `JobsAlike` but for the
+number of the member. Events that are none of the job's own, but come of the end of the member, are
+not told.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from itertools import count
 from typing import Any, Protocol
 
 from flux_ensemble.document.job_sets import TAG_KEY
+from flux_ensemble.document.model import REQUEST_RULE
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.steps import Steps
+from flux_ensemble.members.nested.alike import ALIKE
 from flux_ensemble.members.nested.commits import Commits, Durable
 from flux_ensemble.members.nested.instance import Facts, Heard, Instance, RefusedError
 from flux_ensemble.members.nested.interruptions import Interruptions
@@ -190,7 +193,7 @@ class AttachedInstance:
         events: list[list[Any]] = []
         for item in items:
             kind = item[0]
-            if type(kind) is not str:
+            if type(kind) is not str or kind == ALIKE:
                 events.append(item)
                 continue
             if events and not self.closed:
@@ -232,6 +235,13 @@ class AttachedInstance:
     def _on_dead(self) -> None:
         self.dead = True
         self._heard.lost()
+
+
+def brief(command: SubmitJobs, outcome: CommandDone) -> CommandDone:
+    """The outcome of a submission, with ids where somebody is answered with them."""
+    if command.rule == REQUEST_RULE:
+        return outcome
+    return CommandDone(outcome.t, outcome.command, {"ids": []})
 
 
 def _jobspec(tag: Mapping[str, Any] | None) -> dict[str, Any]:

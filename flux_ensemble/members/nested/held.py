@@ -4,13 +4,17 @@
 
 To tell, write down and handle several events of a job at once costs little more than one does, and
 a report with many jobs as much as one with a few. Those of each job stay in their order, and jobs
-are told in the order of their latest events.
+are told in the order of their latest events; jobs that did the same are one item, in that of the
+last of them (`members.nested.alike`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+from flux_ensemble.members.nested.alike import Alike, kind
 
 #: Seconds between two reports at least, unless there is enough to say for a whole one: each costs
 #: the service of the ensemble as much as some ten jobs do. What comes after a while of silence is
@@ -20,8 +24,33 @@ PACE_SECONDS = 0.02
 #: Seconds after which it is told at the latest that what it asked for has come, or was done.
 OWED_SECONDS = 0.25
 
+#: Events may wait for so long where something reacts to what single jobs do.
+QUICK_SECONDS = 0.1
+
+#: Where nothing does they may wait for so long, at least and at most: as long as keeps the reports
+#: of all members at so many a second. What comes after a silence waits for a share of that.
+HOLD_SECONDS, HOLD_LIMIT = 1.0, 4.0
+REPORTS = 200
+COMPANY = 0.25
+
 #: Nothing waits for more when one in so many of the jobs has ended, since the member needs others.
 SHARE = 4
+
+
+def hold_seconds(members: int, reacts: bool) -> float:
+    """For how long events of jobs may wait for others.
+
+    Args:
+        members: how many there are.
+        reacts: something reacts to what single jobs do.
+
+    >>> [hold_seconds(members, False) for members in (1, 200, 201, 1000, 5000)]
+    [1.0, 1.0, 2.0, 4.0, 4.0]
+    """
+    if reacts:
+        return QUICK_SECONDS
+    # In steps, since each change is told to all.
+    return min(max(HOLD_SECONDS, math.ceil(members / REPORTS) * HOLD_SECONDS), HOLD_LIMIT)
 
 
 class Held:
@@ -32,14 +61,14 @@ class Held:
 
     >>> held = Held()
     >>> held.add(7, 1.0, "submit", {"userid": 1}, ["g", "r", 1, 0])
-    >>> held.add(8, 1.5, "clean")
-    >>> held.add(7, 2.0, "validate")
+    >>> held.add(8, 1.5, "finish", {"status": 256})
+    >>> held.add(7, 2.0, "memo", {"x": 1})
     >>> len(held)
     2
     >>> for item in held.take():
     ...     print(item)
-    [1.5, 8, 'clean']
-    [2.0, 7, [[1.0, 'submit', {'userid': 1}], [2.0, 'validate']], ['g', 'r', 1, 0]]
+    [1.5, 8, 'finish', {'status': 256}]
+    [2.0, 7, [[1.0, 'submit', {'userid': 1}], [2.0, 'memo', {'x': 1}]], ['g', 'r', 1, 0]]
     """
 
     def __init__(self) -> None:
@@ -81,9 +110,26 @@ class Held:
             return PACE_SECONDS
         return min(self.seconds, OWED_SECONDS) if self._outcomes else self.seconds
 
+    @property
+    def share(self) -> float:
+        """The share of its patience that the first event after a silence waits for others."""
+        return 0.0 if self.seconds <= QUICK_SECONDS else COMPANY
+
     def take(self) -> list[list[Any]]:
         """The items for all, which are held no more: see `members.nested.attached`."""
-        items = [_item(job, events, self._tags.get(job)) for job, events in self._events.items()]
+        found: dict[Any, list[Any] | Alike] = {}
+        for job, events in self._events.items():
+            tag = self._tags.get(job)
+            key = kind(events, tag)
+            if key is None:
+                found[job] = _item(job, events, tag)
+                continue
+            # It is told when the last of them is.
+            alike = found.pop(key, None) or Alike(events, tag)
+            assert isinstance(alike, Alike)
+            alike.add(job, events, tag)
+            found[key] = alike
+        items = [one.item() if isinstance(one, Alike) else one for one in found.values()]
         items[:0] = self._outcomes
         self._events.clear()
         self._tags.clear()

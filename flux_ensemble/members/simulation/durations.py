@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 
 from flux_ensemble.engine.codec import event_from_json
-from flux_ensemble.engine.events import Event, JobEvent, JobEvents
+from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike
 from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_lines
 
 
@@ -50,7 +50,10 @@ def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
 
 def _of_job(event: Event) -> Iterator[JobEvent]:
     """What a job of the ensemble did."""
-    if isinstance(event, JobEvents):
+    if isinstance(event, JobsAlike):
+        for one in event.each():
+            yield from one.each()
+    elif isinstance(event, JobEvents):
         yield from event.each()
     elif isinstance(event, JobEvent) and not event.foreign:
         yield event

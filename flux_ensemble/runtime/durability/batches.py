@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.engine.codec import event_from_json, to_json
-from flux_ensemble.engine.events import Event, JobEvent, JobEvents, Tag
+from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Tag
 
 #: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"
@@ -32,7 +32,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 Entry = Mapping[str, Any]
 
-_OF_JOBS = (JobEvent, JobEvents)
+_OF_JOBS = (JobEvent, JobEvents, JobsAlike)
 
 
 @dataclass(frozen=True, slots=True)

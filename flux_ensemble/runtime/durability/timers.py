@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.engine.commands import Command, Finish, StartTimer, StopTimer, SubmitJobs
-from flux_ensemble.engine.events import Event, JobEvent, JobEvents, Request, TimerFired
+from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Request, TimerFired
 
 
 class Timers:
@@ -25,7 +25,7 @@ class Timers:
 
     def take(self, event: Event, commands: Iterable[Command]) -> None:
         """Apply an event and its commands."""
-        if type(event) is JobEvent or type(event) is JobEvents:
+        if isinstance(event, (JobEvent, JobEvents, JobsAlike)):
             if event.t > self.t_seen:
                 self.t_seen = event.t
         elif isinstance(event, Request):

@@ -23,12 +23,12 @@ it, so recovery has little to replay (`runtime.durability.replay`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.engine.commands import Command, Record
-from flux_ensemble.engine.events import Event
+from flux_ensemble.engine.events import Event, JobsAlike
 from flux_ensemble.runtime.durability.batches import (
     Batch,
     Waiting,
@@ -53,14 +53,17 @@ LAZY_EVENTS = 1000
 SOON_SECONDS = 0.02
 
 #: Commits that are under way at once, at most, and characters in what is not known to be durable
-#: beyond which no more are: each commit has all of it.
+#: beyond which no more are: each commit has all of it, so that much is to go in few commits.
 DEPTH = 32
-UNSURE_SIZE = 256 * 1024
+UNSURE_SIZE = 32 * 1024
 
 #: Events between two snapshots, at least; and as many as a snapshot has characters / this. Few,
 #: since what reacts to an event waits until a snapshot is durable.
 SNAPSHOT_EVENTS = 20_000
 SNAPSHOT_RATIO = 50
+
+#: So many jobs that did the same take a replay about as long as one event.
+ALIKE_RATIO = 4
 
 #: Seconds until a commit that failed is repeated: the first time, and at most.
 RETRY_SECONDS = 0.1
@@ -150,6 +153,8 @@ class WriteAheadLog:
         """
         self.timers.take(event, commands)
         self._since_snapshot += 1
+        if isinstance(event, JobsAlike):
+            self._since_snapshot += len(event.steps) // ALIKE_RATIO
         soon = True
         if commands:
             for command in commands:
@@ -172,13 +177,6 @@ class WriteAheadLog:
     def hold(self) -> None:
         """Several events come at once: send them together, in `release`."""
         self._several = True
-
-    def write_all(self, events: Sequence[Event]) -> None:
-        """Write some of these that bring about nothing."""
-        self._since_snapshot += len(events)
-        for event in events:
-            self.timers.take(event, ())
-            self._events.add_several(event)
 
     def release(self) -> None:
         """Send what was written since `hold`, now or when it is time to."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -24,11 +26,14 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
+    LIFE,
+    TICKS,
     AllocationChanged,
     CommandDone,
     Event,
     JobEvent,
     JobEvents,
+    JobsAlike,
     MemberDraining,
     MemberUp,
     Request,
@@ -36,9 +41,10 @@ from flux_ensemble.engine.events import (
     Tag,
     TimerFired,
 )
-from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.job_keys import make, split
 from flux_ensemble.engine.records import encode as encode_records
 from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.members.nested.alike import Alike, kind
 from flux_ensemble.runtime.durability.batches import compact, dumps, expand
 
 SUBMIT = {"name": "submit", "label": "sim", "count": 2, "repetitions": 3}
@@ -84,14 +90,38 @@ def document(rules: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any
 Entry = tuple[str, dict[str, Any]]
 
 
+def part(random: Random) -> float:
+    """A part of a second, no finer than times of Flux are."""
+    return random.randrange(TICKS) / TICKS
+
+
+def told(events: list[JobEvents]) -> list[Event]:
+    """What jobs did as their members tell it: together, where it was the same."""
+    found: dict[Any, Any] = {}
+    for event in events:
+        tag = None if event.tag is None else list(event.tag)
+        ordinal, id = split(event.job)
+        same = kind(event.events, tag)
+        key = event.job if same is None else (ordinal, same)
+        if same is None:
+            found[key] = event
+            continue
+        alike = found.setdefault(key, (ordinal, Alike(event.events, tag)))[1]
+        alike.add(id, event.events, tag)
+    return [
+        JobsAlike(alike[1].item()[1], alike[0], *alike[1].item()[2:])
+        if isinstance(alike, tuple)
+        else alike
+        for alike in found.values()
+    ]
+
+
 def ends(random: Random) -> list[Entry]:
     """What becomes of a job that was accepted."""
+    place = {"t_alloc": part(random), "ranks": random.choice("01")}
     clean: Entry = ("clean", {})
     memo: Entry = ("memo", {"x": random.random()})
-    start: Entry = (
-        "start",
-        {"t_alloc": random.random(), "ranks": "0"} if random.random() < 0.5 else {},
-    )
+    start: Entry = ("start", place if random.random() < 0.5 else {})
     failed: Entry = ("exception", {"type": "cancel", "severity": 0, "note": "n"})
     finish: Entry = ("finish", {"status": random.choice((0, 0, 0, 0, 256))})
     others: list[list[Entry]] = [
@@ -123,13 +153,13 @@ class Queue:
     def happens(self) -> Iterator[list[Event]]:
         """What comes at once, until nothing more does or enough has."""
         for _ in range(400):
-            self.t += self.random.random()
+            self.t += part(self.random)
             choice = self.random.random()
             if self.waiting and (choice < 0.3 or not self.jobs):
                 yield [self.waiting.pop(0)]
             elif self.jobs:
                 many = min(self.random.choice((1, 2, 6)), len(self.jobs))
-                yield [self._job(key) for key in self.random.sample(list(self.jobs), many)]
+                yield told([self._job(key) for key in self.random.sample(list(self.jobs), many)])
             elif self.timers:
                 timer = self.timers[self.random.choice(list(self.timers))]
                 if not timer.every:
@@ -144,14 +174,14 @@ class Queue:
                 if member is not None and member.state == "up":
                     yield [MemberDraining(self.t, member.name, member.ordinal, "it ends")]
 
-    def _job(self, key: int) -> Event:
+    def _job(self, key: int) -> JobEvents:
         tag, left = self.jobs[key]
         first = left[0][0] == "submit"
         count = self.random.choice((1, 2, 3, len(left), len(left)))
         events: list[list[Any]] = []
         for name, context in left[:count]:
             # The clocks of members differ, and can be set back.
-            t = self.t + self.random.choice((0.0, 0.25, self.random.random(), -0.5))
+            t = self.t + self.random.choice((0.0, 0.25, part(self.random), -0.5))
             events.append([t, name, context] if context else [t, name])
         del left[:count]
         if not left:
@@ -210,38 +240,66 @@ def test_several_events_of_a_job_at_once_are_the_same_as_one_after_the_other(
 def handle_together(engine: Engine, events: list[Event]) -> list[Command]:
     """Have an engine handle what comes at once, as `Driver.post_several` does."""
     commands: list[Command] = []
-    position = 0
-    while position < len(events):
-        stop, more = engine.handle_lives(events, position)
-        if stop == position:
-            stop, more = position + 1, engine.handle(events[position])
-        commands += more
-        position = stop
+    for event in events:
+        if isinstance(event, JobsAlike) and not engine.knows(event):
+            commands += [command for one in event.each() for command in engine.handle(one)]
+        else:
+            commands += engine.handle(event)
     return commands
 
 
 def each(event: Event) -> list[Event]:
+    if isinstance(event, JobsAlike):
+        return [one for events in event.each() for one in events.each()]
     return list(event.each()) if isinstance(event, JobEvents) else [event]
 
 
-def running(rules: list[dict[str, Any]], more: dict[str, Any]) -> tuple[Engine, list[JobEvents]]:
-    """An engine that has sent four jobs to a member, and their lives."""
+def running(
+    rules: list[dict[str, Any]], more: dict[str, Any], cores: int = 2
+) -> tuple[Engine, list[JobEvents]]:
+    """An engine that has sent four jobs to a member, or more where it is large, and their lives."""
     engine = Engine(load_mapping(document(rules, {"count": 4, **more})))
     engine.handle(Started(100.0))
-    commands = engine.handle(MemberUp(100.0, "pool.0", 1, 1, 2))
-    lives = []
+    commands = engine.handle(MemberUp(100.0, "pool.0", 1, 1, cores))
+    lives: list[JobEvents] = []
     for command in commands:
         if not isinstance(command, SubmitJobs):
             continue
         engine.handle(CommandDone(100.5, command.id, {"ids": []}))
         for index in range(command.first, command.first + command.count):
-            t = 101.0 + index
-            names = ("submit", "validate", "start", "finish", "clean")
-            events: list[list[Any]] = [[t + number / 8, name] for number, name in enumerate(names)]
+            t = 101.0 + len(lives)
+            events: list[list[Any]] = [[t + number / 8, name] for number, name in enumerate(LIFE)]
             events[3].append({"status": 0})
             tag = Tag(command.group, command.rule, command.firing, index)
-            lives.append(JobEvents(t + 0.5, make(1, index), events, tag))
+            lives.append(JobEvents(t + 0.5, make(1, len(lives)), events, tag))
     return engine, lives
+
+
+def of(lives: list[JobEvents]) -> JobsAlike:
+    """What jobs did that did the same."""
+    (alike,) = told(lives)
+    assert isinstance(alike, JobsAlike)
+    return alike
+
+
+def parts(lives: list[JobEvents], *cuts: int) -> list[JobsAlike]:
+    """The same, told in parts: up to each of the cuts, and the rest."""
+    found: list[JobsAlike] = []
+    for first, last in zip((0, *cuts), (*cuts, len(LIFE)), strict=True):
+        some = []
+        for life in lives:
+            events = life.events[first:last]
+            tag = None if first else life.tag
+            some.append(JobEvents(max(event[0] for event in events), life.job, events, tag))
+        found += told(some)  # type: ignore[arg-type]
+    return found
+
+
+def looked_at(engine: Engine, alike: JobsAlike) -> int:
+    """Of how many jobs an engine looks at the events as it handles what these did alike."""
+    with mock.patch.object(JobsAlike, "job", autospec=True, side_effect=JobsAlike.job) as job:
+        engine.handle(alike)
+    return job.call_count
 
 
 #: Rules that are about no job that succeeds, and those that look at each.
@@ -249,19 +307,41 @@ OTHERS = [rule for rule in RULES if rule["trigger"] in ("job-fail", "idle", "mem
 ABOUT = [rule for rule in RULES if rule["trigger"] in ("job-success", "job-start", "metric")]
 
 
+PARTS = [(), (2,), (3,), (1, 2), (2, 3), (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("cuts", PARTS, ids=str)
+@pytest.mark.parametrize("rules", [[], OTHERS, ABOUT[:1]], ids=["none", "rare", "about each"])
+def test_jobs_that_did_the_same_are_to_the_last_bit_as_one_after_the_other(
+    rules: list[dict[str, Any]], cuts: tuple[int, ...]
+) -> None:
+    (together, lives), (singly, _) = running(rules, {}), running(rules, {})
+    for engine in (together, singly):
+        engine.stats.keep_values()
+        engine.records.keep()
+    for alike in parts(lives, *(cut for cut in cuts if cut not in (1, 4))):
+        assert together.knows(alike)
+        commands = together.handle(alike)
+        assert commands == [one for event in each(alike) for one in singly.handle(event)]
+        together.check()
+    assert encode_all(together) == encode_all(singly)
+
+
+@pytest.mark.parametrize("cuts", [(), (2,), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("rules", [[], OTHERS], ids=["no rules", "rules on what is rare"])
-def test_lives_that_nothing_looks_at_are_one_step(rules: list[dict[str, Any]]) -> None:
+def test_of_jobs_that_nothing_looks_at_none_is_handled_by_itself(
+    rules: list[dict[str, Any]], cuts: tuple[int, ...]
+) -> None:
     engine, lives = running(rules, {})
-    assert len(lives) == 4
-    assert engine.handle_lives(lives[:3], 0) == (3, [])
+    for alike in parts(lives[:3], *cuts):
+        assert looked_at(engine, alike) == 0
     assert engine.stats.counts["sim"]["success@pool"] == 3
-    assert engine.handle_lives(lives, 3)[0] == 4
 
 
 @pytest.mark.parametrize("rule", ABOUT, ids=str)
-def test_lives_that_a_rule_looks_at_are_not(rule: dict[str, Any]) -> None:
+def test_of_jobs_that_a_rule_looks_at_each_is(rule: dict[str, Any]) -> None:
     engine, lives = running([rule], {})
-    assert engine.handle_lives(lives, 0) == (0, [])
+    assert looked_at(engine, of(lives[:3])) == 3
 
 
 @pytest.mark.parametrize(
@@ -272,25 +352,37 @@ def test_lives_that_a_rule_looks_at_are_not(rule: dict[str, Any]) -> None:
     ],
     ids=["predictions", "time limits"],
 )
-def test_lives_that_tell_more_are_not(more: dict[str, Any]) -> None:
+def test_jobs_that_tell_more_are_each_handled_by_themselves(more: dict[str, Any]) -> None:
     engine, lives = running([], more)
     engine.handle(AllocationChanged(100.6, 100.7 + 1e6))
-    assert engine.handle_lives(lives, 0) == (0, [])
+    assert looked_at(engine, of(lives[:2])) == 2
 
 
-def test_what_is_no_life_is_left_to_be_handled_alone() -> None:
+def test_a_job_that_nobody_sent_or_that_comes_twice_is_not_known() -> None:
     engine, (first, second, third, fourth) = running([], {})
-    failed = [*second.events[:3], [102.375, "finish", {"status": 256}], second.events[4]]
-    events = [
-        first,
-        JobEvents(second.t, second.job, failed, second.tag),
-        JobEvents(third.t, third.job, third.events[:3], third.tag),
-        first,
-        fourth,
-    ]
-    assert [engine.handle_lives(events, position)[0] for position in range(4)] == [1, 1, 2, 3]
+    assert third.tag is not None
+    other = replace(third, tag=third.tag._replace(index=9))
+    again = replace(second, job=make(1, 17))
+    assert not engine.knows(of([first, other]))
+    assert not engine.knows(of([first, second, again]))
+    assert engine.knows(of([first, second]))
+    engine.handle(of([first, second]))
+    assert not engine.knows(of([second, third]))
     engine.handle(Request(103.0, 1, "cancel", {"group": "sim"}))
-    assert engine.handle_lives(events, 4) == (4, [])
+    assert engine.knows(of([third, fourth]))
+    assert looked_at(engine, of([third, fourth])) == 2
+
+
+def test_jobs_of_two_groups_that_go_on_alike_count_in_their_own() -> None:
+    rule = {"trigger": "start", "action": {"name": "submit", "label": "late"}}
+    engine, lives = running([rule], {}, cores=8)
+    assert {life.tag.group for life in lives if life.tag is not None} == {"sim", "late"}
+    *begun, ended = parts(lives, 2)
+    for alike in begun:
+        engine.handle(alike)
+    assert looked_at(engine, ended) == 0
+    counts = engine.stats.counts
+    assert [counts[group]["finished"] for group in ("sim", "late")] == [4, 3]
 
 
 def encode_all(engine: Engine) -> str:
@@ -304,6 +396,18 @@ def encode_all(engine: Engine) -> str:
             encode_records(jobs) if jobs else [],
         ]
     )
+
+
+@pytest.mark.parametrize("cuts", PARTS[:4], ids=str)
+def test_what_jobs_did_alike_is_read_as_it_was_written(cuts: tuple[int, ...]) -> None:
+    _, lives = running([], {})
+    for alike in parts(lives, *(cut for cut in cuts if cut != 1)):
+        read = event_from_json(json.loads(dumps(to_json(alike))))
+        assert isinstance(read, JobsAlike)
+        assert encode(read) == encode(alike)
+        assert expand(json.loads(dumps(compact(alike)))) == read
+        assert list(read.each()) == list(alike.each())
+    assert [one for alike in parts(lives) for one in alike.each()] == lives
 
 
 @pytest.mark.parametrize("tag", [None, Tag("sim", "r", 1, 2)])

@@ -11,11 +11,11 @@ def test_an_event_alone_is_told_as_ever() -> None:
     held = Held()
     held.add(7, 1.0, "submit", {"userid": 1}, TAG)
     held.add(8, 2.0, "finish", {"status": 0})
-    held.add(9, 3.0, "clean", {})
+    held.add(9, 3.0, "priority", {})
     assert held.take() == [
         [1.0, 7, "submit", {"userid": 1}, TAG],
         [2.0, 8, "finish", {"status": 0}],
-        [3.0, 9, "clean"],
+        [3.0, 9, "priority"],
     ]
     assert not held
     assert held.take() == []
@@ -34,11 +34,11 @@ def test_events_of_a_job_are_one_item_in_their_order_at_the_place_of_the_last() 
     # The clock was set back.
     held.add(7, 0.5, "validate")
     held.add(8, 2.0, "finish", {"status": 0})
-    held.add(9, 2.5, "start")
+    held.add(9, 2.5, "priority")
     held.add(7, 0.7, "start", {"ranks": "0"})
     assert held.take() == [
         [2.0, 8, [[1.5, "start"], [2.0, "finish", {"status": 0}]]],
-        [2.5, 9, "start"],
+        [2.5, 9, "priority"],
         [
             1.0,
             7,
@@ -60,11 +60,11 @@ def test_what_comes_after_is_told_without_the_tag() -> None:
 def test_outcomes_come_first_and_wait_less_long_than_events() -> None:
     held = Held()
     held.seconds = 1.0
-    held.add(7, 1.0, "start")
+    held.add(7, 1.0, "priority")
     assert held.patience(active=10) == 1.0
     held.add_outcome(["outcome", 1, {}])
     assert held.patience(active=10) == OWED_SECONDS
-    assert held.take() == [["outcome", 1, {}], [1.0, 7, "start"]]
+    assert held.take() == [["outcome", 1, {}], [1.0, 7, "priority"]]
     assert held.patience(active=10) == 1.0
 
 

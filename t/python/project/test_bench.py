@@ -55,6 +55,7 @@ ROWS = {
             "simulation of 5 members",
         ],
     ),
+    "children": (True, ["2 simulated members", "20 simulated members"]),
     "search": (
         False,
         [

@@ -1,4 +1,4 @@
-"""The lives of many jobs at once, from the driver to the log."""
+"""What many jobs did alike, from the driver to the log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from fakes import FakeCaller, FakeGate, FakeHost, FakeLoop, FakeMember, MemorySt
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import DrainMember, EndMember, StartMember, SubmitJobs
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import CommandDone, Event, JobEvents, MemberUp, Started, Tag
-from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.events import (
+    LIFE,
+    TICKS,
+    CommandDone,
+    Event,
+    JobsAlike,
+    MemberUp,
+    Started,
+)
 from flux_ensemble.engine.records import encode
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.driver import Driver
@@ -78,8 +85,8 @@ class Run:
         while self.member.submitted:
             sent = list(self.member.submitted)
             self.member.submitted.clear()
-            lives = [life for command in sent for life in lives_of(command)]
-            driver.post_several(lives, self._wanted, together=together)
+            alike = [lives_of(command) for command in sent]
+            driver.post_several(alike, self._wanted, together=together)
         self.wal.checkpoint()
 
     def _wanted(self, event: Event) -> Event:
@@ -94,20 +101,24 @@ class Run:
         return beside(self.engine.stats.take_values(), dumps(encode(jobs)) if jobs else None)
 
 
-def lives_of(command: SubmitJobs) -> list[JobEvents]:
-    lives = []
-    for index in range(command.first, command.first + command.count):
-        t = 1001.0 + index / 7
-        events = [
-            [t, "submit", {"userid": 1}],
-            [t + 0.1, "validate"],
-            [t + 0.7, "start", {"t_alloc": t + 0.5, "ranks": "0"}],
-            [t + 2.3, "finish", {"status": 0}],
-            [t + 2.4, "clean"],
-        ]
-        tag = Tag(command.group, command.rule, command.firing, index)
-        lives.append(JobEvents(t + 2.4, make(command.ordinal, 100 + index), events, tag))
-    return lives
+def lives_of(command: SubmitJobs) -> JobsAlike:
+    """The jobs of a command, each of which is over before the next one begins."""
+    steps, indices = ([first, *[1] * (command.count - 1)] for first in (100, command.first))
+    begin = (2000 + 3 * command.first) * TICKS
+    submits = [begin, *[3 * TICKS] * (command.count - 1)]
+    seconds = (0.125, 0.5, 1.5, 0.125)
+    later = [[int(one * TICKS)] * command.count for one in seconds]
+    return JobsAlike(
+        2002.25 + 3 * (command.first + command.count - 1),
+        command.ordinal,
+        LIFE,
+        steps,
+        [submits, *later],
+        [command.group, command.rule, command.firing],
+        indices,
+        {"userid": 1},
+        [[TICKS // 4] * command.count, "0"],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -115,15 +126,21 @@ def runs() -> tuple[Run, Run]:
     return Run(together=True), Run(together=False)
 
 
-def test_the_log_is_the_same_as_of_jobs_that_are_handled_one_by_one(runs: tuple[Run, Run]) -> None:
+def test_all_comes_to_the_same_as_of_jobs_that_are_handled_one_by_one(
+    runs: tuple[Run, Run],
+) -> None:
     together, singly = runs
     assert not together.host.errors
     assert (together.asked, singly.asked) == (0, 40)
     assert together.engine.state == "completed"
-    assert together.store.lines == singly.store.lines
-    assert together.store.snapshot == singly.store.snapshot
+    assert dumps(dump(together.engine)) == dumps(dump(singly.engine))
     assert together.store.values == singly.store.values
-    assert together.tapped == singly.tapped
+    tapped = [
+        (one, 0) if isinstance(event, JobsAlike) else (event, commands)
+        for event, commands in together.tapped
+        for one in (event.each() if isinstance(event, JobsAlike) else (event,))
+    ]
+    assert [event for event, _ in tapped] == [event for event, _ in singly.tapped]
 
 
 def test_a_replay_of_the_log_comes_to_the_same(runs: tuple[Run, Run]) -> None:

@@ -12,7 +12,16 @@ from fakes import FakeCaller, FakeHost, FakeLoop
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import JobEvent, JobEvents, MemberUp, Started, Tag
+from flux_ensemble.engine.events import (
+    LIFE,
+    TICKS,
+    JobEvent,
+    JobEvents,
+    JobsAlike,
+    MemberUp,
+    Started,
+    Tag,
+)
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.timers import Timers
@@ -60,6 +69,38 @@ def test_several_events_of_a_job_of_somebody_else_are_none_of_the_ensemble(
     assert told(tracker, [2.0, 7, forged, TAG]) == []
     assert told(tracker, [2.0, 7, [[1.0, "submit"], [2.0, "validate"]], TAG]) == []
     assert told(tracker, [5.0, 7, END]) == []
+
+
+def alike(first: int, last: int, *ids: int, user: int = OWNER) -> list[Any]:
+    """Jobs that did the same, from one event of a life to before another one."""
+    times = [[TICKS] * len(ids) for _ in range(first, last)]
+    steps = [id - before for before, id in zip((0, *ids), ids, strict=False)]
+    fields: list[Any] = ["alike", 9.0, list(LIFE[first:last]), steps, times]
+    return fields if first else [*fields, TAG[:3], [1] * len(ids), {"userid": user}]
+
+
+def test_jobs_that_did_the_same_are_one(tracker: Tracker) -> None:
+    first, second = make(2, 7), make(2, 9)
+    (begun,) = told(tracker, alike(0, 2, 7, 9))
+    assert [one.job for one in begun.each()] == [first, second]
+    assert tracker.newest == second
+    assert tracker.follows(first)
+    assert tracker.follows(second)
+    (ended,) = told(tracker, alike(2, 5, 7, 9))
+    assert [one.events[-1][1] for one in ended.each()] == ["clean", "clean"]
+    assert not tracker.follows(first)
+    assert not tracker.follows(second)
+    assert tracker.events == 10
+    (whole,) = told(tracker, alike(0, 5, 10, 11))
+    assert isinstance(whole, JobsAlike)
+    assert not tracker.follows(make(2, 11))
+
+
+def test_of_jobs_that_did_the_same_those_of_the_ensemble_are_told(tracker: Tracker) -> None:
+    told(tracker, alike(0, 2, 7, 9))
+    assert [one.job for one in told(tracker, alike(2, 5, 7, 8, 9))] == [make(2, 7), make(2, 9)]
+    assert told(tracker, alike(2, 5, 7)) == []
+    assert told(tracker, alike(0, 5, 7, 9, user=OWNER + 1)) == []
 
 
 class Shown:
@@ -137,11 +178,27 @@ def test_a_job_that_comes_twice_at_once_is_a_violation_the_second_time() -> None
     assert taker.violations == lives[1:]
 
 
+def test_of_jobs_that_did_the_same_one_that_nobody_has_sent_is_a_violation() -> None:
+    taker = Taker()
+    group, rule, firing, first = taker.tag
+    times, of, submit = [[TICKS, TICKS]] * 5, [group, rule, firing], {"userid": OWNER}
+    both = JobsAlike(6.0, 1, LIFE, [7, 1], times, of, [first, 5], submit)
+    driver = Driver(taker.engine, taker.member, FakeLoop(), FakeCaller, FakeHost())
+    driver.post_several([both], partial(wanted, taker))
+    assert taker.engine.stats.counts["sim"]["finished"] == 1
+    assert taker.violations == list(both.each())[1:]
+    assert taker.shown.names == list(LIFE)
+
+
 def test_recovery_knows_the_latest_of_them() -> None:
     timers = Timers()
     timers.take(JobEvents(4.0, 7, END), [])
     assert timers.t_seen == 4.0
+    timers.take(JobsAlike(6.0, 1, LIFE[2:], [7], [[TICKS]] * 3), [])
+    assert timers.t_seen == 6.0
 
 
 def test_what_a_service_died_of_is_said_in_words() -> None:
     assert describe(JobEvents(5.0, 7, END)) == "3 events of job 7 until 5.0"
+    alike = JobsAlike(6.0, 1, LIFE[2:], [7, 1], [[TICKS, 0]] * 3)
+    assert describe(alike) == "start, finish, clean of 2 jobs until 6.0"

@@ -1,0 +1,186 @@
+"""What the service of a member says to the service of the ensemble, and when.
+
+    say, event, outcome ──► held back ──► Link ──ensemble.report──► service of the ensemble
+                              take ◄── Link ◄── responses, and messages of ensemble.attach ◄──┘
+
+One report is under way at a time. When the next one goes is decided by what there is to say
+(`members.nested.held`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.nested.held import OWED_SECONDS, PACE_SECONDS, Held
+from flux_ensemble.members.nested.link import Link, LinkError
+from flux_ensemble.runtime.ports import Handle
+
+#: Seconds after which a service that has said nothing is told what was told it latest once more:
+#: one that was killed does not say so, and another one knows no such contact.
+QUIET_SECONDS = 5.0
+
+#: A report goes at once with so many jobs: to take them in keeps others waiting for so long.
+FULL = 1000
+
+#: Seconds after which it is given up.
+ANSWER_SECONDS = 60.0
+
+
+class Conversation:
+    """The conversation of one contact.
+
+    Args:
+        parent: the broker of the enclosing instance.
+        topic: of reports.
+        contact: its name.
+        taken: gets each item that the service of the ensemble says, once, in order.
+        active: says how many jobs have not ended.
+        end: ends this process, with a code and a reason.
+
+    Attributes:
+        held: the events of jobs that wait for others.
+        dead: the broker of the member is gone: when all is said, this process ends.
+    """
+
+    def __init__(
+        self,
+        parent: Broker,
+        topic: str,
+        contact: str,
+        taken: Callable[[list[Any]], None],
+        active: Callable[[], int],
+        end: Callable[[int, str], None],
+    ) -> None:
+        self._parent = parent
+        self._topic = topic
+        self._contact = contact
+        self._taken = taken
+        self._active = active
+        self._end = end
+        self._link = Link()
+        self._closed = False
+        self._reporting = False
+        self._quiet: Handle | None = None
+        #: When the latest report went, and when the first of the events came that are held back.
+        self._t_sent = self._t_first = -math.inf
+        self._t_due = math.inf
+        self._soon: Handle | None = None
+        self.held = Held()
+        self.dead = False
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """Take in a message of the service."""
+        try:
+            items = self._link.take(message)
+        except LinkError as error:
+            self._end(1, str(error))
+            return
+        if items and not self.held:
+            # What is to be said to that may go with the acknowledgement.
+            self._t_first = time.monotonic()
+        for item in items:
+            if not self._closed:
+                self._taken(item)
+        self._report()
+
+    def close(self) -> None:
+        """Say and take in nothing more."""
+        self._closed = True
+
+    def say(self, *item: Any) -> None:
+        """Say something, after all that is held back."""
+        self._put_held()
+        self._link.put(list(item))
+        self._report()
+
+    def event(
+        self, job: int, t: float, name: str, context: Any = None, tag: Sequence[Any] | None = None
+    ) -> None:
+        """Say what a job did, in time: see `Held.add`."""
+        if not self.held:
+            self._t_first = time.monotonic()
+        self.held.add(job, t, name, context, tag)
+        self._report()
+
+    def outcome(self, item: list[Any]) -> None:
+        """Say something that may come before the events that are held back."""
+        self.held.add_outcome(item)
+        self._report()
+
+    def _put_held(self) -> None:
+        for item in self.held.take():
+            self._link.put(item)
+
+    def _report(self) -> None:
+        """Send what there is to say, once the report before it has its answer, and at its time."""
+        if self._reporting or self._closed or not self._has_news:
+            return
+        now = time.monotonic()
+        patience = self._patience
+        t_due = max(self._t_sent + patience, self._t_first + patience * self.held.share)
+        if t_due <= now or self._link.waiting + len(self.held) >= FULL:
+            self._put_held()
+            message = self._link.again() or self._link.next()
+            if message is not None:
+                self._send(message)
+        elif t_due < self._t_due:
+            if self._soon is not None:
+                self._soon.cancel()
+            self._t_due = t_due
+            self._soon = self._parent.loop.timer(t_due - now, self._report_now)
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self.held) or not self._link.silent
+
+    @property
+    def _patience(self) -> float:
+        """Seconds between the latest report and the next one, by what there is to say."""
+        if self._link.waiting or self._link.unanswered:
+            return PACE_SECONDS
+        patience = self.held.patience(self._active())
+        return patience if self._link.silent else min(patience, OWED_SECONDS)
+
+    def _report_now(self) -> None:
+        self._soon = None
+        self._t_due = math.inf
+        self._report()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._reporting = True
+        self._t_sent = time.monotonic()
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
+        payload = {"contact": self._contact, **message}
+        answers: list[Mapping[str, Any]] = []
+
+        def answered(error: Exception | None) -> None:
+            self._reporting = False
+            if self._closed:
+                return
+            if error is not None:
+                # Whatever it is: the next contact begins with all that is known.
+                self._end(1, f"a report was not taken: {sentence(error)}")
+            elif answers[0]:
+                self.take(answers[0])
+            else:
+                self._report()
+            if self.dead and not self._has_news:
+                self._end(1, "the broker of the member is gone")
+
+        future = self._parent.handle.rpc(self._topic, payload)
+        self._parent.call(
+            future, lambda future: answers.append(future.get()), answered, ANSWER_SECONDS
+        )
+
+    def _again(self) -> None:
+        """Nothing came for a while: what is said more than once does no harm."""
+        self._quiet = None
+        if not self._closed:
+            self._send(self._link.again() or self._link.acknowledgement())
