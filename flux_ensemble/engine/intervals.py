@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class IntervalSet:
     """A set of integers kept as half-open intervals.
 
     Args:
-        intervals: what `intervals` of another set gave.
+        intervals: what `intervals` of another set gave, which JSON makes lists of.
 
     >>> seen = IntervalSet()
     >>> for number in (0, 2, 1):
@@ -21,7 +21,7 @@ class IntervalSet:
 
     __slots__ = ("_starts", "_stops")
 
-    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, intervals: Iterable[Sequence[int]] = ()) -> None:
         self._starts: list[int] = []
         self._stops: list[int] = []
         for start, stop in intervals:
