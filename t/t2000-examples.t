@@ -18,6 +18,10 @@ counted() {
 	flux-ensemble log $1 counter 2>/dev/null | grep -q "steps so far: $2\$"
 }
 
+third_step_runs() {
+	flux-ensemble jobs --state-dir state counter -n -o "{params.number} {status}" | grep "^3 running"
+}
+
 service_is_gone() {
 	is 0 "$(modules_loaded)"
 }
@@ -42,6 +46,7 @@ test_expect_success 'counter: so it does on the local queue, with --resume' '
 	{ "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" run --member local --state-dir state \
 		counter.yaml >out & pid=$!; } &&
 	wait_until counted "--state-dir state" "1 2" &&
+	wait_until third_step_runs &&
 	kill -KILL $pid &&
 	touch go-3 go-4 go-5 go-6 &&
 	flux-ensemble run --member local --state-dir state --resume counter.yaml &&

@@ -26,7 +26,10 @@ COMMANDS = frozenset((
 ))  # fmt: skip
 
 #: Signals that are passed on, and those of which it matters whether they are ignored.
-PASSED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1)
+PASSED = (
+    _signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1,
+    _signal.SIGALRM,
+)  # fmt: skip
 
 #: Modules of the broker that are forks, of those that are written in Python.
 MODULES = frozenset(("sched-simple.py",))

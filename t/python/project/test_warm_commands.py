@@ -66,16 +66,17 @@ def test_it_has_the_files_the_directory_the_environment_and_the_limits(
     assert (err, process.returncode) == (limit, 7)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGALRM], ids=lambda one: one.name)
 def test_signals_reach_it_and_its_end_by_a_signal_is_seen(
-    warm: Mapping[str, str], tmp_path: Path
+    warm: Mapping[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     wait = "print('here', flush=True)\nimport signal\nsignal.pause()\n"
-    caught = f"import sys, signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n{wait}"
-    for code, ends in ((caught, 5), (wait, -signal.SIGTERM)):
+    caught = f"import sys, signal\nsignal.signal({number:d}, lambda *_: sys.exit(5))\n{wait}"
+    for code, ends in ((caught, 5), (wait, -number)):
         with start(warm, tmp_path, code) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "here\n"
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
             assert process.wait() == ends
     with start(warm, tmp_path, "import os\nos.kill(os.getpid(), 9)\n") as process:
         assert process.wait() == -signal.SIGKILL
