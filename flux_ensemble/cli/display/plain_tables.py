@@ -45,6 +45,9 @@ _CONVERSIONS: Mapping[str | None, Callable[[Any], Any]] = {
 }
 
 
+#: The layout of a field, and how a number in it is written: ">10" and ".6f" of ">10.6f".
+_NUMBER = re.compile(r"(.*?)((?:\.\d+)?[deEfFgGn%])")
+
 #: Keys to sort by, in front of a format.
 _SORT = re.compile(r"sort:([^{\s]+) ?")
 
@@ -78,6 +81,20 @@ def _place(value: Any) -> tuple[int, float, str]:
         return 2, 0.0, str(value)
 
 
+def _split(width: str) -> tuple[str, str]:
+    """The layout of a field, and how a number in it is written, which may be empty."""
+    found = _NUMBER.fullmatch(width)
+    if found is None:
+        return width, ""
+    layout, number = found.groups()
+    # Numbers are on the right if nothing else is said.
+    return (f">{layout}" if layout[:1].isdigit() else layout), number
+
+
+def _written(value: Any, number: str) -> str:
+    return f"{value:{number}}" if isinstance(value, (int, float)) else str(value)
+
+
 def print_rows(
     text: str,
     headings: Mapping[str, str],
@@ -109,10 +126,10 @@ def print_rows(
         if conversion not in _CONVERSIONS:
             raise ValueError(f"Unknown conversion: !{conversion}")
         convert = _CONVERSIONS[conversion]
-        values = ["" if row[field] == "" else str(convert(row[field])) for row in rows]
+        width, number = _split(width or "")
+        values = ["" if row[field] == "" else _written(convert(row[field]), number) for row in rows]
         if sentinel == "?:" and not any(values):
             continue
-        width = width or ""
         if width.endswith("h"):
             width = width[:-1]
             values = [value or "-" for value in values]
