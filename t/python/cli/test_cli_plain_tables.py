@@ -46,7 +46,10 @@ def test_durations_are_printed_in_the_units_of_rfc_23(seconds: float, text: str)
 def test_numbers_are_written_as_the_format_says_below_a_heading_that_is_text(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = [{"name": "a", "t": 0.25, "why": ""}, {"name": "b", "t": "", "why": ""}]
+    rows: list[dict[str, Any]] = [
+        {"name": "a", "t": 0.25, "why": ""},
+        {"name": "b", "t": "", "why": ""},
+    ]
     assert show(capsys, "{name} {t:>8.3f}|", *rows) == [
         "NAME     TIME|",
         "a    0.250|",
