@@ -26,6 +26,7 @@ import importlib.metadata
 import json
 import linecache
 import os
+import select
 import signal
 import sys
 import traceback
@@ -259,6 +260,9 @@ class Worker:
             fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
             fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        if select.select([fd], [], [], 0)[0]:
+            # Nothing is written to it: the service went before this, which has no signal.
+            os.killpg(0, signal.SIGKILL)
 
     def run(self) -> None:
         """Load the functions, then answer calls."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from worker_bench import KWARGS, Bench, Make, benches
 
+from flux_ensemble.runtime.custom import child
 from flux_ensemble.runtime.custom.process import MAX_OUTPUT
 from flux_ensemble.runtime.custom.worker import MAX_LINES, WorkerResult
 
@@ -479,3 +482,19 @@ def test_no_process_outlives_a_service_that_is_killed(tmp_path: Path, function: 
     t_end = time.monotonic() + 60
     while any(map(runs, pids)):
         assert time.monotonic() < t_end
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can choose the signal")
+def test_a_worker_whose_service_died_before_it_began_ends_before_it_runs_any_code() -> None:
+    theirs, ours = socket.socketpair()
+    lifeline, held = os.pipe()
+    with theirs, ours:
+        os.close(held)
+        process = subprocess.Popen(
+            [sys.executable, "-E", "-P", child.__file__, str(theirs.fileno()), str(lifeline), "w"],
+            start_new_session=True,
+            pass_fds=(theirs.fileno(), lifeline),
+        )
+        os.close(lifeline)
+        # As long as this channel is open nothing else ends it: it waits for a message.
+        assert process.wait(60) == -signal.SIGKILL
