@@ -195,6 +195,56 @@ test_expect_success 'an instance is one member, and the enclosing one is none' '
 	grep "is member .* already" log
 '
 
+# Run a command as another user, who may read what root may: the tools of this test can be anywhere.
+# It is no fork of a process of root.
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups \
+		--inh-caps=+dac_override,+dac_read_search --ambient-caps=+dac_override,+dac_read_search \
+		env -u WARM_COMMANDS -u FLUX_EXEC_PATH_PREPEND HOME=/nonexistent "$@"
+}
+
+# Have the instance of another user as a member, which is refused: `foreign NAME`, with the reason
+# in the file "lost".
+foreign() {
+	cat >$1.yaml <<-EOD &&
+	finish: never
+	members:
+	  - {name: theirs, uri: "$theirs"}
+	jobs:
+	  - {name: sim, command: "true"}
+	rules: []
+	EOD
+	flux ensemble load $1.yaml &&
+	wait_entry $1 member-ended &&
+	flux ensemble log $1 | grep "member-lost *theirs.0" >lost &&
+	flux ensemble cancel $1
+}
+
+test_expect_success ROOT 'one of another user is refused at once, whomever it lets in' '
+	flux config load <<-EOD &&
+	[ensemble]
+	reconnect-limit = "1h"
+	EOD
+	kill $serve &&
+	wait_gone $serve &&
+	serve &&
+	mkdir -m 777 nobody &&
+	{ as_nobody TMPDIR="$PWD/nobody" flux start sh -c "flux getattr local-uri >nobody/part &&
+		mv nobody/part nobody/uri && exec flux event sub --count=1 other.end" >/dev/null & } &&
+	wait_until test -e nobody/uri &&
+	theirs=$(cat nobody/uri) &&
+	foreign closed &&
+	grep "lets nobody in but its owner, which is not the user with id 0, .*: a member has to be of the same user" lost &&
+	for who in allow-root-owner allow-guest-user
+	do
+		printf "[access]\n%s = true\n" $who |
+			as_nobody FLUX_URI="$theirs" flux config load &&
+		foreign $who &&
+		grep "belongs to the user with id 65534, and this service to 0: a member has to be of the same user" lost || return 1
+	done &&
+	as_nobody FLUX_URI="$theirs" flux event pub other.end
+'
+
 test_expect_success 'end' '
 	FLUX_URI=$other flux event pub other.end &&
 	kill $serve

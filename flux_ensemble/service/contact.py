@@ -20,8 +20,9 @@ from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.steps import run
 from flux_ensemble.members.nested.attached import brief
 from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
+from flux_ensemble.members.nested.instance import Heard, Instance
 from flux_ensemble.members.nested.member import NestedMember
+from flux_ensemble.members.nested.refusals import RefusedError
 from flux_ensemble.runtime.ports import Outcome
 from flux_ensemble.service.conversation import Conversation
 from flux_ensemble.service.handles import register

@@ -61,15 +61,23 @@ options_given() {
 	:
 }
 
-# Replaces the function of sharness: the one prerequisite here is FLUX.
+# Replaces the function of sharness: the prerequisites here are FLUX, and ROOT for tests that are
+# other users, too, of files with test_under_flux.
 test_skip_() {
 	test_count=$(($test_count + 1))
+	why='flux is not on PATH'
 	case "$test_prereq" in
 	'') test "$flux_is_missing" = t || return 1 ;;
 	FLUX) ! command -v flux >/dev/null || return 1 ;;
+	ROOT)
+		if test "$flux_is_missing" != t
+		then
+			test "$(id -u)" != 0 || ! command -v setpriv >/dev/null || return 1
+			why='only root can be another user, by setpriv'
+		fi ;;
 	*) error "bug in the test script: unknown prerequisite $test_prereq" ;;
 	esac
-	say_color skip "ok $test_count # skip $1 (flux is not on PATH)"
+	say_color skip "ok $test_count # skip $1 ($why)"
 }
 
 # Load the broker module as `flux module load` does (with the first argument `reload`, as

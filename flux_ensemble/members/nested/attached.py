@@ -34,9 +34,10 @@ from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.steps import Steps
 from flux_ensemble.members.nested.alike import ALIKE
 from flux_ensemble.members.nested.commits import Commits, Durable
-from flux_ensemble.members.nested.instance import Facts, Heard, Instance, RefusedError
+from flux_ensemble.members.nested.instance import Facts, Heard, Instance
 from flux_ensemble.members.nested.interruptions import Interruptions
 from flux_ensemble.members.nested.member import NestedMember
+from flux_ensemble.members.nested.refusals import RefusedError
 from flux_ensemble.runtime.ports import Done
 
 

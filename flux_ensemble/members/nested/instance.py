@@ -28,6 +28,7 @@ from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.interruptions import Interruptions
 from flux_ensemble.members.nested.outbox import NestedQueue
 from flux_ensemble.members.nested.pump import Pump
+from flux_ensemble.members.nested.refusals import RefusedError, refuse_others
 
 #: Seconds that an instance may take from its first answer until it runs its initial program.
 START_SECONDS = 300.0
@@ -38,13 +39,8 @@ AGAIN_SECONDS = 1.0
 #: The events of jobs that are always followed.
 EVENTS = frozenset(("submit", "validate", "invalidate", "start", "exception", "finish", "clean"))
 
-
 #: The attribute of its first broker by which an instance is told from all others.
 IDENTITY = "broker.uuid"
-
-
-class RefusedError(Exception):
-    """The instance cannot be a member, and trying again is no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,39 +308,6 @@ def attempt(call: Callable[[Report], None], report: Report) -> None:
 
 def _nothing(_: Any) -> None:
     """Nobody waits any more."""
-
-
-def refuse_others(owner: int, user: int, theirs: str, ours: str) -> None:
-    """Refuse an instance of another user, or of another Flux.
-
-    Args:
-        owner: its owner.
-        user: the service's.
-        theirs, ours: versions of Flux.
-
-    Raises:
-        RefusedError: it is one.
-
-    >>> refuse_others(1000, 1000, "0.88.1", "0.88.0-59-g4a5e79f56")
-    >>> refuse_others(1001, 1000, "0.88.0", "0.88.0")
-    Traceback (most recent call last):
-    flux_ensemble.members.nested.instance.RefusedError: it belongs to the user with id 1001, and \
-this service to 1000: a member has to be of the same user
-    >>> refuse_others(1000, 1000, "0.89.0", "0.88.0")
-    Traceback (most recent call last):
-    flux_ensemble.members.nested.instance.RefusedError: it runs Flux 0.89.0, and this service \
-Flux 0.88.0: a member has to have the same minor version
-    """
-    if owner != user:
-        raise RefusedError(
-            f"it belongs to the user with id {owner}, and this service to {user}: "
-            "a member has to be of the same user"
-        )
-    if theirs.split(".")[:2] != ours.split(".")[:2]:
-        raise RefusedError(
-            f"it runs Flux {theirs}, and this service Flux {ours}: "
-            "a member has to have the same minor version"
-        )
 
 
 def facts(resources: Mapping[str, Any]) -> Facts:

@@ -28,9 +28,10 @@ from flux_ensemble.members.flux.delivery import Attempts as Tries
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.nested.attached import AttachedInstance, Channel, Followed
 from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.instance import Heard, Instance, RefusedError
+from flux_ensemble.members.nested.instance import Heard, Instance
 from flux_ensemble.members.nested.jobspec import END_TOPIC, MemberTag
 from flux_ensemble.members.nested.life import NEXT, SILENT, UNNEEDED, Phase
+from flux_ensemble.members.nested.refusals import RefusedError
 from flux_ensemble.members.nested.route import Route
 from flux_ensemble.members.nested.timers import Timers
 from flux_ensemble.members.nested.told import Gone, Told
@@ -222,10 +223,7 @@ class MemberJob:
     def _attached(self, instance: Followed, error: Exception | None) -> None:
         if instance is not self.instance or self.phase is not Phase.CONNECTING:
             return
-        if isinstance(error, RefusedError):
-            self._told.refused(self.tag, str(error))
-            self.give_up(str(error))
-        elif error is not None:
+        if error is not None:
             self._disconnect()
             self._failed(error)
         else:
@@ -241,12 +239,14 @@ class MemberJob:
             self._told.up(self.tag, instance, instance.facts)
 
     def _failed(self, error: Exception) -> None:
-        """It could not be connected to: try again for a while."""
+        """It could not be connected to: try again for a while, where that is of use."""
         if self.phase is not Phase.CONNECTING or self._closed:
             return
+        if isinstance(error, RefusedError):
+            self._told.refused(self.tag, str(error))
+            return self.give_up(str(error))
         if self._calls:
-            self._find_way()  # it ends, begins anew, and calls again
-            return
+            return self._find_way()  # it ends, begins anew, and calls again
         assert self._t_lost is not None
         nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
         if nobody or time.monotonic() - self._t_lost >= self._reconnect:

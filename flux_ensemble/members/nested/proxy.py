@@ -16,8 +16,8 @@ from urllib.parse import urlparse
 
 from flux.uri import JobURI
 
+from flux_ensemble.members.nested.refusals import no_way
 from flux_ensemble.runtime.ports import Loop
-from flux_ensemble.texts import bounded
 
 #: Seconds that it may take to get there.
 WAY_SECONDS = 30.0
@@ -35,7 +35,8 @@ class Proxy:
     Args:
         uri: of the instance.
         loop: of the service.
-        done: gets the `local:` URI, or why there is none; not from within this call.
+        done: gets the `local:` URI, or why there is none (`refusals.no_way`); not from within this
+            call.
         seconds: how long it may take.
     """
 
@@ -93,8 +94,7 @@ class Proxy:
         if found and self._told.endswith(b"\n"):
             self._end(found[0])
         elif not read:
-            said = bounded(lines[-1]) if lines else "it says nothing"
-            self._end(OSError(errno.EHOSTUNREACH, f"flux proxy {self._uri}: {said}"))
+            self._end(no_way(self._uri, lines[-1] if lines else "it says nothing"))
 
     def _late(self) -> None:
         self._end(OSError(errno.ETIMEDOUT, f"flux proxy {self._uri} says nothing"))
