@@ -64,6 +64,15 @@ class Attempts:
             attempt = self._before[attempt]
         return attempt
 
+    def began_on(self, job: Job) -> list[str]:
+        """The members on which attempts of the intent of a job have begun."""
+        intent = self.intent(_of_job(job))
+        return [
+            member.name
+            for member, one in self._jobs
+            if one.first("start") is not None and self.intent(_of_job(one)) == intent
+        ]
+
     def check(self, expected: Expected, metrics: Mapping[str, Any], findings: Findings) -> None:
         """Note all that is not as it has to be."""
         self._check_record(expected, findings)

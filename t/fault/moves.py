@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from members import Stage, see_duplicates
@@ -61,49 +62,72 @@ def _says(stage: Stage, name: str, entry: str, member: Member) -> bool:
     )
 
 
-def _waiting(stage: Stage, name: str) -> dict[str, list[Job]]:
-    """The jobs that wait on each of two members, by its name; nothing until some do on both."""
-    found = {member.name: member.waiting(name) for member in stage.members.up(name)}
-    return found if len(found) == 2 and all(found.values()) else {}
+@dataclass
+class _Move:
+    """A member is drained, and its jobs are about to be asked to leave it.
+
+    Args:
+        workload: the ensemble.
+        member: that is drained.
+        stay: jobs that waited on it when it was drained, and have run there before they are asked.
+        leave: jobs that waited on it, and never begin there.
+    """
+
+    workload: Workload
+    member: Member
+    stay: list[Job]
+    leave: list[Job]
 
 
-def _move(stage: Stage) -> Workload:
-    """Drain a member, to which what it is asked then comes when all that has waited there runs."""
-    workload = shared("moved", 40, members=1, seconds=2.0)
+def _move(stage: Stage) -> _Move:
+    """Drain a member, to which what it is asked then comes when some that waited there have run."""
+    workload = shared("moved", 40, members=1, seconds=0.5)
     name = workload.name
     stage.load(workload)
     stage.rpc("action", name=name, action={"name": "grow", "label": "pool"})
+    both = stage.busiest(name, many=2)
+    # Whatever they are sent waits from now on.
+    for member in both:
+        member.start_queue(False)
+    stage.await_("jobs wait on both", lambda: all(len(one.waiting(name)) > 1 for one in both))
     hold = hold_of(stage.instance.uri, "moves")
     hold.touch()
-    waiting: dict[str, list[Job]] = {}
-
-    def wait_on_both() -> bool:
-        waiting.update(_waiting(stage, name))
-        return bool(waiting)
-
-    stage.await_("jobs wait on both", wait_on_both)
     stage.rpc("action", name=name, action={"name": "shrink", "label": "pool"})
     stage.await_entry(name, "member-draining")
-    drained = next(one for one in stage.entries(name) if one["name"] == "member-draining")
-    left = waiting[drained["context"]["member"]]
-    stage.row.reached["waiting"] = len(left)
-    # They begin in their order: the one in the middle does when it was to leave.
-    middle = left[len(left) // 2]
-    stage.await_("one that waits begins, and ends", lambda: middle.first("finish") is not None)
+    entry = next(one for one in stage.entries(name) if one["name"] == "member-draining")
+    drained = next(one for one in both if one.name == entry["context"]["member"])
+    waiting = [job for job in drained.waiting(name) if job.submitted < entry["timestamp"]]
+    stay, leave = waiting[::2], waiting[1::2]
+    for job in leave:
+        drained.hold(job)
+    for member in both:
+        member.start_queue(True)
+    stage.await_("half of them run", lambda: all(job.first("finish") for job in stay))
     hold.unlink()
-    return workload
+    stage.row.reached.update({"stay": len(stay), "leave": len(leave)})
+    return _Move(workload, drained, stay, leave)
 
 
 def member_moved(context: Context) -> None:
-    """Jobs begin on a member while they are asked to leave it: those stay, and others leave."""
+    """Jobs begin on a member while they are asked to leave it: those stay, and the others leave."""
     with within(Stage(context, options=("--hold-moves",))) as stage:
-        workload = _move(stage)
-        again = stage.verify_shared(workload, losses=range(1))
-        context.row.reached["moved"] = again
+        move = _move(stage)
+        findings, attempts = stage.check(move.workload, losses=range(1))
+        for job in move.stay:
+            findings.expect([move.member.name], attempts.began_on(job), "one that ran was on")
+        others = {one.name for one in stage.members.of(move.workload.name)} - {move.member.name}
+        for job in move.leave:
+            found = attempts.began_on(job)
+            findings.expect(
+                (1, True), (len(found), others.issuperset(found)), f"one that left was on {found}"
+            )
+        if not (move.stay and move.leave):
+            findings.problems.append("no job stayed, or none left")
+        stage.note_findings(move.workload, findings)
 
 
 def member_moved_unread(context: Context) -> None:
     """The control: what a member was asked to let go of runs elsewhere, whatever it does there."""
     context.row.control = True
     with within(Stage(context, options=("--hold-moves", "--no-journal"))) as stage:
-        see_duplicates(stage, _move(stage))
+        see_duplicates(stage, _move(stage).workload)

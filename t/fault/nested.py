@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+import flux
 from flux.uri import JobURI
 from scenario import TICK, parent
 from witness import Job, Witness
@@ -66,6 +67,20 @@ class Member(Witness):
     def signal(self, number: signal.Signals) -> None:
         """Send its broker a signal."""
         os.kill(self.pid, number)
+
+    def start_queue(self, start: bool) -> None:
+        """Start its queue, or stop it: what it has been sent waits."""
+        request = {"start": start, "all": True, "nocheckpoint": True, "reason": "a test"}
+        self._handle.rpc("job-manager.queue-start", request).get()
+
+    def hold(self, job: Job) -> None:
+        """Have one of its jobs wait, whatever its queue does."""
+        self._handle.rpc("job-manager.urgency", {"id": job.id, "urgency": 0}).get()
+
+    @property
+    def _handle(self) -> Any:
+        """Another handle of it: that of the witness is used by its thread."""
+        return flux.Flux(f"local://{self.socket}")
 
     @property
     def shell(self) -> int:

@@ -58,6 +58,13 @@ class Job:
         return None if found is None else (found[1], found[2])
 
     @property
+    def submitted(self) -> float:
+        """When it was."""
+        submit = self.first("submit")
+        assert submit is not None
+        return submit[0]
+
+    @property
     def counts(self) -> bool:
         """The queue accepted it."""
         return any(name == "validate" for name, _, _ in self.events)
