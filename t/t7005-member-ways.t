@@ -3,23 +3,23 @@ test_description='members that fail everything, that jobs leave, and to which th
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/chaos.sh"
 
-test_expect_success FLUX 'a member on which everything fails is drained, and its jobs run elsewhere' '
+test_expect_success FLUX 'black-hole: a member on which everything fails is drained, and its jobs run elsewhere' '
 	chaos --kills 1 black-hole
 '
 
-test_expect_success FLUX 'jobs that begin while they are asked to leave a member stay; a control' '
+test_expect_success FLUX 'member-moved: jobs that begin while they are asked to leave a member stay, others leave; a control' '
 	chaos member-moved member-moved-unread
 '
 
-test_expect_success FLUX 'the way to an instance elsewhere is lost: nothing is lost, or runs twice' '
+test_expect_success FLUX 'way-lost: the way to an instance elsewhere is lost: nothing is lost, or runs twice' '
 	chaos --kills 1 way-lost
 '
 
-test_expect_success FLUX 'services of members are killed, and that of the ensemble' '
+test_expect_success FLUX 'child-services: services of members are killed, and that of the ensemble' '
 	chaos --kills 1 child-services
 '
 
-test_expect_success FLUX 'jobs outlive the broker of their member, and commits fail: nothing counts twice' '
+test_expect_success FLUX 'orphans, member-placed: jobs outlive the broker of their member, and commits fail: nothing counts twice' '
 	chaos orphans member-placed
 '
 

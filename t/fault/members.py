@@ -199,14 +199,17 @@ def _all_killed(stage: Stage, workload: Workload) -> None:
 
 
 def _both_killed(stage: Stage, workload: Workload) -> None:
-    """SIGKILL of the service and of a broker, in either order."""
-    (victim, *_) = stage.busiest(workload.name)
-    if stage.random.random() < 0.5:
+    """SIGKILL of the service and of a broker, in either order, or of those of all members."""
+    many = stage.random.choice((1, _MEMBERS))
+    victims = stage.busiest(workload.name, many=many)[:many]
+    first = stage.random.random() < 0.5
+    if not first:
+        stage.kill(restart=False)
+    for victim in victims:
         victim.kill()
+    if first:
         stage.kill()
     else:
-        stage.kill(restart=False)
-        victim.kill()
         stage.service.start()
     stage.service.await_answer(stage.handle)
 
@@ -291,31 +294,29 @@ def all_members(context: Context) -> None:
 
 
 def service_and_member(context: Context) -> None:
-    """SIGKILL of the service and of the broker of a member."""
+    """SIGKILL of the service and of the broker of a member, or of all of them."""
     _run(context, *[_both_killed] * _times(context))
 
 
 def members(context: Context) -> None:
-    """One ensemble, with a fault of each kind one after the other; at last all dies at once."""
+    """One ensemble, with each of these one after the other; it says which there were, by name."""
+    faults = {
+        "member-stopped": _silent,
+        "member-kill": _killed,
+        "member-walltime": _expired,
+        "member-cancel": _canceled,
+        "all-members": _all_killed,
+        "service-and-member": _both_killed,
+    }
 
-    def killed(stage: Stage, workload: Workload) -> None:
-        _kill_late(stage, workload, stage.busiest(workload.name)[0])
+    def noted(scenario: str, fault: Fault) -> Fault:
+        def go(stage: Stage, workload: Workload) -> None:
+            fault(stage, workload)
+            context.row.reached[scenario] = 1
 
-    def canceled(stage: Stage, workload: Workload) -> None:
-        _cancel_unnoticed(stage, stage.busiest(workload.name)[0])
+        return go
 
-    def drained(stage: Stage, workload: Workload) -> None:
-        _shorten(stage, stage.busiest(workload.name)[0], _DRAIN + 1.0)
-
-    def everything(stage: Stage, workload: Workload) -> None:
-        victims = stage.busiest(workload.name, many=_MEMBERS)
-        stage.kill(restart=False)
-        for victim in victims:
-            victim.kill()
-        stage.service.start()
-        stage.service.await_answer(stage.handle)
-
-    _run(context, _silent, killed, drained, canceled, everything)
+    _run(context, *(noted(*one) for one in faults.items()))
 
 
 #: What a job does that outlives its broker.
