@@ -177,10 +177,12 @@ test_expect_success 'one that is gone is lost after reconnect-limit, and its job
 
 test_expect_success 'an instance is one member, and the enclosing one is none' '
 	start_other &&
+	# Of the same URI once more the document would be refused.
+	ln -s "$(dirname "${other#local://}")" same &&
 	cat >twice.yaml <<-EOD &&
 	members:
 	  - {name: first, uri: "$other"}
-	  - {name: second, uri: "$other"}
+	  - {name: second, uri: "local://$PWD/same/local-0"}
 	  - {name: here, uri: "$FLUX_URI"}
 	jobs:
 	  - {name: sim, command: "true", count: 20}

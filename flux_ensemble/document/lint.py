@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.document.futile import futile
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.members_reader import unresolved
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.problems import (
     MAX_PROBLEMS,
@@ -84,6 +85,7 @@ def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -
         *_shared_files(spec, document.value),
         *_unshelled(document.value),
         *_uninstalled(spec),
+        *(_Finding(*found) for found in unresolved(spec.members)),
         *_rules(spec, document.value.get("rules") or (), document.value.get("jobs") or ()),
     )
     for finding in findings:

@@ -29,9 +29,10 @@ from flux_ensemble.document.checks import (
 from flux_ensemble.document.functions import Functions
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.lint import Warnings, lint
-from flux_ensemble.document.members_reader import check_placement, pool_names, read_pools
+from flux_ensemble.document.members_reader import pool_names, read_pools
 from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Limits, Spec
+from flux_ensemble.document.placement import check_placement
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.document.rules import read_rules, rule_id
@@ -271,7 +272,7 @@ class _Loader:
         groups = reader.read(with_variables(entries, searches, searched.values()))
         pools = read_pools(value.get("members", []), problems)
         pooled = pool_names(document.value.get("members"))
-        check_placement(groups, pools, pooled, entries, problems)
+        check_placement(groups, pools, pooled, entries, rules, problems)
         check_groups(searches, groups, problems)
         if searches and SEARCH in kept:
             problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")

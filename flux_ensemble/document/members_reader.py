@@ -1,14 +1,14 @@
-"""Reads `members:`, and checks what jobs say of members."""
+"""Reads `members:`; what jobs say of them is checked by `placement`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members import (
     BREAKER_JOBS,
     DRAIN_SECONDS,
@@ -16,15 +16,17 @@ from flux_ensemble.document.members import (
     MAX_MEMBERS,
     ON_LOST,
     SERVICES,
-    TIME_MARGIN,
     Pool,
 )
-from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.metrics.names import MEMBER
-from flux_ensemble.texts import listed
+from flux_ensemble.texts import shown
 
 #: Keys of a member that is started, which one that is there already does not have.
 _OF_STARTED = ("count", "nodes", "duration", "drain", "service")
+
+#: What URIs begin with that Flux resolves; sites can have plugins for others.
+SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
 
 
 def pool_names(entries: Any) -> list[str]:
@@ -71,9 +73,66 @@ def read_pools(entries: Sequence[Any], problems: Problems) -> tuple[Pool, ...]:
         pool = _pool(entry, at, problems)
         if not problems.blames(at):
             pools.append(pool)
+    _check_uris(entries, problems)
     if sum(pool.high for pool in pools) > MAX_MEMBERS:
         problems.add(("members",), f"expected at most {MAX_MEMBERS} members in all")
     return tuple(pools)
+
+
+def _check_uris(entries: Sequence[Any], problems: Problems) -> None:
+    """Check what URIs say by themselves; whether something is there Flux finds out."""
+    first: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        uri = None if entry is None else entry.get("uri")
+        if uri is None:
+            continue
+        at: Path = ("members", index, "uri")
+        message = incomplete(uri)
+        if message is not None:
+            problems.add(at, message)
+        elif uri in first:
+            problems.add(
+                at,
+                f"the instance is that of members[{first[uri]}] too, and can be one member; leave "
+                "one of them out, and give the other the 'labels' of both",
+            )
+        first.setdefault(uri, index)
+
+
+def incomplete(uri: str) -> str | None:
+    """What a URI lacks; None if nothing, or if it is one that Flux has to resolve.
+
+    >>> incomplete("ssh://host/run/flux/local"), incomplete("local:///run/flux/local")
+    (None, None)
+    >>> incomplete("local://run/flux/local")
+    "expected local:///PATH, with three slashes, not 'local://run/flux/local'"
+    """
+    try:
+        parts = urlsplit(uri)
+        host, path = parts.hostname, parts.path
+    except ValueError as error:
+        return f"expected a URI, not {shown(uri)}: {error}"
+    if parts.scheme == "local" and (parts.netloc or not path.startswith("/")):
+        return f"expected local:///PATH, with three slashes, not {shown(uri)}"
+    if parts.scheme == "ssh" and not (host and path.startswith("/")):
+        return f"expected ssh://HOST/PATH, not {shown(uri)}"
+    return None
+
+
+def unresolved(pools: Iterable[Pool]) -> Iterator[tuple[Path, str]]:
+    """URIs of which Flux alone cannot say what instance they mean, with the place of each.
+
+    >>> [place for place, _ in unresolved([Pool("a", uri="http://x"), Pool("b", uri="f2Hu4Rn")])]
+    [('members', 0, 'uri')]
+    """
+    for index, pool in enumerate(pools):
+        scheme = urlsplit(pool.uri or "").scheme
+        if scheme and scheme not in SCHEMES:
+            yield (
+                ("members", index, "uri"),
+                f"Flux resolves no URI that begins with {shown(f'{scheme}:')}, unless a plugin of "
+                "this site does: write local:///PATH, ssh://HOST/PATH, or the id of a job",
+            )
 
 
 def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
@@ -151,82 +210,3 @@ def _drawable(
     if section.get(key) is None:
         return None
     return read_seconds(section[key], problems, (*at, "simulate", key))
-
-
-# -- what jobs say of members -------------------------------------------------------------
-
-
-def check_placement(
-    groups: Mapping[str, Group],
-    pools: Collection[Pool],
-    declared: Collection[str],
-    entries: Sequence[Any],
-    problems: Problems,
-) -> None:
-    """Check that the jobs of each group can run on some member.
-
-    Args:
-        groups: the groups without problems.
-        pools: the pools without problems.
-        declared: the names of all pools, with problems or not.
-        entries: the valid part of `jobs:`.
-        problems: collects the problems.
-
-    >>> problems = Problems()
-    >>> check_placement({}, [], [], [], problems)
-    >>> problems.sentences()
-    ''
-    """
-    places: dict[str, Path] = {}
-    for index, entry in enumerate(entries):
-        if entry is not None and "name" in entry:
-            places.setdefault(entry["name"], ("jobs", index))
-    for name, group in groups.items():
-        at = places[name]
-        if not declared and any(job_set.retries.spread for job_set in group.sets):
-            problems.add(
-                (*at, "retries", "spread"),
-                "'spread' chooses between members, and the document has no 'members'",
-            )
-        wanted = {job_set.member for job_set in group.sets}
-        if len(wanted) > 1:
-            problems.add(
-                at, f"the entries of group {name!r} differ in 'member'; give each the same"
-            )
-            continue
-        (member,) = wanted
-        if member is not None and not declared:
-            problems.add((*at, "member"), "the document has no 'members'")
-        elif member is not None and not any(pool.has(member) for pool in pools):
-            if member not in declared and len(pools) == len(declared):
-                known = sorted({*declared, *(label for pool in pools for label in pool.labels)})
-                problems.add(
-                    (*at, "member"),
-                    f"no member or label named {member!r} "
-                    f"({hint(member, known)}members and labels: {listed(known)})",
-                )
-        elif declared and len(pools) == len(declared):
-            fitting = [pool for pool in pools if member is None or pool.has(member)]
-            _check_size(group, fitting, at, problems)
-
-
-def _check_size(group: Group, pools: Collection[Pool], at: Path, problems: Problems) -> None:
-    """Check that the members of some pool have the nodes and the time for a group's jobs."""
-    if any(pool.uri is not None for pool in pools):
-        return
-    most = max(pool.nodes for pool in pools)
-    longest = max((pool.duration or float("inf")) for pool in pools)
-    for job_set in group.sets:
-        if "nodes" not in job_set.variable and job_set.nodes > most:
-            problems.add(
-                (*at, "nodes"),
-                f"expected at most {most}, the nodes of the largest member that they may run on, "
-                f"not {job_set.nodes}",
-            )
-        if "duration" not in job_set.variable and job_set.duration * TIME_MARGIN > longest:
-            problems.add(
-                (*at, "duration"),
-                f"expected at most {longest / TIME_MARGIN:.0f} seconds, because a job is placed "
-                f"only where {TIME_MARGIN:g} times its time limit is left, and a member lasts "
-                f"{longest:g}, not {job_set.duration:g}",
-            )

@@ -266,6 +266,22 @@ def test_that_a_pool_of_a_fixed_size_is_to_shrink_has_a_warning() -> None:
     assert found(job, shrink, "members: [{name: p, count: {min: 1, max: 4}}]").warnings == []
 
 
+def test_a_uri_that_flux_alone_does_not_resolve_has_a_warning() -> None:
+    job = "{name: a, command: x}"
+    assert found(job, more="members: [{name: q}, {name: p, uri: 'http://x'}]").warnings == [
+        "d.yaml:4: members[1].uri: Flux resolves no URI that begins with 'http:', unless a plugin "
+        "of this site does: write local:///PATH, ssh://HOST/PATH, or the id of a job"
+    ]
+    for uri in (
+        "f2Hu4Rn",
+        "slurm:12",
+        "ssh://h/run/flux/local",
+        "local:///run/flux/local",
+        "f1/f2",
+    ):
+        assert found(job, more=f"members: [{{name: p, uri: '{uri}'}}]").warnings == []
+
+
 def test_a_submission_of_more_jobs_than_there_may_be_has_a_warning() -> None:
     job = "{name: a, command: 'x {n}', params: {n: {range: [0, 12]}}}"
     assert found(job, more="limits: {jobs: 11}").warnings == [

@@ -124,6 +124,64 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         (
             [POOL],
             None,
+            [{"trigger": "start", "action": {"name": "submit", "label": "sim", "nodes": 5}}],
+            "rules[0].action.nodes: expected at most 4, the nodes of the largest member",
+        ),
+        (
+            [POOL, {"name": "big", "nodes": 9}],
+            [{**SIM, "member": "pool"}],
+            [
+                {
+                    "trigger": "start",
+                    "actions": [
+                        {"name": "submit", "label": "sim"},
+                        {"name": "submit", "label": "sim", "duration": "4h"},
+                    ],
+                }
+            ],
+            "rules[0].actions[1].duration: expected at most 13091 seconds, because a job is placed "
+            "only where 1.1 times its time limit is left",
+        ),
+        (
+            [POOL],
+            [{**SIM, "retries": {"times": 1, "with": {"nodes": 8}}}],
+            None,
+            "jobs[0].retries.with.nodes: expected at most 4, the nodes of the largest member",
+        ),
+        (
+            [POOL],
+            [SIM, {**SIM, "retries": {"times": 1, "with": {"duration": "1d"}}}],
+            None,
+            "jobs[1].retries.with.duration: expected at most 13091 seconds",
+        ),
+        (
+            [{"name": "a", "uri": "f1"}, POOL, {"name": "b", "uri": "f1"}],
+            None,
+            None,
+            "members[2].uri: the instance is that of members[0] too, and can be one member; leave "
+            "one of them out",
+        ),
+        (
+            [{"name": "a", "uri": "local://run/flux/local"}],
+            None,
+            None,
+            "members[0].uri: expected local:///PATH, with three slashes, not 'local://run",
+        ),
+        (
+            [{"name": "a", "uri": "ssh:///run/flux/local"}],
+            None,
+            None,
+            "members[0].uri: expected ssh://HOST/PATH, not 'ssh:///run/flux/local'",
+        ),
+        (
+            [{"name": "a", "uri": "ssh://[host/run/flux/local"}],
+            None,
+            None,
+            "members[0].uri: expected a URI, not 'ssh://[host/run/flux/local': ",
+        ),
+        (
+            [POOL],
+            None,
             [{"trigger": "member-lost", "action": {"name": "grow", "label": "poll"}}],
             "no member named 'poll' (did you mean 'pool'? members: pool)",
         ),
@@ -258,6 +316,23 @@ def test_counts_of_a_pool_and_keys_of_memos_with_its_name_can_be_named() -> None
     # A job may publish a key of any name.
     for name in ("count['sim.success@pool']", "mean['sim-fom@pool']"):
         assert problems([POOL], rules=[on_count(f"{name} > 3")]) == ""
+
+
+@pytest.mark.parametrize(
+    ("members", "jobs", "values"),
+    [
+        # They fit, only Flux knows whether they do, and it depends on the job.
+        ([POOL], [{**SIM, "retries": {"times": 1, "with": {"nodes": 4}}}], {"duration": "3h"}),
+        ([POOL, {"name": "a", "uri": "f1"}], [SIM], {"nodes": 50, "duration": "9d"}),
+        ([{"name": "a", "uri": "f1"}, {"name": "b", "uri": "ssh://h/f1"}], [SIM], {"nodes": 50}),
+        ([POOL], [SIM], {"nodes": "{job.nnodes * 2}", "duration": "{job.duration * 9}"}),
+    ],
+)
+def test_a_submission_that_may_fit_a_member_is_valid(
+    members: list[Any], jobs: list[Any], values: dict[str, Any]
+) -> None:
+    submit = {"name": "submit", "label": "sim", **values}
+    assert problems(members, jobs, [{"trigger": "job-fail", "action": submit}]) == ""
 
 
 def test_the_line_is_that_of_the_member() -> None:
