@@ -7,21 +7,24 @@ by replay; those before it are kept by whoever took them, as the values of strea
 (`metrics.streams`). What follows from the document is not stored: the parameters of a job follow
 from its firing and its index.
 
-In JSON, jobs are in columns, and what few have is in `more`: see `engine.compact`. The `times` of a
-job are when it was submitted, after the job before, and how much later it was given its resources,
-started and ended, in microseconds, as Flux has them. An id is the difference to the one before.
+In JSON, jobs are in columns, and what few have is in `more`: see `engine.compact`. The `lives` of
+jobs are four columns: when each was submitted, after the job before, and how much later it was
+given its resources, started and ended, in microseconds, as Flux has them. Ids and indices are
+differences to the one before. Where all have the same firing or ranks there is that instead of a
+column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job, Phase
 
-#: Columns of the firings and of the jobs, besides ids and times.
+#: Columns of the firings.
 _FIRING_COLUMNS = ("rule", "number", "group")
 _FIRING_UNUSUAL: Mapping[str, Any] = {
     "each": None,
@@ -30,7 +33,6 @@ _FIRING_UNUSUAL: Mapping[str, Any] = {
     "attempt": 0,
     "trial": None,
 }
-_COLUMNS = ("index", "ranks")
 _UNUSUAL: Mapping[str, Any] = {
     "outcome": "success",
     "status": 0,
@@ -105,34 +107,58 @@ class Records:
 
 def encode(jobs: Sequence[Job]) -> dict[str, Any]:
     """Jobs that are gone, of which there is at least one, as JSON."""
-    firings = dict.fromkeys(job.firing for job in jobs if job.firing is not None)
-    positions = {firing: position for position, firing in enumerate(firings)}
+    positions: dict[Firing, int] = {}
+    firings: list[int] = []
     steps: list[int] = []
-    times: list[list[int | None]] = []
-    last = base = 0
-    for job in jobs:
+    indices: list[int] = []
+    submits: list[int] = []
+    allocs: list[int | None] = []
+    starts: list[int | None] = []
+    ends: list[int | None] = []
+    ranks: list[str | None] = []
+    odd: list[int] = []
+    last = last_index = base = 0
+    for number, job in enumerate(jobs):
+        firing = job.firing
+        assert firing is not None
+        firings.append(positions.setdefault(firing, len(positions)))
         steps.append(job.id - last)
         last = job.id
-        begin, t_alloc, t_start, t_end = job.t_submit, job.t_alloc, job.t_start, job.t_end
-        submitted = round(begin * _MICRO)
-        times.append(
-            [
-                submitted - base,
-                None if t_alloc is None else round(t_alloc * _MICRO) - submitted,
-                None if t_start is None else round(t_start * _MICRO) - submitted,
-                None if t_end is None else round(t_end * _MICRO) - submitted,
-            ]
-        )
+        indices.append(job.index - last_index)
+        last_index = job.index
+        submitted = _micros(job.t_submit)
+        submits.append(submitted - base)
         base = submitted
-    more = list(firings)
+        t_alloc, t_start, t_end = job.t_alloc, job.t_start, job.t_end
+        allocs.append(None if t_alloc is None else _micros(t_alloc) - submitted)
+        starts.append(None if t_start is None else _micros(t_start) - submitted)
+        ends.append(None if t_end is None else _micros(t_end) - submitted)
+        ranks.append(job.ranks)
+        if (
+            job.outcome != "success"
+            or job.status != 0
+            or job.exception_type is not None
+            or job.exception_note is not None
+            or job.memo
+            or job.memo_left_out
+        ):
+            odd.append(number)
+    more = list(positions)
+    rare = unusual([jobs[number] for number in odd], _UNUSUAL)
     return {
         "firings": {**columns(more, _FIRING_COLUMNS), "more": unusual(more, _FIRING_UNUSUAL)},
-        "firing": [positions[job.firing] for job in jobs if job.firing is not None],
+        "firing": firings if len(positions) > 1 else 0,
         "id": steps,
-        "times": times,
-        **columns(jobs, _COLUMNS),
-        "more": unusual(jobs, _UNUSUAL),
+        "indices": indices,
+        "lives": [submits, allocs, starts, ends],
+        "ranks": ranks if len(set(ranks)) > 1 else ranks[0],
+        "more": [[odd[position], attributes] for position, attributes in rare],
     }
+
+
+def _micros(t: float) -> int:
+    """Microseconds; times are not negative."""
+    return int(t * _MICRO + 0.5)
 
 
 def decode(value: Mapping[str, Any]) -> list[Job]:
@@ -148,9 +174,19 @@ def decode(value: Mapping[str, Any]) -> list[Job]:
     _set(firings, table["more"])
     jobs: list[Job] = []
     id = submitted = 0
-    names = ("firing", "id", "times", *_COLUMNS)
-    for position, step, (later, t_alloc, t_start, t_end), index, ranks in zip(
-        *(value[name] for name in names), strict=True
+    count = len(value["id"])
+    if "times" in value:
+        # As versions before this one wrote it: a list for each job.
+        lives, indices = list(zip(*value["times"], strict=True)), value["index"]
+    else:
+        lives, indices = value["lives"], accumulate(value["indices"])
+    for position, step, later, t_alloc, t_start, t_end, index, ranks in zip(
+        _each(value["firing"], count),
+        value["id"],
+        *lives,
+        indices,
+        _each(value["ranks"], count),
+        strict=True,
     ):
         id += step
         submitted += later
@@ -166,6 +202,11 @@ def decode(value: Mapping[str, Any]) -> list[Job]:
         jobs.append(job)
     _set(jobs, value["more"])
     return jobs
+
+
+def _each(column: Any, count: int) -> Sequence[Any]:
+    """A column, of which there is one value where all have the same."""
+    return column if type(column) is list else [column] * count
 
 
 def _set(items: Sequence[Any], more: Sequence[Any]) -> None:

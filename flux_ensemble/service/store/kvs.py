@@ -14,8 +14,9 @@ it, too: all this goes through one broker, first in, first out.
 Segments: a batch is appended to the last segment, which is full after `APPENDS` appends
 or `SEGMENT_BYTES` of text. What was appended Flux holds as a list of pieces, and
 it writes the list anew at each append, so a full segment is rewritten as one value in the
-transaction of the batch after it. A snapshot ends a segment too, and so does the end of a
-service, which leaves its last one as it is.
+transaction of the batch after it, unless its pieces are so large that this would cost more than it
+saves those who read them. A snapshot ends a segment too, and so does the end of a service, which
+leaves its last one as it is.
 
 Pruning: once there is a snapshot, the segments before it are needed by people only. The
 oldest are dropped in the snapshot's transaction, as long as the rest hold `runtime.eventlog.KEPT`
@@ -49,6 +50,9 @@ _Step = Callable[[Change], None]
 APPENDS = 100
 SEGMENT_BYTES = 256 * 1024
 
+#: Pieces that are on average as large stay as they are.
+PIECE_BYTES = 4096
+
 ROOT = "ensemble"
 
 
@@ -78,6 +82,11 @@ class _Segment:
     @property
     def full(self) -> bool:
         return len(self.pieces) >= APPENDS or self.size >= SEGMENT_BYTES
+
+    @property
+    def scattered(self) -> bool:
+        """It is worth being one value, and is not yet."""
+        return len(self.pieces) > 1 and self.size < PIECE_BYTES * len(self.pieces)
 
 
 class KvsStore:
@@ -150,8 +159,7 @@ class KvsStore:
             yield from self._plan_snapshot(batch.snapshot, batch.values, segment)
         if segment.full or batch.snapshot is not None:
             self._older.append((segment.number, segment.entries))
-            # What was appended once is one value already.
-            self._rewrite = segment if len(segment.pieces) > 1 else None
+            self._rewrite = segment if segment.scattered else None
             segment = _Segment(segment.number + 1)
         self._segment = segment
 

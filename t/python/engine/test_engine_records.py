@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from play import Play, Started, document, on_start
+from play import Play, Started, document, on_start, submit
 
 from flux_ensemble.cli.display.export import write
 from flux_ensemble.engine.describe import Describer
@@ -79,6 +79,43 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
     assert first["output"] == first["error"] == "/work/310/f3.out"
     assert (second["params"], second["returncode"]) == ({"t": 300}, -9)
     assert second["t_submit"] < second["t_run"] < second["t_end"]
+
+
+def test_what_several_rules_asked_for_and_jobs_without_places_are_told_apart() -> None:
+    rules = [on_start(), {"trigger": "job-success", "group": "a", "action": submit("b")}]
+    play = played(jobs=SWEPT, rules=rules)
+    play.run(1)
+    play.begin(2)
+    # Another one, of the rule on the first.
+    play.run(5)
+    play.end(2)
+    jobs = play.engine.records.take()
+    rows = described(play, jobs)
+    assert len({row["rule"] for row in rows}) == 2
+    assert described(play, through_json(jobs)) == rows
+
+
+def test_what_the_version_before_has_stored_is_read() -> None:
+    stored = {
+        "firings": {"rule": ["go"], "number": [0], "group": ["a"], "more": []},
+        "firing": [0, 0],
+        "id": [7, 2],
+        "times": [[1_000_000, 10, 20, 30], [5, None, None, 40]],
+        "index": [0, 3],
+        "ranks": ["0", None],
+        "more": [[1, {"outcome": "canceled", "status": None}]],
+    }
+    first, second = decode(stored)
+    assert (first.id, first.index, first.ranks, first.outcome) == (7, 0, "0", "success")
+    assert (first.t_submit, first.t_alloc, first.t_start, first.t_end) == (
+        1.0,
+        1.00001,
+        1.00002,
+        1.00003,
+    )
+    assert (second.id, second.index, second.ranks, second.outcome) == (9, 3, None, "canceled")
+    assert (second.t_submit, second.t_start, second.t_end) == (1.000005, None, 1.000045)
+    assert decode(encode([first, second]))[1].t_end == second.t_end
 
 
 #: Values of memos: what is kept of them.

@@ -202,6 +202,18 @@ def test_a_segment_is_full_when_it_is_long(flux: Bench) -> None:
     assert numbers(flux.stores().read("long").lines) == [1, 2]
 
 
+def test_a_segment_of_large_pieces_stays_as_it_was_appended(flux: Bench) -> None:
+    from flux_ensemble.service.store.kvs import SEGMENT_BYTES
+
+    store = flux.stores().create("large", {})
+    for number in range(1, 5):
+        flux.commit(store, batch(number, entries=SEGMENT_BYTES // 150))
+    key = "ensemble.large.log.00000000"
+    assert flux.keys("ensemble.large.log") == ["00000000", "00000001"]
+    assert len(json.loads(flux.flux("kvs", "get", "--treeobj", key))["data"]) > 1
+    assert numbers(flux.stores().read("large").lines) == [1, 2, 3, 4]
+
+
 def test_a_snapshot_drops_old_segments_as_long_as_the_rest_have_entries_to_read(
     flux: Bench,
 ) -> None:
