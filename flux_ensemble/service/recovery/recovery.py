@@ -209,52 +209,41 @@ class Recovery:
         if catch_up.doubtful:
             # What comes meanwhile happened later.
             self._journal.hold()
-            run(self._read_memos(catch_up), _check)
+            run(self._read_memos(catch_up), over=partial(self._overtaken, catch_up))
         else:
             self._take(catch_up)
 
     def _read_memos(self, catch_up: CatchUp) -> Steps:
         """Read from the KVS what the journal does not tell right."""
-
-        def overtaken() -> bool:
-            return self._overtaken() or catch_up is not self._catch_up
-
         yield from catch_up.read_memos(
-            lambda job: partial(self._queue.eventlog, job), overtaken, self._log_error
+            lambda job: partial(self._queue.eventlog, job), self._log_error
         )
-        if not overtaken():
-            self._take(catch_up)
-            self._journal.release()
+        self._take(catch_up)
+        self._journal.release()
 
     def _take(self, catch_up: CatchUp) -> None:
         catch_up.apply()
         self._fleets.caught_up()
         self._queue.resume()
-        run(self._settle(catch_up), _check)
+        run(self._settle(catch_up), over=partial(self._overtaken, catch_up))
 
     def _settle(self, catch_up: CatchUp) -> Steps:
         """Make sure which jobs were submitted; not if the journal ends: then all begins again."""
         while True:
             try:
                 yield self._queue.fence
-                if self._overtaken():
-                    return
                 newest = yield self._queue.newest
-                if self._overtaken():
-                    return
                 break
             except Exception as error:
-                if self._overtaken():
-                    return
                 self._log_error(
                     f"cannot make sure which jobs were submitted: {error}; trying again"
                 )
             yield self._pause
         self._done(catch_up.settle(self._loop.now(), newest))
 
-    def _overtaken(self) -> bool:
+    def _overtaken(self, catch_up: CatchUp) -> bool:
         """The journal has ended meanwhile, so that all is done again."""
-        return self._blind
+        return self._blind or catch_up is not self._catch_up
 
     def _pause(self, resume: Resume) -> None:
         self._loop.timer(self._delay(), partial(resume, None))
@@ -274,9 +263,3 @@ class Recovery:
             except BaseException as error:
                 ensemble.broken(error)
         self._then()
-
-
-def _check(error: Exception | None) -> None:
-    """What nobody expected goes to the guard of the callback."""
-    if error is not None:
-        raise error
