@@ -151,19 +151,17 @@ class FleetMember:
                 self._perform(self.nested, number)
 
     def _perform(self, nested: Submitting, number: int) -> None:
-        instance = self.instance
+        self.asked[number].ask(nested, partial(self._told, self.instance, number))
 
-        def told(outcome: Outcome) -> None:
-            # It is asked once more over the next connection, and has its outcome from that.
-            if self.instance is not instance or not self.connected:
-                return
-            if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
-                return
-            asked = self.asked.pop(number, None)
-            if asked is not None:
-                asked.done(outcome)
-
-        self.asked[number].ask(nested, told)
+    def _told(self, instance: Followed | None, number: int, outcome: Outcome) -> None:
+        # It is asked once more over the next connection, and has its outcome from that.
+        if self.instance is not instance or not self.connected:
+            return
+        if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
+            return
+        asked = self.asked.pop(number, None)
+        if asked is not None:
+            asked.done(outcome)
 
 
 def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -> None:

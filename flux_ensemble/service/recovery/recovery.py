@@ -144,12 +144,7 @@ class Recovery:
         for name in self._stores.names():
             try:
                 stored = self._stores.read(name)
-
-                def read(spec: Spec, stored: Any = stored) -> Replayed:
-                    whose = identity(spec.name, stored.load["run"])
-                    mark = self._mark(spec.name, stored.load["run"])
-                    return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
-
+                read = partial(self._replay, stored)
                 restored.append(make(stored.load, stored.store, read))
             except ENDINGS:
                 raise
@@ -163,6 +158,11 @@ class Recovery:
             self._ensembles.add(ensemble)
             if ensemble.live:
                 self._restored.append((ensemble, ensemble.engine.pending))
+
+    def _replay(self, stored: Any, spec: Spec) -> Replayed:
+        run = stored.load["run"]
+        whose, mark = identity(spec.name, run), self._mark(spec.name, run)
+        return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
 
     def catch_up(self, then: Callable[[], None]) -> None:
         """Read the journal in full; `then` is called when the service is ready."""
@@ -180,18 +180,23 @@ class Recovery:
         queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
         catch_up = self._catch_up = CatchUp(self._tracker, live)
-
-        def history(job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
-            catch_up.history(job, jobspec, entries)
-            self._fleets.history(job, jobspec, entries)
-
         self._journal.catch_up(
             names,
             queue_wide,
-            history,
-            lambda: self._caught_up(catch_up),
+            partial(self._history, catch_up),
+            partial(self._caught_up, catch_up),
             places=any(ensemble.needs_places for ensemble in live),
         )
+
+    def _history(
+        self,
+        catch_up: CatchUp,
+        job: int,
+        jobspec: Mapping[str, Any],
+        entries: list[Mapping[str, Any]],
+    ) -> None:
+        catch_up.history(job, jobspec, entries)
+        self._fleets.history(job, jobspec, entries)
 
     def lost(self) -> None:
         """The journal has ended: try again, a little later."""
