@@ -10,52 +10,22 @@ where a document has `use`: nothing is made from one whose form is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import PurePath
+from dataclasses import replace
 from typing import Any
 
-from flux_ensemble.document.actions import Context
-from flux_ensemble.document.behaviour import read_simulate
-from flux_ensemble.document.by_value import check_by_value, read_by_value
-from flux_ensemble.document.checks import (
-    check_source,
-    read_bests,
-    read_heartbeat,
-    read_rate_window,
-    read_scaling,
-    read_statistics,
-)
-from flux_ensemble.document.functions import Functions
-from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.lint import Warnings, lint
-from flux_ensemble.document.members_reader import pool_names, read_pools
 from flux_ensemble.document.merge import USE, Expanded
-from flux_ensemble.document.model import Limits, Spec
-from flux_ensemble.document.placement import check_placement
+from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain import check_plain
-from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
-from flux_ensemble.document.rules import read_rules, rule_id
+from flux_ensemble.document.problems import DocumentError, Problem, Problems, TooMany
 from flux_ensemble.document.schema_check import check_form
-from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
-from flux_ensemble.document.search_reader import (
-    check_groups,
-    declared,
-    read_searches,
-    with_variables,
-)
+from flux_ensemble.document.spec_reader import SpecReader
 from flux_ensemble.document.use import check_uses, expand, plain_form
 from flux_ensemble.document.yaml_reader import Document, read_yaml
-from flux_ensemble.metrics.names import NUMBER, Statistic
-from flux_ensemble.metrics.paths import SEARCH
-from flux_ensemble.texts import shown
 
 __all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_text"]
-
-#: Most statistics of all groups together, because each takes memory from the start. `WINDOW`
-#: values of a window take as much as one statistic.
-MAX_KEPT = 250_000
-WINDOW = 50
 
 
 def load_text(
@@ -199,9 +169,15 @@ class _Loader:
             if value is not None and USE in value:
                 value = self._expand(value)
             if value is not None:
-                spec = self._read(value)
+                reader = SpecReader(
+                    self._document, self._problems, self._directory, self._elastic, self._files
+                )
+                spec = reader.read(value, self._name, self._file)
         if self._problems or spec is None:
             raise self._problems.error(self._file)
+        if isinstance(self._document, Expanded):
+            packaged = self._document.packaged or None
+            spec = replace(spec, expansion=plain_form(self._document), packaged=packaged)
         if warnings is not None:
             lint(spec, self._document, self._file, warnings)
         return spec
@@ -227,151 +203,3 @@ class _Loader:
         self._document = expanded
         self._problems = Problems(expanded.line, expanded.file, expanded.told)
         return self._form()
-
-    def _expansion(self) -> dict[str, Any]:
-        """What a spec has of a document with `use`."""
-        if not isinstance(self._document, Expanded):
-            return {}
-        return {
-            "expansion": plain_form(self._document),
-            "packaged": self._document.packaged or None,
-        }
-
-    def _read(self, value: dict[str, Any]) -> Spec:
-        document, problems = self._document, self._problems
-        name, file, directory = self._name, self._file, self._directory
-        entries, rules = value.get("jobs", []), value.get("rules", [])
-        blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
-        if not entries and not rules and not blamed:
-            problems.add((), "expected job groups in 'jobs', or rules in 'rules'")
-        custom, plugins = value.get("custom"), tuple(value.get("plugins", ()))
-        if custom is not None:
-            check_source(custom, document, problems)
-        statistics = read_statistics(value.get("metrics", []), problems)
-        heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
-        seed = value.get("seed", 0)
-        names = _names(document.value)
-        kept = frozenset(statistic.name for statistic in statistics)
-        bests = read_bests(value.get("metrics", []), names, kept, problems)
-        by = read_by_value(value.get("metrics", []), names, problems)
-        reader = GroupReader(
-            document,
-            problems,
-            directory=directory,
-            seed=seed,
-            files=self._files,
-            names=names,
-            statistics=kept,
-            by=by,
-        )
-        limits = Limits(
-            **{key.replace("-", "_"): most for key, most in value.get("limits", {}).items()}
-        )
-        searches = read_searches(value.get("search", []), names, limits.jobs, problems)
-        searched = declared(document.value.get("search"))
-        groups = reader.read(with_variables(entries, searches, searched.values()))
-        pools = read_pools(value.get("members", []), problems)
-        pooled = pool_names(document.value.get("members"))
-        check_placement(groups, pools, pooled, entries, rules, problems)
-        check_groups(searches, groups, problems)
-        if searches and SEARCH in kept:
-            problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")
-        check_by_value(by, groups, problems)
-        _check_kept(
-            statistics, len(groups), problems, ("metrics",) if "metrics" in value else ("jobs",)
-        )
-        context = Context(
-            groups=groups,
-            every=reader.every,
-            names=names,
-            statistics=kept,
-            rule_ids={rule_id(rule, index) for index, rule in enumerate(rules) if rule is not None},
-            # One that is wrong has its own problem.
-            heartbeat=heartbeat > 0 or problems.blames(("logging",)),
-            functions=Functions(custom, plugins),
-            elastic=self._elastic,
-            bests={
-                best.name: (best, groups[best.group].params)
-                for best in bests
-                if best.group in groups
-            },
-            by=by,
-            searched=searched,
-            pools=pooled,
-        )
-        own_name = _name(value, problems, name, file)
-        return Spec(
-            name=own_name,
-            groups=groups,
-            rules=read_rules(rules, context, problems),
-            statistics=statistics,
-            limits=limits,
-            scaling=read_scaling(value.get("scaling", {}), problems),
-            finish=value.get("finish", "idle"),
-            durability=value.get("durability", "fast"),
-            records=value.get("records", True),
-            job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
-            heartbeat=heartbeat,
-            rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
-            debug=value.get("logging", {}).get("debug", False),
-            custom=custom,
-            plugins=plugins,
-            seed=seed,
-            directory=directory,
-            bests=bests,
-            by=tuple(by),
-            searches=tuple(searches),
-            members=pools,
-            simulate=read_simulate(value.get("simulate", {}), groups, context.names, problems),
-            **self._expansion(),
-        )
-
-
-def _check_kept(
-    statistics: Collection[Statistic], groups: int, problems: Problems, at: Path
-) -> None:
-    """Check that the groups do not keep too many statistics together."""
-    # Integers among the arguments are sizes of windows, or small.
-    windows = [
-        value
-        for statistic in statistics
-        for value in statistic.arguments.values()
-        if type(value) is int
-    ]
-    made = sum(statistic.kind != NUMBER for statistic in statistics)
-    each = made + sum(map(abs, windows)) // WINDOW
-    if groups * each > MAX_KEPT:
-        problems.add(
-            at,
-            f"expected at most {MAX_KEPT} statistics in all, each counted for each group, and once "
-            f"more for each {WINDOW} values of its window, not {groups * each}",
-        )
-
-
-def _names(document: Any) -> set[str]:
-    """The names of all job groups, with problems or not."""
-    entries = document.get("jobs")
-    names = [
-        entry.get("name")
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    ]
-    return {name for name in names if isinstance(name, str)}
-
-
-def _name(value: dict[str, Any], problems: Problems, wanted: str | None, file: str | None) -> str:
-    """The ensemble's name: `wanted`, else the document's, else the file's stem."""
-    name = wanted if wanted is not None else value.get("name")
-    if name is None and file:
-        name = PurePath(file).stem
-    if name is None and problems.blames(("name",)):
-        return ""
-    if name is None:
-        problems.add(
-            (),
-            "the ensemble has no name: write 'name:' in the document, or give it one with --name",
-        )
-    elif not matches(ENSEMBLE_NAME, name):
-        hint = "" if wanted is not None else ", which is the file's; write 'name:' in the document"
-        problems.add(("name",), f"expected {ENSEMBLE_NAME_RULE}, not {shown(name)}{hint}")
-    return name or ""

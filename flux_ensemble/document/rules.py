@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,26 +24,15 @@ from flux_ensemble.document.model import (
 )
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
+from flux_ensemble.document.rule_keys import RULE_KEYS, check_keys
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.scopes import detector_scope, job_scope
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
-from flux_ensemble.metrics.detector import DETECTORS
+from flux_ensemble.metrics.detector import DETECTORS, Detector
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path
 from flux_ensemble.texts import listed, shown
-
-#: Keys of a rule that only some triggers have; "job-" is a prefix.
-_RULE_KEYS = {
-    "name": ("metric", "job-", "idle", "scale-", "search-", "member-", *DETECTORS),
-    "group": ("job-", "idle"),
-    "scope": ("job-",),
-    "after": ("timer",),
-    "every": ("timer", RUNNING_TRIGGER),
-    "by": ("idle",),
-    "below": ("time-left",),
-    "detector": tuple(DETECTORS),
-}
 
 #: Keys of an action that count how often its rule fires.
 _OF_RULE = ("repetitions", "backoff", "cooldown")
@@ -160,15 +149,10 @@ class _RuleReader(ActionReader):
         triggers = self._triggers(entry, at)
         trigger = triggers[0] if triggers else ""
         groups = self._selected(entry, trigger, at)
-        # Where the trigger is wrong, what it would know of a job is not wrong too.
-        by = [name for name in entry.get("by", ()) if name is not None]
         context = self._context
-        scope = job_scope(triggers or ["job-finish"], groups, context.every, by)
-        detector = None
-        if trigger in DETECTORS:
-            detector = self._detectors.read(trigger, entry, at)
-            watched = ("", "") if detector is None else (detector.group, detector.variable)
-            scope = detector_scope(trigger, *watched, context.every)
+        detector = self._detectors.read(trigger, entry, at) if trigger in DETECTORS else None
+        scope = self._scope(entry, triggers, groups, detector)
+        of_member = entry.get("scope") == "member"
         self._names = Names(
             context.names,
             context.statistics,
@@ -177,39 +161,16 @@ class _RuleReader(ActionReader):
             context.bests,
             context.by,
             context.searched,
-            entry.get("scope") == "member",
+            of_member,
             context.pools,
         )
         actions = self._actions(entry, at)
         if not triggers:
             return None
-        of_member = entry.get("scope") == "member"
         for place, message in wrong(entry, triggers, context.pools) if of_member else ():
             self._problems.add((*at, *place), message)
-        for key, prefixes in _RULE_KEYS.items():
-            if key == "scope" and of_member:
-                continue
-            if key in entry and not trigger.startswith(prefixes):
-                only = listed(
-                    f"{prefix}*" if prefix.endswith("-") else prefix for prefix in prefixes
-                )
-                self._problems.add(
-                    (*at, key),
-                    f"{key!r} means nothing to the trigger {trigger!r} (only to: {only})",
-                )
-        name = entry.get("name")
-        if trigger in SCALE_TRIGGERS:
-            self._rule_id(name, (*at, "name"))
-        elif trigger == SEARCH_TRIGGER:
-            if name is not None:
-                self._search(name, (*at, "name"))
-        elif trigger in MEMBER_TRIGGERS:
-            if name is not None:
-                self._pool(name, (*at, "name"))
-            elif not context.pools:
-                self._problems.add((*at, "trigger"), "the document has no 'members'")
-        elif trigger != "metric" and trigger not in DETECTORS:
-            name = None
+        check_keys(entry, trigger, self._problems, at)
+        name = self._name(entry, trigger, at)
         if "by" in entry and trigger == "idle":
             self._by(entry["by"], groups[0] if groups else None, (*at, "by"))
         after, every = self._timer(entry, trigger, at)
@@ -239,6 +200,38 @@ class _RuleReader(ActionReader):
             more_groups=tuple(groups[1:]),
             more_actions=tuple(actions[1:]),
         )
+
+    def _scope(
+        self,
+        entry: Mapping[str, Any],
+        triggers: Sequence[str],
+        groups: Sequence[str],
+        detector: Detector | None,
+    ) -> JobScope | None:
+        """What conditions and expressions of a rule can know of a job."""
+        if triggers and triggers[0] in DETECTORS:
+            watched = ("", "") if detector is None else (detector.group, detector.variable)
+            return detector_scope(triggers[0], *watched, self._context.every)
+        # Where the trigger is wrong, what it would know of a job is not wrong too.
+        by = [name for name in entry.get("by", ()) if name is not None]
+        return job_scope(triggers or ["job-finish"], groups, self._context.every, by)
+
+    def _name(self, entry: Mapping[str, Any], trigger: str, at: Path) -> str | None:
+        """What a rule's `name` names: what that is, its trigger decides."""
+        name: str | None = entry.get("name")
+        if trigger in SCALE_TRIGGERS:
+            self._rule_id(name, (*at, "name"))
+        elif trigger == SEARCH_TRIGGER:
+            if name is not None:
+                self._search(name, (*at, "name"))
+        elif trigger in MEMBER_TRIGGERS:
+            if name is not None:
+                self._pool(name, (*at, "name"))
+            elif not self._context.pools:
+                self._problems.add((*at, "trigger"), "the document has no 'members'")
+        elif trigger != "metric" and trigger not in DETECTORS:
+            return None
+        return name
 
     def _triggers(self, entry: Mapping[str, Any], at: Path) -> list[str]:
         """The triggers under their present names, each once; none if there is a problem."""
@@ -293,7 +286,7 @@ class _RuleReader(ActionReader):
         groups = _valid(value) if isinstance(value, list) else [value]
         if len(groups) > 1 and not trigger.startswith("job-"):
             self._problems.add((*at, key), "only a 'job-*' trigger can have several groups")
-        of_jobs = trigger.startswith(_RULE_KEYS["group"])
+        of_jobs = trigger.startswith(RULE_KEYS["group"])
         if of_jobs and entry.get("scope") != "queue":
             for group in groups:
                 self._group(group, (*at, key))

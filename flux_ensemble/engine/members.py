@@ -129,7 +129,9 @@ class Members:
             number = min(action.value, len(live) - pool.low)
             # That of the rule, then those with the fewest jobs, and of equal ones the last.
             own = origin.member
-            idlest = sorted(live, key=lambda one: (one.ordinal != own, one.busy, -one.ordinal))
+            idlest = sorted(
+                live, key=lambda member: (member.ordinal != own, member.busy, -member.ordinal)
+            )
             del idlest[number:]
             names = [member.name for member in idlest]
             for member in idlest:

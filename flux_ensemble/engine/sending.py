@@ -48,16 +48,11 @@ class Sending:
         origin: Origin,
         *,
         overrides: Mapping[str, Any] | None = None,
-        only: int | None = None,
-        attempt: int = 0,
-        delay: float = 0.0,
         trial: str | None = None,
-        work: str | None = None,
         near: int = 0,
-        avoid: tuple[int, ...] = (),
         bound: bool = False,
     ) -> str | None:
-        """Ask for the jobs of one submission of a group, or for one of them again.
+        """Ask for the jobs of one submission of a group.
 
         Args:
             group: the group's name.
@@ -65,50 +60,55 @@ class Sending:
             params: override the group's parameters.
             origin: the firing that asks.
             overrides: of fields of the group.
-            only: the index of the one job to ask for, or None for all.
-            attempt: how often that job has been tried before.
-            delay: seconds until they are sent.
-            trial: of a search that the one job is, if it is one.
-            work: of a copy, what it is a copy of.
-            near, avoid: the member that they are to run on, and those that they are kept off.
+            trial: of a search that its one job is, if it is one.
+            near: the member that they are to run on.
             bound: they run on that member or nowhere.
 
         Returns:
             Why they are not asked for; None where they are, or the ensemble has failed.
         """
-        core = self._core
-        size = len(core.spec.groups[group].submission(each, params, overrides))
-        indices = range(size) if only is None else range(only, only + 1)
-        limit = core.spec.limits.jobs
-        if core.workload.total + len(indices) > limit:
-            core.fail(self._over_limit(group, origin, len(indices), limit))
-            return None
+        size = len(self._core.spec.groups[group].submission(each, params, overrides))
         firing = Firing(
             origin.rule,
             origin.number,
             group,
-            indices.start,
-            indices.stop,
+            0,
+            size,
             each,
             params,
-            attempt,
-            origin.request,
-            overrides,
-            trial,
-            work,
-            near,
-            avoid,
-            bound,
+            request=origin.request,
+            overrides=overrides,
+            trial=trial,
+            near=near,
+            bound=bound,
         )
-        reason = self._placing.bars(firing) if bound and self._placing is not None else None
+        return self._ask_for(firing, origin)
+
+    def _ask_for(self, firing: Firing, origin: Origin, delay: float = 0.0) -> str | None:
+        """Ask for the jobs of a firing.
+
+        Args:
+            firing: the firing.
+            origin: which rule it is of, and why.
+            delay: seconds until they are sent.
+
+        Returns:
+            As `submit` does.
+        """
+        core = self._core
+        limit = core.spec.limits.jobs
+        if core.workload.total + firing.waiting > limit:
+            core.fail(self._over_limit(firing.group, origin, firing.waiting, limit))
+            return None
+        reason = self._placing.bars(firing) if firing.bound and self._placing is not None else None
         if reason is not None:
             return reason
         firing.delayed = delay > 0
         if not core.workload.add(firing):
             core.fail(
-                f"{because(origin)} would submit group {group!r}: more than {MAX_COMBINATIONS} "
-                "combinations of values would have jobs for a rule with 'by'; give it fewer "
-                "parameters"
+                f"{because(origin)} would submit group {firing.group!r}: more than "
+                f"{MAX_COMBINATIONS} combinations of values would have jobs for a rule with 'by'; "
+                "give it fewer parameters"
             )
         elif firing.delayed:
             core.emit(StartTimer(firing.timer, delay))
@@ -161,20 +161,22 @@ class Sending:
             attempt=attempt,
             retry=origin.number,
         )
-        self.submit(
+        again = Firing(
+            origin.rule,
+            origin.number,
             firing.group,
+            index,
+            index + 1,
             firing.each,
             firing.params,
-            origin,
+            attempt,
             overrides=overrides,
-            only=index,
-            attempt=attempt,
-            delay=delay,
             trial=firing.trial,
             near=firing.near,
             avoid=avoid,
             bound=firing.bound,
         )
+        self._ask_for(again, origin, delay)
 
     def copy(self, job: Job, origin: Origin) -> str | None:
         """Have a job run a second time beside itself.
@@ -197,17 +199,21 @@ class Sending:
             return "the job has a copy, or is one"
         if core.workload.total >= core.spec.limits.jobs:
             return f"limits.jobs is {core.spec.limits.jobs}"
-        self.submit(
+        copy = Firing(
+            origin.rule,
+            origin.number,
             firing.group,
+            job.index,
+            job.index + 1,
             firing.each,
             firing.params,
-            origin,
-            overrides=firing.overrides,
-            only=job.index,
-            attempt=firing.attempt,
+            firing.attempt,
+            origin.request,
+            firing.overrides,
             work=core.copies.begin(job, (origin.rule, origin.number)),
             avoid=members_of(job.id),
         )
+        self._ask_for(copy, origin)
         return None
 
     def cancel_others(self, job: Job, work: Work) -> None:

@@ -67,23 +67,26 @@ def _bounded(
 ) -> tuple[list[Mapping[str, Any]], int]:
     """The ensembles that there is room for, live ones first, and the series of the others."""
     chosen, used, left_out = [], 0, 0
-    order = sorted(ensembles, key=lambda one: (one["t_end"] is not None, -(one["t_start"] or 0.0)))
-    for one in order:
+    order = sorted(
+        ensembles,
+        key=lambda ensemble: (ensemble["t_end"] is not None, -(ensemble["t_start"] or 0.0)),
+    )
+    for ensemble in order:
         series = (
             len(STATES)
             + 5
-            + (4 + len(OUTCOMES)) * len(one["groups"])
-            + 3 * len(one.get("rules", ()))
+            + (4 + len(OUTCOMES)) * len(ensemble["groups"])
+            + 3 * len(ensemble.get("rules", ()))
             + sum(
                 2 + (4 + len(MEMBER_STATES)) * len(pool["members"])
-                for pool in one.get("pools", {}).values()
+                for pool in ensemble.get("pools", {}).values()
             )
         )
         if used + series > most:
             left_out += series
             continue
         used += series
-        chosen.append(one)
+        chosen.append(ensemble)
     return chosen, left_out
 
 
@@ -151,15 +154,19 @@ def _ensembles(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     )
     again = CounterMetricFamily(f"{PREFIX}retries", "Jobs that ran again.", labels=label)
     errors = GaugeMetricFamily(f"{PREFIX}errors", "Errors inside the service.", labels=label)
-    for one in ensembles:
-        name = (one["name"],)
-        state.add_metric(name, {state: one["state"] == state for state in STATES})
-        times = (start, one["t_start"]), (end, one["t_end"]), (predicted, one.get("t_predicted"))
+    for ensemble in ensembles:
+        name = (ensemble["name"],)
+        state.add_metric(name, {state: ensemble["state"] == state for state in STATES})
+        times = (
+            (start, ensemble["t_start"]),
+            (end, ensemble["t_end"]),
+            (predicted, ensemble.get("t_predicted")),
+        )
         for family, t in times:
             if t is not None:
                 family.add_metric(name, t)
-        again.add_metric(name, one.get("retries", 0))
-        errors.add_metric(name, len(one.get("errors", ())))
+        again.add_metric(name, ensemble.get("retries", 0))
+        errors.add_metric(name, len(ensemble.get("errors", ())))
     yield from (state, start, end, predicted, again, errors)
 
 
@@ -179,9 +186,9 @@ def _groups(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     ended = CounterMetricFamily(
         f"{PREFIX}jobs_ended", "Jobs that ended, each attempt.", labels=(*_GROUP, "outcome")
     )
-    for one in ensembles:
-        for group, counts in one["groups"].items():
-            names = (one["name"], group)
+    for ensemble in ensembles:
+        for group, counts in ensemble["groups"].items():
+            names = (ensemble["name"], group)
             for key, family in made.items():
                 family.add_metric(names, counts[key])
             submitted.add_metric(names, counts["submitted"])
@@ -198,9 +205,9 @@ def _rules(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     wrong = GaugeMetricFamily(
         f"{PREFIX}rule_error", "Whether its last action failed.", labels=_RULE
     )
-    for one in ensembles:
-        for rule in one.get("rules", ()):
-            names = (one["name"], rule["id"])
+    for ensemble in ensembles:
+        for rule in ensemble.get("rules", ()):
+            names = (ensemble["name"], rule["id"])
             fired.add_metric(names, rule["fired"])
             enabled.add_metric(names, rule["enabled"])
             wrong.add_metric(names, rule["error"] is not None)
@@ -228,12 +235,12 @@ def _pools(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     lost = CounterMetricFamily(
         f"{PREFIX}pool_members_lost", "Members that have ended and were lost.", labels=_POOL
     )
-    for one in ensembles:
-        for name, pool in one.get("pools", {}).items():
-            ended.add_metric((one["name"], name), pool["ended"])
-            lost.add_metric((one["name"], name), pool["lost"])
+    for ensemble in ensembles:
+        for name, pool in ensemble.get("pools", {}).items():
+            ended.add_metric((ensemble["name"], name), pool["ended"])
+            lost.add_metric((ensemble["name"], name), pool["lost"])
             for member in pool["members"]:
-                names = (one["name"], name, member["name"])
+                names = (ensemble["name"], name, member["name"])
                 state.add_metric(
                     names, {known: member["state"] == known for known in MEMBER_STATES}
                 )

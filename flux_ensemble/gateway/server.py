@@ -1,6 +1,7 @@
 """The server: both protocols, health and reflection, on one port.
 
-    await serve(members, DryRun(), host="localhost", port=50051, ready=print)
+    access = Access(host="localhost", port=50051)
+    await serve(members, DryRun(), access, ready=print, stop=asyncio.Event())
 
 Requests are handled on one event loop; blocking calls run on lanes. Waiting for a client happens
 in the thread of its call.
@@ -15,6 +16,7 @@ import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import grpc
 
@@ -67,17 +69,57 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Where the server listens, and who may do what there.
+
+    Attributes:
+        host: a name or address of this machine.
+        port: 0 chooses a free one.
+        tls: the server's files; None is plaintext.
+        insecure: allows plaintext on a host that other machines can connect to.
+        allow_load: clients may load documents.
+    """
+
+    host: str
+    port: int
+    tls: TlsFiles | None = None
+    insecure: bool = False
+    allow_load: bool = False
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as gRPC takes it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def check(self) -> None:
+        """Check that plaintext is allowed, if it is that.
+
+        Raises:
+            ServerError: it is not.
+        """
+        if self.tls is not None or self.insecure:
+            return
+        if not is_loopback(self.host):
+            raise ServerError(
+                f"host {self.host!r} can be reached from other machines: give --tls-cert, "
+                "--tls-key and --tls-ca, or write out --insecure"
+            )
+        if self.allow_load:
+            raise ServerError(
+                "with --allow-load whoever can connect runs commands as you: give --tls-cert, "
+                "--tls-key and --tls-ca, or write out --insecure"
+            )
+
+
 async def serve(
     members: Members,
     backend: Backend | None,
+    access: Access,
     *,
-    host: str,
-    port: int,
     ready: Callable[[int], None],
     stop: asyncio.Event,
-    tls: TlsFiles | None = None,
-    insecure: bool = False,
-    allow_load: bool = False,
     limits: Limits | None = None,
 ) -> None:
     """Serves until `stop` is set.
@@ -85,36 +127,23 @@ async def serve(
     Args:
         members: the table of members.
         backend: changes their size; None if nothing does.
-        host: a name or address of this machine.
-        port: 0 chooses a free one.
+        access: where it listens, and what is allowed.
         ready: called with the port when the server answers.
         stop: ends it; requests that are open may go on for some seconds.
-        tls: the server's files; None is plaintext.
-        insecure: allows plaintext on a host that other machines can connect to.
-        allow_load: clients may load documents.
         limits: bounds of the requests; default: `Limits()`.
 
     Raises:
         ServerError: plaintext is not allowed there, or the port is taken.
         TlsError: the files are not usable.
     """
-    if tls is None and not insecure and not is_loopback(host):
-        raise ServerError(
-            f"host {host!r} can be reached from other machines: give --tls-cert, --tls-key and "
-            "--tls-ca, or write out --insecure"
-        )
-    if allow_load and tls is None and not insecure:
-        raise ServerError(
-            "with --allow-load whoever can connect runs commands as you: give --tls-cert, "
-            "--tls-key and --tls-ca, or write out --insecure"
-        )
+    access.check()
     limits = limits or Limits()
     # Once, however often this is called: a logger has a filter once.
     for name in _GRPC_LOGS:
         logging.getLogger(name).addFilter(_SPARING)
-    files = None if tls is None else Reloaded(tls)
+    files = None if access.tls is None else Reloaded(access.tls)
     credentials = None if files is None else files.server_credentials()
-    operations = Operations(members, backend, files, allow_load=allow_load)
+    operations = Operations(members, backend, files, allow_load=access.allow_load)
     health = Health(SERVICES)
     methods = {
         **TypedService(operations).methods(),
@@ -122,22 +151,9 @@ async def serve(
         **health.methods(),
         **Reflection(SERVICES).methods(),
     }
-    gate = Gate(limits, tls=tls is not None)
+    gate = Gate(limits, tls=access.tls is not None)
     async with _server(methods, limits, gate) as server:
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        # Both raise RuntimeError where the port cannot be had.
-        try:
-            if credentials is None:
-                bound = server.add_insecure_port(address)
-            else:
-                bound = server.add_secure_port(address, credentials)
-        except RuntimeError as exc:
-            # So it says of keys of a kind that it cannot use, too.
-            also = "" if tls is None else ", or gRPC cannot use the key or the certificate"
-            raise ServerError(
-                f"cannot listen at {address}: the port is taken, or the host is not this "
-                f"machine's{also}"
-            ) from exc
+        bound = _listen(server, access.address, credentials)
         server.start()
         connections = Connections(bound, limits.connections_of_client, gate.busy)
         watch = asyncio.create_task(connections.watch())
@@ -148,6 +164,26 @@ async def serve(
             health.stop()
             watch.cancel()
     operations.close()
+
+
+def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Have the server listen at an address; gives the port.
+
+    Raises:
+        ServerError: it cannot.
+    """
+    # Both raise RuntimeError where the port cannot be had.
+    try:
+        if credentials is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, credentials))
+    except RuntimeError as exc:
+        # So it says of keys of a kind that it cannot use, too.
+        also = "" if credentials is None else ", or gRPC cannot use the key or the certificate"
+        raise ServerError(
+            f"cannot listen at {address}: the port is taken, or the host is not this "
+            f"machine's{also}"
+        ) from exc
 
 
 @asynccontextmanager

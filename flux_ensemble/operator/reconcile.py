@@ -178,7 +178,7 @@ class _Turn:
 
     def _is_new(self, name: str, live: Resource) -> bool:
         """Whether a member is to be another one than it was."""
-        member = next((one for one in self._members() if one["name"] == name), None)
+        member = next((member for member in self._members() if member["name"] == name), None)
         if member is None or self._ensemble["spec"].get("onChange", "Refuse") != "Recreate":
             return False
         wanted = kind_of(member).render(self._ensemble, member)
@@ -194,16 +194,16 @@ class _Turn:
             owned(manifest, self._ensemble)
             for manifest in render(self._ensemble, self._settings, serve=serve)
         ]
-        clusters = [one for one in manifests if one["kind"] == "MiniCluster"]
-        others = [one for one in manifests if one["kind"] != "MiniCluster"]
+        clusters = [manifest for manifest in manifests if manifest["kind"] == "MiniCluster"]
+        others = [manifest for manifest in manifests if manifest["kind"] != "MiniCluster"]
         self._try_out(clusters)
         if self._problems:
             return
         # MiniClusters that are not wanted go first: what they mount stays until then.
-        keep = {(one["kind"], one["metadata"]["name"]) for one in manifests}
+        keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
         keep |= {("Secret", name) for name in self._certificates.names()}
         if suspended:
-            keep -= {("MiniCluster", one["metadata"]["name"]) for one in clusters}
+            keep -= {("MiniCluster", manifest["metadata"]["name"]) for manifest in clusters}
         self._prune(keep)
         self._certificates.ensure(self._owned)
         self._problems += self._certificates.problems
@@ -211,7 +211,9 @@ class _Turn:
             self._ensure(manifest)
         if suspended or self._problems:
             return
-        members = {names.member(self._name(), one["name"]): one["name"] for one in self._members()}
+        members = {
+            names.member(self._name(), member["name"]): member["name"] for member in self._members()
+        }
         for manifest in clusters:
             name = members[manifest["metadata"]["name"]]
             self._ensure_minicluster(name, manifest, ended=name in ended)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from heapq import heappush, heappushpop
+from operator import itemgetter
 from typing import Any
 
 #: Points that are kept at each end, and keys of memos that are looked at.
@@ -55,7 +56,7 @@ class Points:
     def best(self, key: str, mode: str) -> list[Mapping[str, Any]]:
         """The best jobs by a key, the best one first; `mode` is "max" or "min"."""
         held = (self._most if mode == "max" else self._least).get(key, [])
-        return [job for _, _, job in sorted(held, key=lambda one: one[:2], reverse=True)]
+        return [job for _, _, job in sorted(held, key=itemgetter(0, 1), reverse=True)]
 
 
 def _keep(held: list[_Held], job: _Held) -> None:

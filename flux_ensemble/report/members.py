@@ -108,20 +108,21 @@ def members(seen: MembersSeen, begin: float, end: float, most: int) -> Iterator[
     yield h("p", f"{words}; {lost:,} of them {'was' if lost == 1 else 'were'} lost." if lost
             else f"{words}, and none of them was lost.")  # fmt: skip
     rows: list[list[Child]] = []
-    for name, one in named[:most]:
-        stop = end if one.t_end is None else one.t_end
+    for name, member in named[:most]:
+        stop = end if member.t_end is None else member.t_end
+        asked, up = member.t_start, member.t_up
         rows.append([
             name,
-            one.state,
-            "" if one.nodes is None else one.nodes,
-            "" if one.cores is None else one.cores,
-            NOTHING if one.t_start is None else seconds(one.t_start - begin),
-            NOTHING if None in (one.t_start, one.t_up) else seconds(one.t_up - one.t_start),  # type: ignore[operator]
-            NOTHING if one.t_up is None else seconds(stop - one.t_up),
-            one.outcomes["success"],
-            one.outcomes["failed"] + one.outcomes["timeout"],
-            one.outcomes["canceled"],
-            one.why,
+            member.state,
+            "" if member.nodes is None else member.nodes,
+            "" if member.cores is None else member.cores,
+            NOTHING if asked is None else seconds(asked - begin),
+            NOTHING if asked is None or up is None else seconds(up - asked),
+            NOTHING if up is None else seconds(stop - up),
+            member.outcomes["success"],
+            member.outcomes["failed"] + member.outcomes["timeout"],
+            member.outcomes["canceled"],
+            member.why,
         ])  # fmt: skip
     yield table(
         "Members: when they were asked for, how long they took to start and were up, and how their "

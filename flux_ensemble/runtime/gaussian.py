@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from flux_ensemble.runtime.unit_cube import Qmc, at, back
@@ -52,7 +53,7 @@ class Gaussian:
 
     def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:
         """The point of the next trial."""
-        complete = [one for one, cost in self._costs.items() if cost is not None]
+        complete = [number for number, cost in self._costs.items() if cost is not None]
         if len(complete) < BEGIN:
             params, _ = self._qmc.suggest(number, seed)
         else:
@@ -69,18 +70,20 @@ class Gaussian:
     def _seen(self, complete: list[int]) -> list[int]:
         if len(complete) <= MANY:
             return complete
-        best = sorted(complete, key=lambda one: (self._costs[one], one))
+        best = sorted(complete, key=lambda number: (self._costs[number], number))
         return sorted({*best[:BEST], *complete[-LATEST:]})
 
     def _best(self, complete: list[int], seed: int) -> list[Any]:
         import numpy as np
 
-        points = np.array([self._points[one] for one in complete])
-        costs = np.array([self._costs[one] for one in complete])
+        points = np.array([self._points[number] for number in complete])
+        costs = np.array([self._costs[number] for number in complete])
         costs = (costs - costs.mean()) / (costs.std() or 1.0)
         process = self._fitted(points, costs)
         least = process.predict(points).min()
-        under_way = [point for one, point in enumerate(self._points) if one not in self._costs]
+        under_way = [
+            point for number, point in enumerate(self._points) if number not in self._costs
+        ]
         if under_way:
             waiting = np.array(under_way)
             expected = process.predict(waiting)
@@ -98,10 +101,10 @@ class Gaussian:
         new = [row for row in rows if tuple(row) not in seen] or rows
         values = worth(np.array(new))
         best = np.argsort(-values, kind="stable")[:MOVED]
-        choices = [(float(values[one]), new[one]) for one in best]
+        choices = [(float(values[place]), new[place]) for place in best]
         choices += [self._moved(worth, row) for _, row in choices]
-        choices = [one for one in choices if tuple(one[1]) not in seen] or choices
-        return self._params(max(choices, key=lambda one: one[0])[1])
+        choices = [choice for choice in choices if tuple(choice[1]) not in seen] or choices
+        return self._params(max(choices, key=itemgetter(0))[1])
 
     def _fitted(self, points: Any, costs: Any) -> Any:
         """A process whose kernel fits; it keeps this when it is fitted once more."""
@@ -125,7 +128,7 @@ class Gaussian:
         for scale in (0.1, 0.01):
             for row in best:
                 noise = rng.normal(0.0, scale, (10, best.shape[1]))
-                rows += [self._near(one) for one in np.clip(row + noise, 0.0, 1.0).tolist()]
+                rows += [self._near(point) for point in np.clip(row + noise, 0.0, 1.0).tolist()]
         return rows
 
     def _moved(self, worth: Any, row: list[float]) -> tuple[float, list[float]]:
@@ -134,7 +137,7 @@ class Gaussian:
         from scipy.optimize import minimize
 
         found = minimize(
-            lambda one: -float(worth(one[np.newaxis])[0]),
+            lambda point: -float(worth(point[np.newaxis])[0]),
             np.array(row),
             method="L-BFGS-B",
             bounds=[(0.0, 1.0)] * len(row),

@@ -23,6 +23,7 @@ from typing import Any
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.enclosing import expiration
 from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.steps import Steps, run
 from flux_ensemble.runtime.ports import Handle
 
 #: Seconds between looks: the time limit of an instance's job can be changed. Near the end they are
@@ -96,32 +97,24 @@ class Allocation:
 
     def _look(self) -> None:
         self._again(SPACING_SECONDS)
-        future = self._broker.handle.rpc("resource.status", {}, nodeid=0)
-        self._broker.call(future, self._receive, self._report, RESPONSE_SECONDS)
+        run(self._steps(), over=lambda: self._timer is None)
 
     def _again(self, after: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._broker.loop.timer(after, self._look)
 
-    def _receive(self, future: Any) -> None:
-        # An R (RFC 20); 0 is no limit.
-        execution = future.get()["R"]["execution"]
-        self.t_expires = execution.get("expiration") or None
-        self._t_guard = math.inf
-        if self.t_expires is not None and self._guard:
-            lasts = self.t_expires - execution.get("starttime", 0.0)
-            self._t_guard = self.t_expires - min(self._guard, GUARD_SHARE * lasts)
-
-    def _report(self, error: Exception | None) -> None:
-        if self._timer is None:
-            return
-        if error is not None:
+    def _steps(self) -> Steps:
+        future = self._broker.handle.rpc("resource.status", {}, nodeid=0)
+        try:
+            yield self._broker.response(future, self._receive, RESPONSE_SECONDS)
+        except Exception as error:
             self._log_error(f"cannot tell when the allocation expires: {sentence(error)}")
             return
         if not self._renewed and self.t_expires is not None and self.t_expires <= time.time():
             self._renewed = True
-            self._renew(self.t_expires)
+            yield from self._renew(self.t_expires)
+            self._look()
             return
         self._renewed = True
         self.known = True
@@ -135,25 +128,27 @@ class Allocation:
             self._stop_queue(False)
             self._again(min(left, SPACING_SECONDS))
 
-    def _renew(self, t_expired: float) -> None:
+    def _receive(self, future: Any) -> None:
+        # An R (RFC 20); 0 is no limit.
+        execution = future.get()["R"]["execution"]
+        self.t_expires = execution.get("expiration") or None
+        self._t_guard = math.inf
+        if self.t_expires is not None and self._guard:
+            lasts = self.t_expires - execution.get("starttime", 0.0)
+            self._t_guard = self.t_expires - min(self._guard, GUARD_SHARE * lasts)
+
+    def _renew(self, t_expired: float) -> Steps:
         """The time limit is that of an earlier instance: replace it."""
-
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                self._log_error(
-                    f"Flux takes the allocation for expired since {t_expired:.0f}, the time limit "
-                    f"of the instance whose state this one was started with: {sentence(error)}"
-                )
-            if self._timer is not None:
-                self._look()
-
+        handle = self._broker.handle
         try:
-            request = {"expiration": expiration(self._broker.handle.attr_get) or 0.0}
-        except OSError as error:
-            done(error)
-            return
-        future = self._broker.handle.rpc("resource.expiration-update", request, nodeid=0)
-        self._broker.call(future, lambda future: future.get(), done, RESPONSE_SECONDS)
+            request = {"expiration": expiration(handle.attr_get) or 0.0}
+            future = handle.rpc("resource.expiration-update", request, nodeid=0)
+            yield self._broker.response(future, seconds=RESPONSE_SECONDS)
+        except Exception as error:
+            self._log_error(
+                f"Flux takes the allocation for expired since {t_expired:.0f}, the time limit "
+                f"of the instance whose state this one was started with: {sentence(error)}"
+            )
 
     def _stop_queue(self, stopped: bool) -> None:
         """Stop the queue of the instance, or start it again if it was stopped here."""

@@ -22,7 +22,7 @@ from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Caller, Scaler
+from flux_ensemble.runtime.ports import Scaler
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.functions import Prepared
@@ -89,41 +89,31 @@ class Assembly:
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
         where = {"environment": load["environment"], "cwd": load["cwd"]}
 
-        def start_worker(ensemble: Ensemble) -> Caller:
-            return self._worker(spec, load, loop, ensemble.note, ensemble.engine.function_states)
-
-        def put_down(ensemble: Ensemble) -> WriteAheadLog:
-            ensemble.engine.stats.keep_values()
-            wal = WriteAheadLog(
-                store,
-                loop,
-                ensemble,
-                lambda text: self._error(f"{spec.name}: {text}"),
-                self._queue,
-                identity=identity(spec.name, load["run"]),
-                replayed=replayed,
-            )
-            self._kept[ensemble] = store, wal
-            if fleet is not None:
-                fleet.ensemble, fleet.durable = ensemble, wal.barrier
-            return wal
-
         def warn(text: str) -> None:
             self._error(f"{spec.name}: {text}")
             # Not from here: this is within the ensemble's driver.
             loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
 
         fleet = self._fleets.make(spec, load, warn) if spec.members else None
+        member = fleet or FluxMember(
+            self._queue, spec, run=load["run"], **where, scaler=self._scaler, warn=warn
+        )
+
+        def put_down(ensemble: Ensemble) -> WriteAheadLog:
+            wal = self._wal(ensemble, store, loop, replayed)
+            if fleet is not None:
+                fleet.ensemble, fleet.durable = ensemble, wal.barrier
+            return wal
+
         ensemble = Ensemble(
             spec,
             run=load["run"],
             cwd=load["cwd"],
-            member=fleet
-            or FluxMember(
-                self._queue, spec, run=load["run"], **where, scaler=self._scaler, warn=warn
-            ),
+            member=member,
             loop=loop,
-            custom=start_worker,
+            custom=lambda ensemble: self._worker(
+                spec, load, loop, ensemble.note, ensemble.engine.function_states
+            ),
             log_error=self._error,
             changed=self._changed,
             ahead=put_down,
@@ -139,6 +129,23 @@ class Assembly:
             prepared.ensemble = ensemble
         self.pace()
         return ensemble
+
+    def _wal(
+        self, ensemble: Ensemble, store: KvsStore, loop: FluxLoop, replayed: Replayed | None
+    ) -> WriteAheadLog:
+        """Make the log of an ensemble, and keep it with its store."""
+        ensemble.engine.stats.keep_values()
+        wal = WriteAheadLog(
+            store,
+            loop,
+            ensemble,
+            lambda text: self._error(f"{ensemble.name}: {text}"),
+            self._queue,
+            identity=identity(ensemble.name, ensemble.run),
+            replayed=replayed,
+        )
+        self._kept[ensemble] = store, wal
+        return wal
 
     def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> Worker:
         """Make the worker process of an ensemble that is to be made.

@@ -7,6 +7,7 @@ Child ──► Contact ──► Instance, NestedMember: the member
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from flux.core.handle import Flux
@@ -17,7 +18,7 @@ from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.steps import run
+from flux_ensemble.members.flux.steps import Step, Steps, run
 from flux_ensemble.members.nested.attached import brief
 from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.instance import Heard, Instance
@@ -179,12 +180,7 @@ class Contact:
 
     def _stop(self, number: int, reason: str) -> None:
         assert self._instance is not None
-
-        def stopped(error: Exception | None) -> None:
-            outcome = {} if error is None else {"reason": sentence(error)}
-            self._talk.say("outcome", number, outcome)
-
-        self._instance.stop_queue(reason, stopped)
+        run(self._answer(number, partial(self._instance.stop_queue, reason)))
 
     def _look(self) -> None:
         assert self._instance is not None
@@ -192,14 +188,16 @@ class Contact:
 
     def _eventlog(self, number: int, job: int) -> None:
         assert self._instance is not None
+        run(self._answer(number, partial(self._instance.eventlog, job)))
 
-        def read(entries: list[Any] | Exception) -> None:
-            if isinstance(entries, Exception):
-                self._talk.say("outcome", number, {"reason": sentence(entries)})
-            else:
-                self._talk.say("outcome", number, {"entries": entries})
-
-        self._instance.eventlog(job, read)
+    def _answer(self, number: int, step: Step) -> Steps:
+        try:
+            entries = yield step
+        except Exception as error:
+            outcome = {"reason": sentence(error)}
+        else:
+            outcome = {} if entries is None else {"entries": entries}
+        self._talk.say("outcome", number, outcome)
 
     # -- what happens --------------------------------------------------------------------------
 

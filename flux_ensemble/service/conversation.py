@@ -158,26 +158,22 @@ class Conversation:
             self._quiet.cancel()
         self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
         payload = {"contact": self._contact, **message}
-        answers: list[Mapping[str, Any]] = []
-
-        def answered(error: Exception | None) -> None:
-            self._reporting = False
-            if self._closed:
-                return
-            if error is not None:
-                # Whatever it is: the next contact begins with all that is known.
-                self._end(1, f"a report was not taken: {sentence(error)}")
-            elif answers[0]:
-                self.take(answers[0])
-            else:
-                self._report()
-            if self.dead and not self._has_news:
-                self._end(1, "the broker of the member is gone")
-
         future = self._parent.handle.rpc(self._topic, payload)
-        self._parent.call(
-            future, lambda future: answers.append(future.get()), answered, ANSWER_SECONDS
-        )
+        self._parent.call(future, self._answered, seconds=ANSWER_SECONDS)
+
+    def _answered(self, answer: Mapping[str, Any] | Exception) -> None:
+        self._reporting = False
+        if self._closed:
+            return
+        if isinstance(answer, Exception):
+            # Whatever it is: the next contact begins with all that is known.
+            self._end(1, f"a report was not taken: {sentence(answer)}")
+        elif answer:
+            self.take(answer)
+        else:
+            self._report()
+        if self.dead and not self._has_news:
+            self._end(1, "the broker of the member is gone")
 
     def _again(self) -> None:
         """Nothing came for a while: what is said more than once does no harm."""

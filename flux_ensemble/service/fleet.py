@@ -168,22 +168,14 @@ class Fleet:
         member = self._known(command.ordinal)
         if member is None:
             return
-
-        def ask(nested: Submitting, told: Done) -> None:
-            jobs = shown(self.ensemble.engine, command)
-            nested.known.update((tag, split(job)[1]) for tag, job in jobs)
-            nested.submit(command, told)
-
-        def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, CommandFailed):
-                ids = tuple(make(member.ordinal, id) for id in outcome.ids)
-                done(replace(outcome, ids=ids))
-            else:
-                ids = tuple(make(member.ordinal, id) for id in outcome.result["ids"])
-                done(CommandDone(outcome.t, outcome.command, {"ids": list(ids)}))
-
+        told = partial(_submitted, member.ordinal, done)
         # The engine knows what becomes of the jobs of a member that is gone.
-        member.ask(Asked(ask, answered, lambda: None))
+        member.ask(Asked(partial(self._submit, command), told, lambda: None))
+
+    def _submit(self, command: SubmitJobs, nested: Submitting, done: Done) -> None:
+        jobs = shown(self.ensemble.engine, command)
+        nested.known.update((tag, split(job)[1]) for tag, job in jobs)
+        nested.submit(command, done)
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
         """Cancel jobs; those of a member that is gone are no error."""
@@ -221,7 +213,9 @@ class Fleet:
             ordinal, id = split(key)
             if self._known(ordinal) is not None:
                 parts.setdefault(ordinal, []).append(id)
-        asks = [(self._members[one], partial(ask, tuple(ids))) for one, ids in parts.items()]
+        asks = [
+            (self._members[ordinal], partial(ask, tuple(ids))) for ordinal, ids in parts.items()
+        ]
         ask_all(asks, command.id, done)
 
     def scale(self, command: Scale, done: Done) -> None:
@@ -363,7 +357,7 @@ class Fleet:
         engine = self.ensemble.engine
         if engine.members is None or not self.ensemble.live:
             return
-        asked_for = {one.ordinal for one in engine.pending if isinstance(one, StartMember)}
+        asked_for = {effect.ordinal for effect in engine.pending if isinstance(effect, StartMember)}
         for member in list(engine.members.known.values()):
             tag = MemberTag(self._spec.name, self._run, member.name, member.ordinal, 0)
             if member.ordinal in asked_for:
@@ -394,3 +388,12 @@ class Fleet:
         """The ensemble is over: its members are not needed any more."""
         for tag in self._tags():
             self._site.end(tag)
+
+
+def _submitted(ordinal: int, done: Done, outcome: Outcome) -> None:
+    """Tell of a submission to a member, with the keys of its jobs in place of their ids there."""
+    if isinstance(outcome, CommandFailed):
+        done(replace(outcome, ids=tuple(make(ordinal, id) for id in outcome.ids)))
+    else:
+        ids = [make(ordinal, id) for id in outcome.result["ids"]]
+        done(CommandDone(outcome.t, outcome.command, {"ids": ids}))

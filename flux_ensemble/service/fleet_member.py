@@ -11,7 +11,7 @@ from itertools import count
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.job_keys import split
-from flux_ensemble.members.flux.steps import Step, run
+from flux_ensemble.members.flux.steps import Steps, run
 from flux_ensemble.members.nested.attached import AttachedInstance, Followed, Submitting
 from flux_ensemble.members.nested.held import hold_seconds
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -94,20 +94,16 @@ class FleetMember:
         if not catch_up.doubtful:
             self.go_on()
             return
+        run(
+            self._read_memos(catch_up, instance, warn),
+            over=lambda: catch_up is not self.caught_up or self.late is None or instance.closed,
+        )
 
-        def read(job: int) -> Step:
-            return partial(instance.eventlog, split(job)[1])
-
-        def overtaken() -> bool:
-            return catch_up is not self.caught_up or self.late is None or instance.closed
-
-        def done(error: Exception | None) -> None:
-            if error is not None:
-                raise error
-            if not overtaken():
-                self.go_on()
-
-        run(catch_up.read_memos(read, overtaken, warn), done)
+    def _read_memos(
+        self, catch_up: CatchUp, instance: Followed, warn: Callable[[str], None]
+    ) -> Steps:
+        yield from catch_up.read_memos(lambda job: partial(instance.eventlog, split(job)[1]), warn)
+        self.go_on()
 
     def later(self, what: Callable[[], None]) -> bool:
         """Whether something is to be taken in later; then it will be."""
@@ -155,19 +151,17 @@ class FleetMember:
                 self._perform(self.nested, number)
 
     def _perform(self, nested: Submitting, number: int) -> None:
-        instance = self.instance
+        self.asked[number].ask(nested, partial(self._told, self.instance, number))
 
-        def told(outcome: Outcome) -> None:
-            # It is asked once more over the next connection, and has its outcome from that.
-            if self.instance is not instance or not self.connected:
-                return
-            if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
-                return
-            asked = self.asked.pop(number, None)
-            if asked is not None:
-                asked.done(outcome)
-
-        self.asked[number].ask(nested, told)
+    def _told(self, instance: Followed | None, number: int, outcome: Outcome) -> None:
+        # It is asked once more over the next connection, and has its outcome from that.
+        if self.instance is not instance or not self.connected:
+            return
+        if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
+            return
+        asked = self.asked.pop(number, None)
+        if asked is not None:
+            asked.done(outcome)
 
 
 def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -> None:

@@ -127,10 +127,10 @@ class Tracker:
             if self._follow_alike(ensemble, alike):
                 told.append(alike)
             else:
-                for one in alike.each():
-                    more = () if one.tag is None else (list(one.tag),)
+                for of_job in alike.each():
+                    more = () if of_job.tag is None else (list(of_job.tag),)
                     told += self._told(
-                        ensemble, ordinal, one.t, split(one.job)[1], one.events, *more
+                        ensemble, ordinal, of_job.t, split(of_job.job)[1], of_job.events, *more
                     )
         return told
 
@@ -217,7 +217,7 @@ class Tracker:
 
     def jobs_of(self, ensemble: Ensemble) -> tuple[int, ...]:
         """Ids of the active jobs of an ensemble."""
-        return tuple(job for job, one in self._jobs.items() if one is ensemble)
+        return tuple(job for job, owner in self._jobs.items() if owner is ensemble)
 
     def forget(self, ensemble: Ensemble) -> None:
         """Drop the jobs of an ensemble; their events are ignored from now on."""

@@ -199,18 +199,18 @@ def explain(key: str | None, as_json: bool) -> None:
     # Arguments are meant by their whole path alone.
     of_algorithms = (key or "").startswith("use.")
     more = explained_algorithms() if of_algorithms else ()
-    keys = {one.path: one for one in (*explained(), *more)}
+    keys = {entry.path: entry for entry in (*explained(), *more)}
     chosen = _matching(keys, key)
     if as_json:
-        print_json({"keys": [_as_json(one) for one in chosen]})
+        print_json({"keys": [_as_json(entry) for entry in chosen]})
     elif key is None:
-        for one in chosen:
-            click.echo(f"{one.path:<12} {one.key.text.partition('. ')[0].rstrip('.')}.")
+        for entry in chosen:
+            click.echo(f"{entry.path:<12} {entry.key.text.partition('. ')[0].rstrip('.')}.")
     else:
-        for number, one in enumerate(chosen):
+        for number, entry in enumerate(chosen):
             if number:
                 click.echo()
-            for line in _about(one):
+            for line in _about(entry):
                 click.echo(line)
 
 
@@ -223,13 +223,13 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     from flux_ensemble.document.problems import hint
 
     if key is None:
-        return [one for path, one in keys.items() if "." not in path]
+        return [entry for path, entry in keys.items() if "." not in path]
     # As errors name a place: jobs[0].count.
     wanted = "".join(part.partition("]")[2] if i else part for i, part in enumerate(key.split("[")))
     wanted = wanted.replace("rules.actions.", "rules.action.")
     if wanted in keys:
         return [keys[wanted]]
-    found = [one for path, one in keys.items() if path.endswith(f".{wanted}")]
+    found = [entry for path, entry in keys.items() if path.endswith(f".{wanted}")]
     if found:
         return found
     near = hint(wanted.rpartition(".")[2], sorted({path.rpartition(".")[2] for path in keys}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from flux_ensemble.cli.common import FILE, USAGE, Failure
 if TYPE_CHECKING:
     from flux_ensemble.gateway.backend import Backend
     from flux_ensemble.gateway.members import Member, Members
+    from flux_ensemble.gateway.server import Access
     from flux_ensemble.gateway.tls import TlsFiles
 
 #: The name of the one member where none is given: the instance that this runs in.
@@ -98,12 +99,13 @@ def start(
     tls = _tls(tls_cert, tls_key, tls_ca)
     if tls is not None and insecure:
         raise click.UsageError("--insecure is plaintext: it cannot be had with certificates")
-    given = _given(members)
-    scaler = _backend(backend, given, min_size, max_size)
-    table = _members(given, scaler)
-    if not given and (scaler is None or not scaler.discovers):
+    wanted = _wanted(members)
+    scaler = _backend(backend, wanted, min_size, max_size)
+    table = _members(wanted, scaler)
+    if not wanted and (scaler is None or not scaler.discovers):
         _look_for_flux()
     start_logging(log_format)
+    access = server.Access(host=host, port=port, tls=tls, insecure=insecure, allow_load=allow_load)
 
     def ready(bound: int) -> None:
         names = ", ".join(sorted(table.listed)) or "those that the back end knows"
@@ -114,28 +116,24 @@ def start(
             err=True,
         )
 
-    async def main() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        await server.serve(
-            table,
-            scaler,
-            host=host,
-            port=port,
-            ready=ready,
-            stop=stop,
-            tls=tls,
-            insecure=insecure,
-            allow_load=allow_load,
-        )
-
     try:
         with _health(health_port, scaler) as scaler:
-            asyncio.run(main())
+            asyncio.run(_serve(table, scaler, access, ready))
     except (server.ServerError, TlsError) as exc:
         raise Failure(str(exc), USAGE) from exc
+
+
+async def _serve(
+    members: Members, scaler: Backend | None, access: Access, ready: Callable[[int], None]
+) -> None:
+    """Serves until the process is to end."""
+    from flux_ensemble.gateway.server import serve
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await serve(members, scaler, access, ready=ready, stop=stop)
 
 
 @contextmanager
@@ -183,7 +181,7 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | Non
     return TlsFiles(cert, key, ca)
 
 
-def _given(texts: tuple[str, ...]) -> list[Member]:
+def _wanted(texts: tuple[str, ...]) -> list[Member]:
     from flux_ensemble.gateway.members import parse_member
 
     try:

@@ -195,7 +195,7 @@ class _Run:
 
     def _run_locally(self, spec: Spec, text: str, events: bool) -> int:
         from flux_ensemble.cli.display.views import make_view
-        from flux_ensemble.cli.session.local_run import run_locally
+        from flux_ensemble.cli.session.local_run import Options, run_locally
 
         cluster = self._cluster()
         if self.member is None:
@@ -204,19 +204,16 @@ class _Run:
                 f"{cluster.nodes} nodes of {cluster.cores} cores",
                 err=True,
             )
-        return run_locally(
-            spec,
-            text,
-            cluster,
-            make_view(quiet=self.quiet),
+        options = Options(
             events=events,
             timeout=self.timeout,
             state_dir=self.state_dir,
             record=self.record,
             resume=self.resume,
             fail_on=self.fail_on,
-            ended=self.summary.take,
         )
+        view = make_view(quiet=self.quiet)
+        return run_locally(spec, text, cluster, view, options, self.summary.take)
 
     def _cluster(self) -> Cluster:
         """The virtual cluster: by default what `flux start -s4` offers here."""
@@ -271,7 +268,7 @@ class _Run:
             request["scaler"] = scaler
         if self.record is not None:
             request["record"] = os.path.abspath(self.record)
-        others = [(one["name"], one["t_start"]) for one in client.list()]
+        others = [(other["name"], other["t_start"]) for other in client.list()]
         return follower.load(request, spec.name, others)
 
 

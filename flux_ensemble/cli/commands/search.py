@@ -71,10 +71,10 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     if output.as_json:
         print_json({"searches": searches})
         return
-    output.show(_SEARCHES, [_row(one) for one in searches])
+    output.show(_SEARCHES, [_row(search) for search in searches])
     if output.is_default:
-        for one in searches:
-            _print_best(one, output.no_header)
+        for search in searches:
+            _print_best(search, output.no_header)
 
 
 def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[SearchStatus]:
@@ -85,11 +85,11 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
     """
     if not searches:
         raise Failure(f"ensemble {name!r} has no search")
-    chosen = [one for one in searches if id in (None, one["id"])]
+    chosen = [search for search in searches if id in (None, search["id"])]
     if not chosen:
         from flux_ensemble.document.problems import hint
 
-        ids = [one["id"] for one in searches]
+        ids = [search["id"] for search in searches]
         known = f"{hint(id or '', ids)}searches: {', '.join(ids)}"
         raise Failure(f"ensemble {name!r} has no search {id!r} ({known})")
     return chosen
@@ -121,20 +121,20 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
     found: list[tuple[BestTrial | FrontTrial, list[float]]]
     if "front" in search:
         keys = search["objective"].split(", ")
-        found = [(one, one["values"]) for one in search["front"]]
+        found = [(trial, trial["values"]) for trial in search["front"]]
     else:
         keys = ["value"]
-        found = [(one, [one["value"]]) for one in search["best"]]
+        found = [(trial, [trial["value"]]) for trial in search["best"]]
     if not found:
         return
     names = list(found[0][0]["params"])
     rows = [
         [
-            str(one["trial"]),
+            str(trial["trial"]),
             *(f"{value:.6g}" for value in values),
-            *(_text(one["params"], name) for name in names),
+            *(_text(trial["params"], name) for name in names),
         ]
-        for one, values in found
+        for trial, values in found
     ]
     if not no_header:
         rows.insert(0, ["TRIAL", *(printable(name).upper() for name in (*keys, *names))])

@@ -158,13 +158,7 @@ def simulate(
     text, label = read_document(file)
     spec = _with_members(_check(text, label, name), members)
     text = understood(spec, text)
-    assumed = None
-    if cores is None:
-        cores = own_cores()
-        of_cores = f"of {cores} core{'s'[: cores != 1]}"
-        assumed = f"{nodes} node{'s'[: nodes != 1]} {of_cores}"
-        if spec.members:
-            assumed = f"members with nodes {of_cores}"
+    assumed, cores = cores is None, cores or own_cores()
     try:
         behaviour = resolve(spec, _behaviour(spec, durations), from_log)
         recorder = None if record is None else Recorder(record, spec, text)
@@ -183,8 +177,8 @@ def simulate(
         raise Failure(str(error), USAGE) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", USAGE) from None
-    if assumed is not None:
-        click.echo(f"flux-ensemble: simulating {assumed}", err=True)
+    if assumed:
+        click.echo(f"flux-ensemble: simulating {_cluster(spec, nodes, cores)}", err=True)
     try:
         prediction = simulation.run(until or math.inf)
     except SimulationError as error:
@@ -200,6 +194,14 @@ def simulate(
         size = None if spec.members else (nodes, cores)
         _report(keeper.source(prediction.makespan, "simulation", size), report)
     return recorded(_exit_code(prediction), recorder)
+
+
+def _cluster(spec: Spec, nodes: int, cores: int) -> str:
+    """What is simulated, in words."""
+    of_cores = f"of {cores} core{'s'[: cores != 1]}"
+    if spec.members:
+        return f"members with nodes {of_cores}"
+    return f"{nodes} node{'s'[: nodes != 1]} {of_cores}"
 
 
 def _with_members(spec: Spec, sizes: tuple[tuple[str | None, int], ...]) -> Spec:

@@ -138,7 +138,7 @@ class Failures:
             tries = self._values[kind.group, name]
             if tries * chance(failed, kind.jobs, ended, everyone) <= MAX_CHANCE:
                 lifts.append(Lift(name, value, failed, ended, lift))
-        return sorted(lifts, key=lambda one: -one.failed * one.lift)[:MOST_SHOWN]
+        return sorted(lifts, key=lambda lift: -lift.failed * lift.lift)[:MOST_SHOWN]
 
     @property
     def said(self) -> str:

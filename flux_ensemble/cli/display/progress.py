@@ -171,7 +171,7 @@ def active_first(groups: Iterable[Progress], room: int) -> list[Progress]:
     """
     listed = list(groups)
     if len(listed) > room:
-        listed.sort(key=lambda one: (not one.active, not one.counts.get("running")))
+        listed.sort(key=lambda group: (not group.active, not group.counts.get("running")))
     return listed
 
 

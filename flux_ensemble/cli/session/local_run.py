@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,18 +53,33 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a run on this machine goes.
+
+    Attributes:
+        events: print every job event too.
+        timeout: end after so many seconds; 0 is no limit.
+        state_dir: where its directory is made; None is the default.
+        record: a file for a recording.
+        resume: as for `members.local.state_dir.StateLog`.
+        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+    """
+
+    events: bool = False
+    timeout: float = 0.0
+    state_dir: Path | None = None
+    record: str | None = None
+    resume: bool | None = None
+    fail_on: frozenset[str] = frozenset()
+
+
 def run_locally(
     spec: Spec,
     written: str,
     cluster: Cluster,
     view: View,
-    *,
-    events: bool,
-    timeout: float,
-    state_dir: Path | None,
-    record: str | None,
-    resume: bool | None,
-    fail_on: frozenset[str] = frozenset(),
+    options: Options,
     ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
     """Runs an ensemble to its end, and prints it to a view.
@@ -72,13 +88,8 @@ def run_locally(
         spec: the ensemble.
         written: the text of its document, maybe with `use`.
         cluster: what the local queue offers.
-        view: where to print.
-        events: print every job event too.
-        timeout: end after so many seconds; 0 is no limit.
-        state_dir: where its directory is made; None is the default.
-        record: a file for a recording.
-        resume: as for `members.local.state_dir.StateLog`.
-        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        view: where to print; it is closed.
+        options: how.
         ended: called with the status of the ensemble when it has ended.
 
     Returns:
@@ -89,43 +100,46 @@ def run_locally(
     """
     text = understood(spec, written)
     source = None if text is written else written
-    with ExitStack() as stack:
+    with _failures(), ExitStack() as stack:
         stack.callback(view.close)
-        try:
-            log = StateLog(state_dir or default_root(), spec.name, text, resume, source)
-        except StateError as error:
-            raise Failure(str(error)) from None
+        root = options.state_dir or default_root()
+        log = StateLog(root, spec.name, text, options.resume, source)
         stack.callback(log.close)
-        try:
-            recorder = None if record is None else Recorder(record, spec, text)
-        except OSError as error:
-            raise Failure(f"cannot write {record}: {error.strerror}", USAGE) from None
+        recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
         stack.callback(loop.close)
-        printer = Printer(view, loop, spec.name, events=events)
+        printer = Printer(view, loop, spec.name, events=options.events)
+        where = user_context()
         try:
-            run = LocalRun(
-                stack, spec, cluster, loop, log, printer, **user_context(), recorder=recorder
-            )
+            run = LocalRun(stack, spec, cluster, loop, log, printer, **where, recorder=recorder)
             printer.watch(run)
             stack.enter_context(_signals(loop, printer.on_signal))
-        except UnsatisfiableError as error:
-            raise Failure(str(error), USAGE) from None
-        except StateError as error:
-            raise Failure(str(error)) from None
         except OSError as error:
             raise Failure(f"cannot start the local queue: {error}") from None
-        try:
-            if resume:
-                run.recover(text)
-            else:
-                run.begin(text)
-            run.listen(parse)
-            return recorded(printer.follow(timeout, fail_on, ended), recorder)
-        except FunctionsError as error:
-            raise Failure(str(error), USAGE) from None
-        except (RunError, StateError) as error:
-            raise Failure(str(error)) from None
+        if options.resume:
+            run.recover(text)
+        else:
+            run.begin(text)
+        run.listen(parse)
+        return recorded(printer.follow(options, ended), recorder)
+
+
+def _recorder(file: str | None, spec: Spec, text: str) -> Recorder | None:
+    try:
+        return None if file is None else Recorder(file, spec, text)
+    except OSError as error:
+        raise Failure(f"cannot write {file}: {error.strerror}", USAGE) from None
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Makes failures of the command of what keeps a run from beginning or from going on."""
+    try:
+        yield
+    except (FunctionsError, UnsatisfiableError) as error:
+        raise Failure(str(error), USAGE) from None
+    except (RunError, StateError) as error:
+        raise Failure(str(error)) from None
 
 
 def begun_with(text: str, file: str | None, name: str | None, state_dir: Path | None) -> str:
@@ -173,14 +187,11 @@ class Printer:
         """Takes the run that it is to print."""
         self._run = run
 
-    def follow(
-        self, timeout: float, fail_on: frozenset[str], told: Callable[[EnsembleStatus], None]
-    ) -> int:
+    def follow(self, options: Options, told: Callable[[EnsembleStatus], None]) -> int:
         """Follows a run that has begun to its end.
 
         Args:
-            timeout: end after so many seconds; 0 is no limit.
-            fail_on: as for `run_locally`.
+            options: when it ends, and what it fails on.
             told: gets the status at the end.
 
         Returns:
@@ -190,8 +201,8 @@ class Printer:
             RunError: its files cannot be written any more.
         """
         run = self._run
-        self._timeout = timeout
-        limit = self._loop.timer(timeout, self._on_timeout) if timeout else None
+        self._timeout = options.timeout
+        limit = self._loop.timer(self._timeout, self._on_timeout) if self._timeout else None
         run.drive(self._view.interval)
         if limit is not None:
             limit.cancel()
@@ -202,7 +213,7 @@ class Printer:
         told(ended)
         run.check_kept()
         code = EXIT_CODES[run.state] if self._forced is None else self._forced
-        return code or (FAILED if fails(ended, fail_on) else OK)
+        return code or (FAILED if fails(ended, options.fail_on) else OK)
 
     def entry(self, entry: Entry) -> None:
         """Prints an entry of the eventlog, or an event of a job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -103,14 +104,12 @@ class TopApp(App[Exception | None]):
         yield Static(id="trouble")
         with Container(id="body"):
             with Vertical(id="left"):
-                yield self._rows("Ensembles", self._draw_ensembles, lambda one: one["name"])
-                yield self._rows("Groups", self._draw_groups, lambda one: one.name)
-                yield self._rows("Members", self._draw_members, lambda one: one["name"])
-                yield self._rows("Rules", self._draw_rules, lambda one: one["id"])
+                yield self._rows("Ensembles", self._draw_ensembles, itemgetter("name"))
+                yield self._rows("Groups", self._draw_groups, attrgetter("name"))
+                yield self._rows("Members", self._draw_members, itemgetter("name"))
+                yield self._rows("Rules", self._draw_rules, itemgetter("id"))
             with Vertical(id="right"):
-                yield self._rows(
-                    "Failures", self._draw_failures, lambda one: (one.group, one.reason)
-                )
+                yield self._rows("Failures", self._draw_failures, attrgetter("group", "reason"))
                 yield self._rows("Log", self._draw_log, id, end=True)
         yield Footer(show_command_palette=False)
 
@@ -340,13 +339,13 @@ def heights(wanted: Sequence[int], room: int) -> list[int]:
     ([0, 3, 17], [8, 3, 9])
     """
     shown = [index for index, items in enumerate(wanted) if items]
-    given = dict.fromkeys(range(len(wanted)), 0)
+    lines = dict.fromkeys(range(len(wanted)), 0)
     left = room
     # Those that want least first: what they leave is for the others.
-    for place, index in enumerate(sorted(shown, key=lambda one: wanted[one])):
+    for place, index in enumerate(sorted(shown, key=wanted.__getitem__)):
         share = left // (len(shown) - place)
-        given[index] = min(wanted[index] + 1, share)
-        left -= given[index]
+        lines[index] = min(wanted[index] + 1, share)
+        left -= lines[index]
     if shown:
-        given[shown[-1]] += left
-    return [given[index] for index in range(len(wanted))]
+        lines[shown[-1]] += left
+    return list(lines.values())

@@ -50,22 +50,22 @@ def ensemble_lines(
     summaries: Sequence[Summary], now: float, chosen: str | None, ascii_only: bool
 ) -> list[Line]:
     """A line for each ensemble; the one that is looked at is marked."""
-    width = max((len(one["name"]) for one in summaries), default=0)
+    width = max((len(summary["name"]) for summary in summaries), default=0)
     mark = ">" if ascii_only else "▸"
     lines = []
-    for one in summaries:
-        t_start, t_end = one["t_start"], one["t_end"]
+    for summary in summaries:
+        name, t_start, t_end = summary["name"], summary["t_start"], summary["t_end"]
         took = "" if t_start is None else in_words((now if t_end is None else t_end) - t_start)
         spans = [
-            Span(f"{mark if one['name'] == chosen else ' '} {one['name']:<{width}} ", "name"),
-            Span(f"{one['state']:<9}", STATE_STYLES.get(one["state"], "")),
-            Span(f" {took:>8}  {one['finished']:,} finished"),
+            Span(f"{mark if name == chosen else ' '} {name:<{width}} ", "name"),
+            Span(f"{summary['state']:<9}", STATE_STYLES.get(summary["state"], "")),
+            Span(f" {took:>8}  {summary['finished']:,} finished"),
         ]
         for key in ("active", "waiting"):
-            if one[key]:
-                spans.append(Span(f", {one[key]:,} {key}", "detail"))
-        if one.get("reason"):
-            spans.append(Span(f"  {one['reason']}", "detail"))
+            if summary[key]:
+                spans.append(Span(f", {summary[key]:,} {key}", "detail"))
+        if summary.get("reason"):
+            spans.append(Span(f"  {summary['reason']}", "detail"))
         lines.append(tuple(spans))
     return lines
 
@@ -175,13 +175,12 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
         return lines
     if picture.groups:
         lines += [(), _heading("Groups")]
-        for one in picture.groups:
-            words = [
-                f"{one.name}: {one.finished:,} of {one.total:,} finished ({percent(one.share)})"
-            ]
-            if one.outlook is not None:
-                words.append(one.outlook)
-            details = details_of(one.counts)
+        for group in picture.groups:
+            done = f"{group.finished:,} of {group.total:,} finished"
+            words = [f"{group.name}: {done} ({percent(group.share)})"]
+            if group.outlook is not None:
+                words.append(group.outlook)
+            details = details_of(group.counts)
             more = (Span(", "), *details) if details else ()
             lines.append((Span(f"  {', '.join(words)}"), *more))
     for name, found in (

@@ -326,9 +326,10 @@ def open_source(name: str | None, member: str | None, state_dir: Path | None) ->
 
 def _latest(ensembles: Sequence[Summary]) -> str | None:
     """The ensemble that began last, of those that go on if some do."""
-    by_start = sorted(ensembles, key=lambda one: one["t_start"] or 0.0)
-    going = [one for one in by_start if one["state"] not in FINAL_STATES]
-    return next((one["name"] for one in reversed(going or by_start)), None)
+    by_start = sorted(ensembles, key=lambda ensemble: ensemble["t_start"] or 0.0)
+    going = [ensemble for ensemble in by_start if ensemble["state"] not in FINAL_STATES]
+    latest = (going or by_start)[-1:]
+    return latest[0]["name"] if latest else None
 
 
 def _output(job: Mapping[str, Any], outputs: Outputs) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Set
 from flux_ensemble.engine.intervals import joined
 from flux_ensemble.members.elastic.ranks import REASON, Ranks, to_grow
 from flux_ensemble.members.elastic.resize import Resize, because
+from flux_ensemble.members.flux.steps import Steps
 
 
 class Growth:
@@ -17,7 +18,7 @@ class Growth:
     nobody waits for it any more, is not used until it is asked for again.
 
     Args:
-        change: the change that it is.
+        resize: the change that it is.
         ranks: as they are.
         limit: seconds that it may take.
 
@@ -61,14 +62,13 @@ class Growth:
         new = missing - ranks.ours - self._started
         if new and not self._draining:
             self._draining = True
-            request = {"targets": joined(new), "reason": REASON}
-            resize.call("resource.drain", request, self._drained, f"drain {resize.named(new)}")
+            resize.run(self._drain(new))
         start = (missing & ranks.ours) - self._started
         if not resize.instance.provisioner.together:
             # A broker whose parent is just ending would end with it.
             there = ranks.online - resize.instance.stopping.keys()
             start = frozenset(
-                one for one in start - ranks.online if resize.parents.get(one, -1) in there
+                rank for rank in start - ranks.online if resize.parents.get(rank, -1) in there
             )
         if start:
             self._started |= start
@@ -79,32 +79,35 @@ class Growth:
         back = (missing & ranks.leaving) - resize.instance.stopping.keys()
         if back and not self._undraining:
             self._undraining = True
-            # With this mode, one that has been undrained meanwhile is no error.
-            request = {"targets": joined(back), "mode": "update"}
-            resize.call(
-                "resource.undrain", request, self._undrained, f"undrain {resize.named(back)}"
-            )
+            resize.run(self._undrain(back))
 
     def _lost(self, ranks: Ranks) -> Set[int]:
         """The ranks that will not come: they failed to start, or are below one that did."""
         # One that failed to start may be there all the same: it was started before.
         lost = self._failed.keys() - ranks.online
         parents = self._resize.parents
-        while below := {one for one in self._coming - lost if parents.get(one, -1) in lost}:
+        while below := {rank for rank in self._coming - lost if parents.get(rank, -1) in lost}:
             lost |= below
         return lost
 
-    def _drained(self, _: object) -> None:
+    def _drain(self, ranks: Set[int]) -> Steps:
+        request = {"targets": joined(ranks), "reason": REASON}
+        what = f"drain {self._resize.named(ranks)}"
+        yield from self._resize.ask("resource.drain", request, what)
         self._draining = False
-        self._resize.look()
+        yield from self._resize.look()
 
-    def _undrained(self, _: object) -> None:
+    def _undrain(self, ranks: Set[int]) -> Steps:
+        # With this mode, one that has been undrained meanwhile is no error.
+        request = {"targets": joined(ranks), "mode": "update"}
+        what = f"undrain {self._resize.named(ranks)}"
+        yield from self._resize.ask("resource.undrain", request, what)
         self._undraining = False
-        self._resize.look()
+        yield from self._resize.look()
 
     def _not_started(self, ranks: Set[int], reason: str) -> None:
         self._failed.update(dict.fromkeys(ranks, reason))
-        self._resize.look()
+        self._resize.look_again()
 
     def _late(self) -> None:
         missing = self._coming - self._in_use

@@ -33,6 +33,7 @@ from flux_ensemble.members.elastic.scaler import START_SECONDS
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.steps import Resume, Steps, run
 from flux_ensemble.runtime.ports import Loop
 
 #: Seconds that one call may take; the client tries again in that time, too.
@@ -44,6 +45,10 @@ LONGEST_PAUSE = 30.0
 
 #: gRPC's status codes after which it may go better later.
 PASSING = frozenset(("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"))
+
+
+#: Gets the size that was granted, or why none was.
+Granting = Callable[[int | Exception], None]
 
 
 class Granted(Protocol):
@@ -119,7 +124,8 @@ class Thread:
     """
 
     def __init__(self, loop: Loop, name: str) -> None:
-        self._calls: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
+        self._calls: queues.SimpleQueue[tuple[Callable[[], int], Granting] | None]
+        self._calls = queues.SimpleQueue()
         self._results: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._closed = False
@@ -128,23 +134,14 @@ class Thread:
         self._reader = loop.reader(self._wake, self._woken)
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def call(self, function: Callable[[], int], done: Callable[[int | Exception], None]) -> None:
+    def call(self, function: Callable[[], int], done: Granting) -> None:
         """Call a function in the thread.
 
         Args:
             function: the call.
             done: called from the loop, with its result or what it has raised.
         """
-
-        def work() -> None:
-            result: int | Exception
-            try:
-                result = function()
-            except Exception as error:
-                result = error
-            self._results.append(partial(done, result))
-
-        self._calls.put(work)
+        self._calls.put((function, done))
 
     def close(self) -> None:
         """End the thread after the call that it is at; nobody is called any more."""
@@ -157,8 +154,14 @@ class Thread:
         self._loop.timer(0.0, partial(os.close, self._wake))
 
     def _work(self) -> None:
-        while (work := self._calls.get()) is not None:
-            work()
+        while (call := self._calls.get()) is not None:
+            function, done = call
+            result: int | Exception
+            try:
+                result = function()
+            except Exception as error:
+                result = error
+            self._results.append(partial(done, result))
             with self._lock:
                 if not self._closed:
                     os.eventfd_write(self._wake, 1)
@@ -175,16 +178,14 @@ class _Wish:
 
     Attributes:
         size: of the MiniCluster, in nodes.
-        granted: called with the size that the service has granted.
-        refused: called with the reason.
         asking: called before each time that it is asked.
+        done: gets the size that the service has granted, or why it has not.
         pause: seconds before it is asked once more.
     """
 
     size: int
-    granted: Callable[[int], None]
-    refused: Callable[[Exception], None]
     asking: Callable[[], None]
+    done: Resume
     pause: float = FIRST_PAUSE
 
 
@@ -229,33 +230,34 @@ class MiniCluster:
         failed: Callable[[Set[int], str], None],
     ) -> None:
         """Ask for the size that has all these ranks."""
+        run(self._start(ranks, max(after) + 1, failed))
 
-        def granted(size: int) -> None:
-            lacking = {rank for rank in ranks if rank >= size}
-            if lacking:
-                failed(lacking, f"the gRPC service grants no more than {size} nodes")
-
-        def refused(error: Exception) -> None:
+    def _start(self, ranks: Set[int], size: int, failed: Callable[[Set[int], str], None]) -> Steps:
+        try:
+            granted = yield partial(self._ask, size, _nothing)
+        except OSError as error:
             failed(ranks, sentence(error))
-
-        self._ask(_Wish(max(after) + 1, granted, refused, lambda: None))
+            return
+        lacking = {rank for rank in ranks if rank >= granted}
+        if lacking:
+            failed(lacking, f"the gRPC service grants no more than {granted} nodes")
 
     def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
         """Ask for the size that has none of these ranks."""
+        run(self._stop(fleet, ranks, max(after) + 1, report))
 
-        def granted(size: int) -> None:
-            if size > min(ranks):
-                refused(OSError(errno.EIO, f"the gRPC service keeps {size} nodes"))
-
-        def refused(error: Exception) -> None:
+    def _stop(self, fleet: Fleet, ranks: Set[int], size: int, report: Report) -> Steps:
+        try:
+            granted = yield partial(self._ask, size, partial(fleet.stops, ranks))
+            if granted > min(ranks):
+                raise OSError(errno.EIO, f"the gRPC service keeps {granted} nodes")
+        except OSError as error:
             fleet.stays(ranks)
             report(error)
 
-        self._ask(_Wish(max(after) + 1, granted, refused, partial(fleet.stops, ranks)))
-
     def withdraw(self, size: int) -> None:
         """Ask for the size that there is: a pod that comes late would cost a node for nothing."""
-        self._ask(_Wish(size, lambda size: None, lambda error: None, lambda: None))
+        self._ask(size, _nothing, _nothing)
 
     def abandon(self) -> None:
         """The change is over: nothing is asked for any more."""
@@ -269,16 +271,18 @@ class MiniCluster:
 
     # -- asking ------------------------------------------------------------------------
 
-    def _ask(self, wish: _Wish) -> None:
-        self._wish = wish
+    def _ask(self, size: int, asking: Callable[[], None], done: Resume) -> None:
+        self._wish = wish = _Wish(size, asking, done)
         self._try(wish)
 
     def _try(self, wish: _Wish) -> None:
         if wish is self._wish and not self._calling:
             self._calling = True
             wish.asking()
-            size = wish.size
-            self._thread.call(lambda: self._client.scale(size).size, partial(self._answered, wish))
+            self._thread.call(partial(self._scale, wish.size), partial(self._answered, wish))
+
+    def _scale(self, size: int) -> int:
+        return self._client.scale(size).size
 
     def _answered(self, wish: _Wish, result: int | Exception) -> None:
         self._calling = False
@@ -289,7 +293,7 @@ class MiniCluster:
         elif not isinstance(result, Exception):
             self._wish = self.trouble = None
             self._granted = result
-            wish.granted(result)
+            wish.done(result)
         elif getattr(getattr(result, "code", None), "name", None) in PASSING:
             self.trouble = str(result)
             self._broker.loop.timer(wish.pause, partial(self._try, wish))
@@ -298,4 +302,8 @@ class MiniCluster:
             if not hasattr(result, "code"):
                 self._broker.report(result)
             self._wish = self.trouble = None
-            wish.refused(OSError(errno.EIO, str(result)))
+            wish.done(OSError(errno.EIO, str(result)))
+
+
+def _nothing(_: object = None) -> None:
+    """Nobody waits for it."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Set
+from collections.abc import Callable, Generator, Set
 from functools import partial
 from typing import Any, Protocol
 
 from flux_ensemble.members.elastic.provisioner import Fleet, Provisioner
 from flux_ensemble.members.elastic.ranks import Parents, Ranks
-from flux_ensemble.members.elastic.watcher import Look, Resources
+from flux_ensemble.members.elastic.watcher import Resources
 from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.delivery import PATIENCE
 from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.runtime.ports import Handle, Resized
 
 
@@ -101,9 +103,17 @@ class Resize:
         try:
             step(*args)
         except Exception as error:
-            if not isinstance(error, OSError):
-                self.broker.report(error)
-            self.end(error)
+            self._ran(error)
+
+    def run(self, steps: Generator[Step, Any, Any]) -> None:
+        """Run a sequence until the change is over; an error that ends it ends the change."""
+        run(steps, self._ran, over=lambda: self._over)
+
+    def _ran(self, result: Any) -> None:
+        if isinstance(result, Exception):
+            if not isinstance(result, OSError):
+                self.broker.report(result)
+            self.end(result)
 
     def timer(self, name: str, after: float, step: Callable[[], None]) -> None:
         """Take a step after some time; a timer of the same name is set anew."""
@@ -111,48 +121,43 @@ class Resize:
             self._timers[name].cancel()
         self._timers[name] = self.broker.loop.timer(after, partial(self.guarded, step))
 
-    def call(
-        self,
-        topic: str,
-        payload: dict[str, Any],
-        then: Callable[[dict[str, Any]], None],
-        what: str,
-    ) -> None:
+    def ask(
+        self, topic: str, payload: dict[str, Any], what: str
+    ) -> Generator[Step, Any, dict[str, Any]]:
         """Send a request to rank 0.
 
         Args:
             topic, payload: the request.
-            then: the next step, with the response; it is empty where there is none.
-            what: is done by it, for the error that ends the change if it fails.
+            what: is done by it, for the error.
+
+        Returns:
+            The response; it is empty where there is none.
+
+        Raises:
+            OSError: it cannot be done.
         """
-        responses: list[dict[str, Any]] = []
+        future = self.broker.handle.rpc(topic, payload, nodeid=0)
+        try:
+            response = yield self.broker.response(future, seconds=PATIENCE)
+        except Exception as error:
+            raise cannot(what, error) from None
+        return response or {}
 
-        def report(error: Exception | None) -> None:
-            if error is not None:
-                raise cannot(what, error)
-            then(responses[0])
+    def look(self) -> Generator[Step, Any, Ranks]:
+        """Find out how the ranks are; what is to be done then is done before this goes on.
 
-        self.broker.call(
-            self.broker.handle.rpc(topic, payload, nodeid=0),
-            lambda future: responses.append(future.get() or {}),
-            partial(self.guarded, report),
-        )
-
-    def look(self, then: Callable[[Ranks], None] | None = None) -> None:
-        """Find out how the ranks are, and go on.
-
-        Args:
-            then: the next step; without one, what is to be done then is done.
+        Raises:
+            OSError: they cannot be seen.
         """
+        try:
+            ranks: Ranks = yield self.instance.resources.look
+        except Exception as error:
+            raise cannot("see the nodes of the instance", error) from None
+        return ranks
 
-        def seen(ranks: Ranks | Exception) -> None:
-            if isinstance(ranks, Exception):
-                raise cannot("see the nodes of the instance", ranks)
-            if then is not None:
-                then(ranks)
-
-        look: Look = partial(self.guarded, seen)
-        self.instance.resources.look(look)
+    def look_again(self) -> None:
+        """Find out how the ranks are, and do what is to be done then."""
+        self.run(self.look())
 
     def named(self, ranks: Set[int]) -> str:
         """Ranks with their hosts; of many, the first few."""

@@ -27,6 +27,7 @@ from flux_ensemble.members.elastic.resize import Resize
 from flux_ensemble.members.elastic.shrink import Shrink
 from flux_ensemble.members.elastic.watcher import Resources
 from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.steps import Steps
 from flux_ensemble.runtime.ports import Resized, SizeSeen
 
 #: Seconds in which brokers have to come up.
@@ -112,7 +113,7 @@ class ElasticInstance:
         if resize is not None:
             resize.end(OSError(errno.ECANCELED, f"overtaken by a change to {nodes(to)}"))
         resize = self._resize = Resize(self, to, done)
-        resize.look(partial(self._begin, resize))
+        resize.run(self._begin(resize))
 
     def watch(self, changed: SizeSeen) -> None:
         """Tell of the size (ranks in use), and of the ranks up and free (without a job).
@@ -150,7 +151,8 @@ class ElasticInstance:
         if resize is self._resize:
             self._resize = None
 
-    def _begin(self, resize: Resize, ranks: Ranks) -> None:
+    def _begin(self, resize: Resize) -> Steps:
+        ranks = yield from resize.look()
         if not self.low <= resize.to <= self.high:
             raise OSError(
                 errno.EINVAL,
@@ -171,11 +173,10 @@ class ElasticInstance:
             return
         t_end = self.broker.loop.now() + GOING_SECONDS
         self.stopping.update(dict.fromkeys(ranks, t_end))
+        self.broker.loop.timer(GOING_SECONDS, partial(self._forget, ranks, t_end))
 
-        def forget() -> None:
-            self.stays({rank for rank in ranks if self.stopping.get(rank) == t_end})
-
-        self.broker.loop.timer(GOING_SECONDS, forget)
+    def _forget(self, ranks: Set[int], t_end: float) -> None:
+        self.stays({rank for rank in ranks if self.stopping.get(rank) == t_end})
 
     def stays(self, ranks: Set[int]) -> None:
         """Ranks that were told to stop do not."""

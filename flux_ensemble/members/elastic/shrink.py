@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Set
 from functools import partial
-from typing import Any
 
 from flux.job import JobID
 
 from flux_ensemble.engine.intervals import joined
 from flux_ensemble.members.elastic.ranks import REASON, Ranks, check_highest, to_shrink
 from flux_ensemble.members.elastic.resize import Resize, because, cannot
+from flux_ensemble.members.flux.delivery import PATIENCE
+from flux_ensemble.members.flux.steps import Steps
 
 #: Seconds between looks at ranks that are busy: work after a job (housekeeping) has no journal.
 RECHECK_SECONDS = 5.0
@@ -21,7 +22,7 @@ class Shrink:
     """Drains ranks, waits until no job is on them, and stops their brokers.
 
     Args:
-        change: the change that it is.
+        resize: the change that it is.
         ranks: as they are.
         grace: seconds after which jobs on ranks that are to go are canceled; None waits.
 
@@ -40,37 +41,36 @@ class Shrink:
         self._kept: frozenset[int] = frozenset()
         self._stopped: set[int] = set()
         self._vacating = False
+        resize.run(self._begin(ranks))
+
+    def _begin(self, ranks: Ranks) -> Steps:
+        resize = self._resize
         drain = self._going - ranks.ours
         if drain:
             # Fails for all of them if somebody has drained one meanwhile.
             request = {"targets": joined(drain), "reason": REASON}
-            what = f"drain {resize.named(drain)}"
-            resize.call("resource.drain", request, self._drained, what)
-        else:
-            self._drained()
+            yield from resize.ask("resource.drain", request, f"drain {resize.named(drain)}")
+        yield from self._hear_scheduler()
+        ranks = yield from resize.look()
+        self._vacating = True
+        if self._grace is not None:
+            resize.timer("grace", self._grace, lambda: resize.run(self._cancel_jobs()))
+        self.step(ranks)
 
-    def _drained(self, _: object = None) -> None:
+    def _hear_scheduler(self) -> Steps:
         """See to it that no job that is just starting is overlooked.
 
         The scheduler was told of the drain before it gets this request; when it answers, or
         says that it does not know it, the job manager has been told of all that the scheduler
         has given to jobs before.
         """
-        resize = self._resize
-
-        def answered(error: Exception | None) -> None:
+        broker = self._resize.broker
+        future = broker.handle.rpc("sched.resource-status", nodeid=0)
+        try:
+            yield broker.response(future, seconds=PATIENCE)
+        except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.ETIMEDOUT:
-                raise cannot("hear from the scheduler", error)
-            resize.look(self._vacate)
-
-        future = resize.broker.handle.rpc("sched.resource-status", nodeid=0)
-        resize.broker.call(future, lambda future: future.get(), partial(resize.guarded, answered))
-
-    def _vacate(self, ranks: Ranks) -> None:
-        self._vacating = True
-        if self._grace is not None:
-            self._resize.timer("grace", self._grace, self._cancel_jobs)
-        self.step(ranks)
+                raise cannot("hear from the scheduler", error) from None
 
     def step(self, ranks: Ranks) -> None:
         if not self._vacating:
@@ -102,18 +102,18 @@ class Shrink:
                 resize.instance, stop, ranks.online - self._going, report
             )
         if idle != self._going:
-            resize.timer("recheck", RECHECK_SECONDS, resize.look)
+            resize.timer("recheck", RECHECK_SECONDS, resize.look_again)
 
     def _reported(self, ranks: Set[int], error: Exception | None) -> None:
-        """That one does not stop is no error if it has gone by itself."""
-
-        def seen(now: Ranks) -> None:
-            staying = ranks & self._going & now.online
-            if error is not None and staying:
-                raise cannot(f"stop {self._resize.named(staying)}", error)
-
         if error is not None:
-            self._resize.look(seen)
+            self._resize.run(self._not_stopped(ranks, error))
+
+    def _not_stopped(self, ranks: Set[int], error: Exception) -> Steps:
+        """That one does not stop is no error if it has gone by itself."""
+        now = yield from self._resize.look()
+        staying = ranks & self._going & now.online
+        if staying:
+            raise cannot(f"stop {self._resize.named(staying)}", error)
 
     def _late(self) -> None:
         staying = self._going & self._stopped
@@ -125,21 +125,18 @@ class Shrink:
                 f"{provisioner.stop_seconds:g} s; {because(provisioner.trouble)}it stays drained",
             )
 
-    def _cancel_jobs(self) -> None:
+    def _cancel_jobs(self) -> Steps:
         """Cancel the jobs on the ranks that are to go."""
         constraint = {"and": [{"states": ["running"]}, {"ranks": [joined(self._going)]}]}
         request = {"max_entries": 0, "attrs": [], "constraint": constraint}
         what = "list the jobs of ranks that are to go"
-        self._resize.call("job-list.list", request, self._cancel_each, what)
-
-    def _cancel_each(self, response: dict[str, Any]) -> None:
-        resize = self._resize
-        cancel = {"severity": 0, "type": "cancel", "note": REASON}
-
-        def canceled(job: int, error: Exception | None) -> None:
-            if error is not None:
-                raise cannot(f"cancel {JobID(job).f58}", error)
-
+        response = yield from self._resize.ask("job-list.list", request, what)
         for job in response["jobs"]:
-            report = partial(resize.guarded, canceled, job["id"])
-            resize.broker.change(job["id"], "job-manager.raise", cancel, report)
+            self._resize.run(self._cancel(job["id"]))
+
+    def _cancel(self, job: int) -> Steps:
+        cancel = {"severity": 0, "type": "cancel", "note": REASON}
+        try:
+            yield partial(self._resize.broker.change, job, "job-manager.raise", cancel)
+        except Exception as error:
+            raise cannot(f"cancel {JobID(job).f58}", error) from None

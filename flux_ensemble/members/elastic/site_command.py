@@ -19,7 +19,7 @@ from typing import Any
 from flux_ensemble.members.elastic.commands import Commands
 from flux_ensemble.members.elastic.provisioner import GOING_SECONDS, Fleet
 from flux_ensemble.members.elastic.scaler import START_SECONDS
-from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.broker import Broker, check
 from flux_ensemble.members.flux.pipeline import Report
 
 
@@ -84,16 +84,12 @@ class SiteCommand:
 
     def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
         """Have each rank's parent disconnect it (flux-core, `overlay.disconnect-subtree`)."""
-
-        def answered(future: Any) -> None:
-            future.get()
-
         fleet.stops(ranks)
         for rank in sorted(ranks):
             future = self._broker.handle.rpc(
                 "overlay.disconnect-subtree", {"rank": rank}, nodeid=fleet.parents[rank]
             )
-            self._broker.call(future, answered, report)
+            self._broker.call(future, report, check)
 
     def abandon(self) -> None:
         """The change is over; commands that run go on."""

@@ -13,7 +13,7 @@ A journal that ends, because its module is reloaded, is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Generator, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from flux.resource import ResourceSet
 from flux_ensemble.members.elastic.ranks import Parents, Ranks, tree
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.journal import TOPIC as JOBS
+from flux_ensemble.members.flux.steps import Step, run, together
 from flux_ensemble.members.flux.stream import Stream
 from flux_ensemble.runtime.ports import Handle
 
@@ -89,20 +90,26 @@ class Resources:
     def _open(self, topic: str, payload: Mapping[str, Any]) -> None:
         if self._closed:
             return
-
-        def ended(stream: Stream, error: Exception) -> None:
-            del self._streams[topic]
-            self._broker.loop.timer(RETRY_SECONDS, partial(self._open, topic, payload))
-
-        def receive(stream: Stream, text: str) -> None:
-            if topic == JOBS:
-                self._look_later(SPACING_SECONDS)
-            else:
-                self._look_again()
-
         self._streams[topic] = Stream(
-            self._broker.handle, self._broker.inbox, topic, payload, receive, ended
+            self._broker.handle,
+            self._broker.inbox,
+            topic,
+            payload,
+            partial(self._told, topic),
+            partial(self._ended, topic, payload),
         )
+
+    def _told(self, topic: str, stream: Stream, text: str) -> None:
+        if topic == JOBS:
+            self._look_later(SPACING_SECONDS)
+        else:
+            self._look_again()
+
+    def _ended(
+        self, topic: str, payload: Mapping[str, Any], stream: Stream, error: Exception
+    ) -> None:
+        del self._streams[topic]
+        self._broker.loop.timer(RETRY_SECONDS, partial(self._open, topic, payload))
 
     def _look_later(self, after: float) -> None:
         if self._pause is None and not self._closed:
@@ -125,42 +132,31 @@ class Resources:
         self._looking = True
         self._again = False
         served, self._waiting = self._waiting, []
-        answers: dict[str, Any] = {}
-        topics: dict[str, dict[str, int]] = {"resource.status": {}, "resource.sched-status": {}}
+        run(self._seen(), partial(self._looked, served))
+
+    def _seen(self) -> Generator[Step, Any, Ranks]:
+        requests = [self._response("resource.status"), self._response("resource.sched-status")]
         if not self.parents:
-            topics["overlay.topology"] = {"rank": 0}
-        left = set(topics)
+            requests.append(self._response("overlay.topology", {"rank": 0}))
+        status, scheduled, *topology = yield together(*requests)
+        if topology:
+            self.parents = tree(topology[0])
+        return count(status, scheduled, self.parents.keys())
 
-        def report(topic: str, error: Exception | None) -> None:
-            left.discard(topic)
-            if error is not None:
-                answers["error"] = error
-            if not left:
-                self._answered(answers, served)
+    def _response(self, topic: str, payload: Mapping[str, Any] | None = None) -> Step:
+        future = self._broker.handle.rpc(topic, payload or {}, nodeid=0)
+        return self._broker.response(future, seconds=RESPONSE_SECONDS)
 
-        def receive(topic: str, future: Any) -> None:
-            answers[topic] = future.get()
-
-        for topic, payload in topics.items():
-            future = self._broker.handle.rpc(topic, payload, nodeid=0)
-            self._broker.call(
-                future, partial(receive, topic), partial(report, topic), RESPONSE_SECONDS
-            )
-
-    def _answered(self, answers: Mapping[str, Any], served: list[Look]) -> None:
+    def _looked(self, served: list[Look], seen: Ranks | Exception) -> None:
         self._looking = False
         if self._closed:
             return
-        seen: Ranks | Exception
-        if "error" in answers:
-            seen = answers["error"]
+        if isinstance(seen, Exception):
+            if not isinstance(seen, OSError):
+                self._broker.report(seen)
             self._look_later(RETRY_SECONDS)
         else:
-            if "overlay.topology" in answers:
-                self.parents = tree(answers["overlay.topology"])
-            seen = self.ranks = count(
-                answers["resource.status"], answers["resource.sched-status"], self.parents.keys()
-            )
+            self.ranks = seen
             self._changed(seen)
         for done in served:
             done(seen)
@@ -178,21 +174,22 @@ def count(status: Mapping[str, Any], scheduled: Mapping[str, Any], brokers: Set[
         status, scheduled: the responses.
         brokers: the ranks that can have a broker; the R may have more.
     """
-
-    def ranks(idset: str) -> frozenset[int]:
-        return frozenset(int(rank) for rank in IDset(idset))
-
-    def of(resources: Any) -> frozenset[int]:
-        return frozenset(int(rank) for rank in ResourceSet(resources).ranks)
-
     return Ranks(
-        usable=(of(status["R"]) & brokers) - ranks(status["exclude"]),
-        online=ranks(status["online"]),
-        torpid=ranks(status.get("torpid", "")),
+        usable=(_ranks_of(status["R"]) & brokers) - _ranks(status["exclude"]),
+        online=_ranks(status["online"]),
+        torpid=_ranks(status.get("torpid", "")),
         drained={
             rank: entry["reason"] or ""
             for targets, entry in status["drain"].items()
-            for rank in ranks(targets)
+            for rank in _ranks(targets)
         },
-        allocated=of(scheduled["allocated"]),
+        allocated=_ranks_of(scheduled["allocated"]),
     )
+
+
+def _ranks(idset: str) -> frozenset[int]:
+    return frozenset(int(rank) for rank in IDset(idset))
+
+
+def _ranks_of(resources: Any) -> frozenset[int]:
+    return frozenset(int(rank) for rank in ResourceSet(resources).ranks)

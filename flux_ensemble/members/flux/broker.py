@@ -1,7 +1,7 @@
 """A Flux broker as an asynchronous client sees it: calls with a limit, and changes of jobs.
 
     broker = Broker(handle, report)
-    broker.call(broker.handle.rpc("resource.status"), receive, report)
+    broker.call(broker.handle.rpc("resource.status"), done)
 
 What is submitted goes through `members.flux.queue`; everything else that is asked of Flux goes
 through here, in the order of the handle, and its responses through the inbox.
@@ -30,6 +30,16 @@ CALLS = 256
 
 #: Seconds between two lots of calls: responses to requests are not to wait in a queue behind them.
 PAUSE = 0.006
+
+
+def get(future: Any) -> Any:
+    """The response."""
+    return future.get()
+
+
+def check(future: Any) -> None:
+    """Raise the error of a future, if it is one; what the response says is of no interest."""
+    future.get()
 
 
 class Broker:
@@ -68,19 +78,26 @@ class Broker:
     def call(
         self,
         future: Any,
-        receive: Callable[[Any], None],
-        report: Report,
-        timeout: float = PATIENCE,
+        done: Resume,
+        receive: Callable[[Any], Any] = get,
+        seconds: float = PATIENCE,
     ) -> None:
-        """Report what comes of a future: what `receive` raises for it, or success."""
+        """Wait for a response.
+
+        Args:
+            future: of the request.
+            done: gets what `receive` makes of the future, or the error that it raises.
+            receive: makes the result of the future.
+            seconds: how long.
+        """
 
         def answered(future: Any) -> None:
             try:
-                receive(future)
+                result = receive(future)
             except Exception as error:
-                report(error)
+                done(error)
             else:
-                report(None)
+                done(result)
 
         def come(future: Any) -> None:
             limit.cancel()
@@ -90,46 +107,27 @@ class Broker:
             # The future stays until its response comes; why it has no limit of its own is said
             # in `members.flux.futures`.
             future.stop()
-            report(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+            done(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
-        limit = self.loop.timer(timeout, late)
+        limit = self.loop.timer(seconds, late)
         future.then(come)
 
     def response(
         self,
         future: Any,
-        receive: Callable[[Any], Any] = lambda future: future.get(),
+        receive: Callable[[Any], Any] = get,
         seconds: float = RESPONSE_SECONDS,
     ) -> Step:
-        """Wait for a response, as a step of a sequence.
-
-        Args:
-            future: of the request.
-            receive: makes the step's result of the future, or raises the error that it is.
-            seconds: how long.
-        """
-
-        def wait(resume: Resume) -> None:
-            results: list[Any] = []
-
-            def report(error: Exception | None) -> None:
-                resume(results[0] if error is None else error)
-
-            self.call(future, lambda future: results.append(receive(future)), report, seconds)
-
-        return wait
+        """Wait for a response, as a step of a sequence: see `call`."""
+        return partial(self.call, future, receive=receive, seconds=seconds)
 
     def pause(self, seconds: float) -> Step:
         """Wait so long, as a step of a sequence."""
-
-        def wait(resume: Resume) -> None:
-            self.loop.timer(seconds, partial(resume, None))
-
-        return wait
+        return lambda resume: self.loop.timer(seconds, partial(resume, None))
 
     def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
         """Have the job manager change a job; one that has ended is no error."""
-        self.call(self.handle.rpc(topic, {"id": job, **payload}), _unless_inactive, report)
+        self.call(self.handle.rpc(topic, {"id": job, **payload}), report, _unless_inactive)
 
     def start_queues(self, start: bool, reason: str, report: Report) -> None:
         """Start or stop all queues, for as long as the job manager is loaded.
@@ -141,12 +139,12 @@ class Broker:
         """
         request = {"start": start, "all": True, "nocheckpoint": True, "reason": reason}
         future = self.handle.rpc("job-manager.queue-start", request, nodeid=0)
-        self.call(future, lambda future: future.get(), report)
+        self.call(future, report, check)
 
     def cancel(self, job: int, reason: str, report: Report) -> None:
         """Raise a cancel exception on a job; one that has ended is no error."""
         future = flux.job.cancel_async(self.handle, job, reason)
-        self.call(future, _unless_inactive, report)
+        self.call(future, report, _unless_inactive)
 
 
 def _unless_inactive(future: Any) -> None:

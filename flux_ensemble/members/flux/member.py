@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any
 
 import flux.job
@@ -12,10 +13,11 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.members.flux.errors import errno_name, sentence
-from flux_ensemble.members.flux.pipeline import Calls, Report
+from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.members.flux.submission import Submitter
-from flux_ensemble.runtime.ports import Done, Scaler
+from flux_ensemble.runtime.ports import Done, Outcome, Scaler
 from flux_ensemble.texts import bounded
 
 
@@ -53,7 +55,7 @@ class FluxMember(Submitter):
         def start(call: int, report: Report) -> None:
             self._broker.cancel(command.jobs[call], command.reason, report)
 
-        self._run(command.id, "cancel", command.jobs, start, done)
+        run(self._calls(command.id, "cancel", command.jobs, start), done)
 
     def update(self, command: UpdateJobs, done: Done) -> None:
         """Set urgency, or duration, or both, of each job."""
@@ -71,7 +73,7 @@ class FluxMember(Submitter):
             self._broker.change(*requests[call], report)
 
         jobs = tuple(job for job, *_ in requests)
-        self._run(command.id, "update", jobs, start, done)
+        run(self._calls(command.id, "update", jobs, start), done)
 
     def scale(self, command: Scale, done: Done) -> None:
         """Change the size of the instance, where it can be changed."""
@@ -80,41 +82,36 @@ class FluxMember(Submitter):
             reason = "the Flux instance has a fixed size"
             done(CommandFailed(time.time(), command.id, "EINVAL", reason))
             return
+        run(self._resize(scaler, command), done)
 
-        def scaled(result: int | Exception) -> None:
-            now = time.time()
-            if isinstance(result, Exception):
-                name = errno_name(result)
-                done(CommandFailed(now, command.id, name, f"{sentence(result)} ({name})"))
-            else:
-                granted = result - (command.to - command.by)
-                done(CommandDone(now, command.id, {"nodes": result, "by": granted}))
+    def _resize(self, scaler: Scaler, command: Scale) -> Generator[Step, Any, Outcome]:
+        try:
+            size = yield partial(scaler.scale, command.to)
+        except Exception as error:
+            name = errno_name(error)
+            return CommandFailed(time.time(), command.id, name, f"{sentence(error)} ({name})")
+        granted = size - (command.to - command.by)
+        return CommandDone(time.time(), command.id, {"nodes": size, "by": granted})
 
-        scaler.scale(command.to, scaled)
-
-    def _run(
+    def _calls(
         self,
         command: int,
         verb: str,
         jobs: tuple[int, ...],
         start: Callable[[int, Report], None],
-        done: Done,
-    ) -> None:
-        def finish(calls: Calls) -> None:
-            if not calls.errors:
-                done(CommandDone(time.time(), command))
-                return
-            lines = [
-                f"{flux.job.JobID(jobs[call]).f58}: {sentence(error)} ({errno_name(error)})"
-                for call, error in calls.errors
-            ]
-            reason = f"cannot {verb} {len(lines)} of {len(jobs)} jobs: {lines[0]}"
-            failed = errno_name(calls.errors[0][1])
-            detail = bounded("\n".join(lines))
-            done(CommandFailed(time.time(), command, failed, reason, detail))
-
-        calls = Calls(len(jobs), start, finish, stop_at_error=False)
-        self._broker.calls.add(self, calls)
+    ) -> Generator[Step, Any, Outcome]:
+        """Make a call for each of some jobs; `start` as for `Calls`."""
+        calls = yield self._broker.calls.step(self, len(jobs), start)
+        if not calls.errors:
+            return CommandDone(time.time(), command)
+        lines = [
+            f"{flux.job.JobID(jobs[call]).f58}: {sentence(error)} ({errno_name(error)})"
+            for call, error in calls.errors
+        ]
+        reason = f"cannot {verb} {len(lines)} of {len(jobs)} jobs: {lines[0]}"
+        failed = errno_name(calls.errors[0][1])
+        detail = bounded("\n".join(lines))
+        return CommandFailed(time.time(), command, failed, reason, detail)
 
     def revoke(self) -> None:
         """Send no more jobs of the submissions under way."""

@@ -193,6 +193,24 @@ class Pipeline:
         self._lanes.setdefault(lane, deque()).append(calls)
         self._pump()
 
+    def step(
+        self,
+        lane: Hashable,
+        count: int,
+        start: Callable[[int, Report], None],
+        *,
+        stop_at_error: bool = False,
+    ) -> Callable[[Callable[[Calls], None]], None]:
+        """Run a batch, as a step of a sequence (`members.flux.steps`), whose result is the `Calls`.
+
+        Args:
+            lane: of the batch.
+            count, start, stop_at_error: as for `Calls`.
+        """
+        return lambda resume: self.add(
+            lane, Calls(count, start, resume, stop_at_error=stop_at_error)
+        )
+
     @property
     def waiting(self) -> int:
         """How many calls are still to be started."""

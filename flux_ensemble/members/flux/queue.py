@@ -109,13 +109,8 @@ class FluxQueue:
         Args:
             done: gets it, or why it cannot be known.
         """
-        found: list[int] = []
-        self.broker.call(
-            self.broker.handle.rpc("job-manager.getinfo"),
-            lambda future: found.append(future.get()["max_jobid"]),
-            lambda error: done(found[0] if error is None else error),
-            RESPONSE_SECONDS,
-        )
+        future = self.broker.handle.rpc("job-manager.getinfo")
+        self.broker.call(future, done, _max_jobid, RESPONSE_SECONDS)
 
     def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
         """Read the eventlog of a job from the KVS.
@@ -124,19 +119,9 @@ class FluxQueue:
             job: its id.
             done: gets its entries (RFC 18), or why they cannot be read.
         """
-        found: list[Any] = []
-
-        def receive(future: Any) -> None:
-            found.extend(map(read_json, future.get()["eventlog"].splitlines()))
-
-        self.broker.call(
-            self.broker.handle.rpc(
-                "job-info.lookup", {"id": job, "keys": ["eventlog"], "flags": 0}
-            ),
-            receive,
-            lambda error: done(found if error is None else error),
-            RESPONSE_SECONDS,
-        )
+        request = {"id": job, "keys": ["eventlog"], "flags": 0}
+        future = self.broker.handle.rpc("job-info.lookup", request)
+        self.broker.call(future, done, _entries, RESPONSE_SECONDS)
 
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
         """Submit a job.
@@ -159,3 +144,12 @@ class FluxQueue:
     ) -> None:
         """Release held jobs when they are on disk: see `members.flux.release.Release`."""
         Release(self.broker, lane, held, jobs, known).begin(self._patience, done)
+
+
+def _max_jobid(future: Any) -> int:
+    newest: int = future.get()["max_jobid"]
+    return newest
+
+
+def _entries(future: Any) -> list[Any]:
+    return [read_json(line) for line in future.get()["eventlog"].splitlines()]

@@ -20,8 +20,8 @@ from flux.kvs import KVSTxn, commit_async
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.delivery import is_unknown
 from flux_ensemble.members.flux.fence import flush
-from flux_ensemble.members.flux.pipeline import Calls, Report
-from flux_ensemble.members.flux.steps import Resume, Step, Steps, attempts, run
+from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.steps import Step, Steps, attempts, run
 
 
 class Release:
@@ -78,11 +78,7 @@ class Release:
         def start(call: int, report: Report) -> None:
             run(self._release_one(jobs[call]), report)
 
-        def wait(resume: Resume) -> None:
-            calls = Calls(len(jobs), start, resume, stop_at_error=False)
-            self._broker.calls.add(self._lane, calls)
-
-        calls = yield wait
+        calls = yield self._broker.calls.step(self._lane, len(jobs), start)
         errors = [error for _, error in calls.errors]
         if errors:
             raise next(filter(is_unknown, errors), errors[0])
@@ -116,12 +112,9 @@ class Release:
 
     def _change(self, job: int, urgency: int) -> Steps:
         """Give a job its urgency."""
-
-        def change(resume: Resume) -> None:
-            self._broker.change(job, "job-manager.urgency", {"urgency": urgency}, resume)
-
+        request = {"urgency": urgency}
         try:
-            yield change
+            yield partial(self._broker.change, job, "job-manager.urgency", request)
         except OSError as error:
             if is_unknown(error):
                 self._held.setdefault(job, urgency)

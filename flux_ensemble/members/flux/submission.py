@@ -19,10 +19,12 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.document.job_sets import JobSet, Submission
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
@@ -31,10 +33,14 @@ from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.jobspecs import TagTemplates
 from flux_ensemble.members.flux.outputs import Outputs
 from flux_ensemble.members.flux.pipeline import Calls, Report
+from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.runtime.ports import Done, Outcome
 
 if TYPE_CHECKING:
     from flux_ensemble.members.flux.queue import FluxQueue
+
+#: A job set with the size of its jobs, and with what was overridden of it.
+Kind = tuple[str | int, ...]
 
 #: What a refusal usually means, by errno.
 HINTS = {
@@ -44,21 +50,50 @@ HINTS = {
 }
 
 
-class _Sent:
-    """A submission that has no outcome yet.
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """A command that is under way.
 
     Attributes:
-        urgency: of the job.
-        shown: the job's id, once the journal has shown it.
+        command: the command.
+        submission: what it has a part of: job sets with parameters, by the index of a job.
+        variant: the text of its overrides, empty without any.
+        ids: of its jobs that the queue has.
+        known: those of them that it had before, with the urgency that they are to have.
+        calls: one for each job.
+    """
+
+    command: SubmitJobs
+    submission: Submission
+    variant: str
+    ids: list[int] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)
+    calls: Calls = field(init=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """A job that was sent and has no outcome yet.
+
+    Attributes:
+        batch: of the command that asked for it.
+        tag: which it is.
+        job_set: of the job.
+        params: its parameters.
+        kind: what it has in common with the jobs that one validation is good for.
+        report: gets its outcome.
+        shown: its id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
     """
 
-    __slots__ = ("refused", "shown", "urgency")
-
-    def __init__(self, urgency: int) -> None:
-        self.urgency = urgency
-        self.shown: int | None = None
-        self.refused = False
+    batch: _Batch
+    tag: Tag
+    job_set: JobSet
+    params: Mapping[str, Any]
+    kind: Kind
+    report: Report
+    shown: int | None = None
+    refused: bool = False
 
     def outcome(self) -> int | Exception | None:
         """What the journal has shown of it."""
@@ -104,7 +139,7 @@ class Submitter:
         self._sent: dict[Tag, _Sent] = {}
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}
-        self._valid: set[tuple[str | int, ...]] = set()
+        self._valid: set[Kind] = set()
         self.known: dict[Tag, int] = {}
 
     def seen(self, tag: Tag, job: int) -> None:
@@ -113,7 +148,7 @@ class Submitter:
         if sent is not None:
             if sent.shown is None:
                 sent.shown = job
-                self._hold(job, sent.urgency)
+                self._hold(job, sent.job_set.urgency)
         elif any(_asks_for(command, tag) for command in self._submitting.values()):
             self.known.setdefault(tag, job)
 
@@ -129,70 +164,90 @@ class Submitter:
             command.each, command.params, command.overrides
         )
         variant = json.dumps(command.overrides) if command.overrides else ""
-        ids: list[int] = []
-        known: dict[int, int] = {}
-        self._submitting[command.id] = command
+        run(self._steps(_Batch(command, submission, variant)), done)
 
-        def start(call: int, report: Report) -> None:
-            tag = _tag(command, call)
-            one, params = submission[tag.index]
-            job = self.known.pop(tag, None)
-            if job is not None:
-                known[job] = one.urgency
-                ids.append(job)
-                report(None)
-                return
-            sent = self._sent[tag] = _Sent(one.urgency)
-            kind = one.name, one.index, one.nodes, one.tasks, one.cores, one.gpus, variant
-            if kind not in self._valid:
-                calls.alone = call
+    def _steps(self, batch: _Batch) -> Generator[Step, Any, Outcome]:
+        self._submitting[batch.command.id] = batch.command
+        yield partial(self._begin, batch)
+        del self._submitting[batch.command.id]
+        self._take_known(batch)
+        outcome = self._outcome(batch)
+        if not self._strict or not batch.ids:
+            return outcome
+        for job, urgency in batch.known.items():
+            self._hold(job, urgency)
+        try:
+            yield partial(self._queue.release, self, self._held, batch.ids, batch.known)
+        except Exception as error:
+            if isinstance(outcome, CommandDone):
+                name = errno_name(error)
+                reason = f"jobs are held that cannot be released: {sentence(error)} ({name})"
+                return _failed(batch, name, reason)
+        return replace(outcome, t=time.time())
 
-            def send(answer: Answer) -> None:
-                if calls.revoked:
-                    raise OSError(errno.ECANCELED, "the ensemble has ended")
-                text = self._templates.jobspec(one, params, self._tag_of(tag), variant)
-                urgency = 0 if self._strict else one.urgency
-                self._queue.send(text, urgency, answer, validate=kind not in self._valid)
+    def _begin(self, batch: _Batch, resume: Callable[[Calls], None]) -> None:
+        start = partial(self._start, batch)
+        batch.calls = Calls(batch.command.count, start, resume, stop_at_error=True)
+        self._queue.submissions.add(self, batch.calls)
 
-            def answered(answer: int | Exception) -> None:
-                del self._sent[tag]
-                if isinstance(answer, Exception):
-                    if sent.shown is not None:
-                        self._held.pop(sent.shown, None)
-                    report(answer)
-                else:
-                    self._valid.add(kind)
-                    self._hold(answer, one.urgency)
-                    ids.append(answer)
-                    report(None)
+    def _start(self, batch: _Batch, call: int, report: Report) -> None:
+        """Submit a job of a command, unless the queue has it already."""
+        tag = _tag(batch.command, call)
+        job_set, params = batch.submission[tag.index]
+        job = self.known.pop(tag, None)
+        if job is not None:
+            batch.known[job] = job_set.urgency
+            batch.ids.append(job)
+            report(None)
+            return
+        size = job_set.nodes, job_set.tasks, job_set.cores, job_set.gpus
+        kind = job_set.name, job_set.index, *size, batch.variant
+        if kind not in self._valid:
+            batch.calls.alone = call
+        sent = self._sent[tag] = _Sent(batch, tag, job_set, params, kind, report)
+        self._queue.outcomes.begin(
+            partial(self._send, sent), sent.outcome, partial(self._answered, sent)
+        )
 
-            self._queue.outcomes.begin(send, sent.outcome, answered)
+    def _send(self, sent: _Sent, answer: Answer) -> None:
+        if sent.batch.calls.revoked:
+            raise OSError(errno.ECANCELED, "the ensemble has ended")
+        text = self._templates.jobspec(
+            sent.job_set, sent.params, self._tag_of(sent.tag), sent.batch.variant
+        )
+        urgency = 0 if self._strict else sent.job_set.urgency
+        self._queue.send(text, urgency, answer, validate=sent.kind not in self._valid)
 
-        def finish(calls: Calls) -> None:
-            del self._submitting[command.id]
-            for call in range(command.count) if self.known else ():
-                job = self.known.pop(_tag(command, call), None)
-                if job is not None and call >= calls.started:
-                    known[job] = submission[command.first + call][0].urgency
-                    ids.append(job)
-            outcome: Outcome
-            if calls.revoked:
-                reason = "the ensemble ended before all jobs were submitted"
-                outcome = CommandFailed(
-                    time.time(), command.id, "ECANCELED", reason, ids=tuple(ids)
-                )
-            elif calls.errors:
-                call, error = calls.errors[0]
-                outcome = self._refused(command, command.first + call, error, tuple(ids))
-            else:
-                outcome = CommandDone(time.time(), command.id, {"ids": ids})
-            if self._strict and ids:
-                self._release(outcome, ids, known, done)
-            else:
-                done(outcome)
+    def _answered(self, sent: _Sent, answer: int | Exception) -> None:
+        del self._sent[sent.tag]
+        if isinstance(answer, Exception):
+            if sent.shown is not None:
+                self._held.pop(sent.shown, None)
+            sent.report(answer)
+        else:
+            self._valid.add(sent.kind)
+            self._hold(answer, sent.job_set.urgency)
+            sent.batch.ids.append(answer)
+            sent.report(None)
 
-        calls = Calls(command.count, start, finish, stop_at_error=True)
-        self._queue.submissions.add(self, calls)
+    def _take_known(self, batch: _Batch) -> None:
+        """Take the jobs that the queue has of those that were not sent any more."""
+        command = batch.command
+        for call in range(command.count) if self.known else ():
+            job = self.known.pop(_tag(command, call), None)
+            if job is not None and call >= batch.calls.started:
+                batch.known[job] = batch.submission[command.first + call][0].urgency
+                batch.ids.append(job)
+
+    def _outcome(self, batch: _Batch) -> Outcome:
+        calls = batch.calls
+        if calls.revoked:
+            reason = "the ensemble ended before all jobs were submitted"
+            return _failed(batch, "ECANCELED", reason)
+        if calls.errors:
+            call, error = calls.errors[0]
+            return self._refused(batch, batch.command.first + call, error)
+        return CommandDone(time.time(), batch.command.id, {"ids": batch.ids})
 
     def _tag_of(self, tag: Tag) -> dict[str, Any]:
         """What a job carries in `attributes.user.ensemble`."""
@@ -203,37 +258,17 @@ class Submitter:
         if self._strict and urgency:
             self._held.setdefault(job, urgency)
 
-    def _release(
-        self, outcome: Outcome, ids: list[int], known: Mapping[int, int], done: Done
-    ) -> None:
-        """Release the held jobs of a command, then say what came of it."""
-        for job, urgency in known.items():
-            self._hold(job, urgency)
-
-        def released(error: Exception | None) -> None:
-            if error is None or isinstance(outcome, CommandFailed):
-                done(replace(outcome, t=time.time()))
-                return
-            reason = f"jobs are held that cannot be released: {sentence(error)}"
-            name = errno_name(error)
-            done(
-                CommandFailed(
-                    time.time(), outcome.command, name, f"{reason} ({name})", ids=tuple(ids)
-                )
-            )
-
-        self._queue.release(self, self._held, ids, known, released)
-
-    def _refused(
-        self, command: SubmitJobs, index: int, error: Exception, ids: tuple[int, ...]
-    ) -> CommandFailed:
+    def _refused(self, batch: _Batch, index: int, error: Exception) -> CommandFailed:
         if not isinstance(error, (OSError, ValueError)):
             self._queue.broker.report(error)
-        reason = f"job {index}: {sentence(error)} ({errno_name(error)})"
+        name = errno_name(error)
+        reason = f"job {index}: {sentence(error)} ({name})"
         hint = HINTS.get(getattr(error, "errno", None) or 0)
-        if hint:
-            reason = f"{reason}; {hint}"
-        return CommandFailed(time.time(), command.id, errno_name(error), reason, ids=ids)
+        return _failed(batch, name, f"{reason}; {hint}" if hint else reason)
+
+
+def _failed(batch: _Batch, name: str, reason: str) -> CommandFailed:
+    return CommandFailed(time.time(), batch.command.id, name, reason, ids=tuple(batch.ids))
 
 
 def _tag(command: SubmitJobs, call: int) -> Tag:

@@ -190,9 +190,9 @@ class Recovered:
             firing = job.firing
             if id in self.placed or firing is None:
                 continue
-            one, params = engine.job_of(job)
-            one = replace(one, **self.changed.get(id, {}))
-            yield id, Tag(firing.group, firing.rule, firing.number, job.index), one, params
+            job_set, params = engine.job_of(job)
+            job_set = replace(job_set, **self.changed.get(id, {}))
+            yield id, Tag(firing.group, firing.rule, firing.number, job.index), job_set, params
 
     def events(self, engine: Engine, now: float) -> Iterator[JobEvent]:
         """What is to be said of the jobs that were in the queue: those placed have failed."""

@@ -50,6 +50,7 @@ from flux_ensemble.runtime.asking.advisers import processes
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.eventlog import Entry
+from flux_ensemble.runtime.ports import Adviser
 from flux_ensemble.runtime.recording import Recorder
 
 #: Seconds between two snapshots of status and metrics.
@@ -112,50 +113,48 @@ class LocalRun:
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         loop.before_wait = self._events.flush
-        self._queue = LocalQueue(
-            spec,
+        self._where: dict[str, Any] = {"environment": environment, "cwd": cwd}
+        self._queue = self._make_queue(cluster)
+        stack.callback(self._queue.close)
+        self._ensemble = self._make_ensemble(cwd, recorder)
+        note = self._ensemble.note
+        self._functions = Functions(spec, loop, note, listener.note, **self._where)
+        stack.callback(self._functions.close)
+
+    def _make_queue(self, cluster: Cluster) -> LocalQueue:
+        return LocalQueue(
+            self._spec,
             cluster,
-            loop,
-            environment=environment,
-            cwd=cwd,
-            output=log.output,
-            hold=log.jobs_lock,
+            self._loop,
+            **self._where,
+            output=self._log.output,
+            hold=self._log.jobs_lock,
             post=self._take,
             ready=self._events.flush,
             lost=lambda reason: self._ensemble.fail(reason),
-            warn=listener.note,
+            warn=self._listener.note,
             full=self._stop,
         )
-        stack.callback(self._queue.close)
-        self._ensemble = Ensemble(
-            spec,
+
+    def _make_ensemble(self, cwd: str, recorder: Recorder | None) -> Ensemble:
+        return Ensemble(
+            self._spec,
             run=int(time.time() * 1e6),
             cwd=cwd,
             member=self._queue.member,
-            loop=loop,
+            loop=self._loop,
             custom=lambda ensemble: self._functions.worker(ensemble.engine.function_states),
-            log_error=listener.note,
+            log_error=self._listener.note,
             changed=lambda _: None,
             ahead=lambda _: self._events,
             recorder=recorder,
-            adviser=lambda: processes(
-                spec,
-                loop,
-                environment=environment,
-                cwd=cwd,
-                log=lambda _, text: listener.note(text),
-            ),
+            adviser=self._start_adviser,
         )
 
-        self._functions = Functions(
-            spec,
-            loop,
-            self._ensemble.note,
-            listener.note,
-            environment=environment,
-            cwd=cwd,
+    def _start_adviser(self) -> Adviser:
+        return processes(
+            self._spec, self._loop, **self._where, log=lambda _, text: self._listener.note(text)
         )
-        stack.callback(self._functions.close)
 
     @property
     def state(self) -> str:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -138,12 +139,7 @@ class AttachedInstance:
 
     def stop_queue(self, reason: str, done: Report) -> None:
         """Start no more jobs: see `Instance.stop_queue`."""
-
-        def answered(outcome: Mapping[str, Any]) -> None:
-            reason = outcome.get("reason")
-            done(None if reason is None else OSError(errno.EIO, reason))
-
-        self.ask("stop", answered, reason)
+        self.ask("stop", partial(_answer, done), reason)
 
     def look(self) -> Steps:
         """Ask what it has, and when its allocation expires; what it says comes later."""
@@ -152,12 +148,7 @@ class AttachedInstance:
 
     def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
         """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""
-
-        def answered(outcome: Mapping[str, Any]) -> None:
-            reason = outcome.get("reason")
-            done(outcome["entries"] if reason is None else OSError(errno.EIO, reason))
-
-        self.ask("eventlog", answered, job)
+        self.ask("eventlog", partial(_answer, done), job)
 
     def publish(self, topic: str, done: Report) -> None:
         """Have it end."""
@@ -236,6 +227,12 @@ class AttachedInstance:
     def _on_dead(self) -> None:
         self.dead = True
         self._heard.lost()
+
+
+def _answer(done: Callable[[Any], None], outcome: Mapping[str, Any]) -> None:
+    """Give who has asked what came of it: entries, nothing, or an error."""
+    reason = outcome.get("reason")
+    done(outcome.get("entries") if reason is None else OSError(errno.EIO, reason))
 
 
 def brief(command: SubmitJobs, outcome: CommandDone) -> CommandDone:

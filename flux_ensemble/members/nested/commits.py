@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 #: Calls back when all that an ensemble's log was given is durable; dropped with the log.
 Durable = Callable[[Callable[[], None]], None]
@@ -24,6 +25,10 @@ class Commits:
         """Do something when all that was given until now is durable."""
         self._waiting.append(work)
         self._ask()
+
+    def step(self, resume: Callable[[None], None]) -> None:
+        """Wait for that, as a step of a sequence (`members.flux.steps`)."""
+        self.then(partial(resume, None))
 
     def _ask(self) -> None:
         if self._waiting and not self._asked:

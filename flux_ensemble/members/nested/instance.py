@@ -18,7 +18,7 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble.engine.intervals import ids
-from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.broker import Broker, check
 from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.shutdown import Shutdown
@@ -279,7 +279,7 @@ class Instance:
             reason: for `flux queue status`.
             done: gets the outcome.
         """
-        attempt(lambda report: self.broker.start_queues(False, reason, report), done)
+        attempt(partial(self.broker.start_queues, False, reason), done)
 
     def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
         """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""
@@ -290,12 +290,11 @@ class Instance:
 
     def publish(self, topic: str, done: Report) -> None:
         """Send an event to whoever waits for it there."""
+        attempt(partial(self._publish, topic), done)
 
-        def send(report: Report) -> None:
-            future = self.broker.handle.rpc("event.publish", {"topic": topic, "flags": 0})
-            self.broker.call(future, lambda future: future.get(), report)
-
-        attempt(send, done)
+    def _publish(self, topic: str, report: Report) -> None:
+        future = self.broker.handle.rpc("event.publish", {"topic": topic, "flags": 0})
+        self.broker.call(future, report, check)
 
 
 def attempt(call: Callable[[Report], None], report: Report) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.members.flux.member import FluxMember
+from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.members.nested.attempts import ATTEMPT, Attempt, Attempts
 from flux_ensemble.members.nested.commits import Commits, Durable
 from flux_ensemble.members.nested.instance import Instance
@@ -60,20 +62,17 @@ class NestedMember(FluxMember):
         attempts = [Attempt(tag, self._number(tag)) for tag in tags]
         for attempt in attempts:
             self._attempts.sent(attempt)
+        run(self._submit(command, attempts), done, over=lambda: self._instance.closed)
 
-        def told(outcome: Outcome) -> None:
-            if self._instance.closed:
-                return
-            if isinstance(outcome, CommandFailed):
-                for attempt in attempts:
-                    self._attempts.withdrawn(attempt)
-            done(outcome)
-
-        def send() -> None:
-            if not self._instance.closed:
-                super(NestedMember, self).submit(command, told)
-
-        self._commits.then(send)
+    def _submit(
+        self, command: SubmitJobs, attempts: Sequence[Attempt]
+    ) -> Generator[Step, Any, Outcome]:
+        yield self._commits.step
+        outcome: Outcome = yield partial(super().submit, command)
+        if isinstance(outcome, CommandFailed):
+            for attempt in attempts:
+                self._attempts.withdrawn(attempt)
+        return outcome
 
     def _tag_of(self, tag: Tag) -> dict[str, Any]:
         return {**super()._tag_of(tag), ATTEMPT: self._number(tag)}

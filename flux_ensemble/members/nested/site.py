@@ -16,11 +16,11 @@ from typing import Any
 
 from flux.job import JobID
 
-from flux_ensemble.members.flux.delivery import Answer
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.steps import Steps, run
 from flux_ensemble.members.nested.attached import Channel
-from flux_ensemble.members.nested.instance import IDENTITY, attempt
+from flux_ensemble.members.nested.instance import IDENTITY
 from flux_ensemble.members.nested.jobspec import (
     MemberTag,
     Size,
@@ -135,17 +135,16 @@ class Site:
             calls=calls,
         )
         member = self._new(tag, drain, calls)
+        run(self._submit(member, text))
 
-        def send(answer: Answer) -> None:
-            self._queue.send(text, 16, answer, validate=True)
-
-        def answered(answer: int | Exception) -> None:
-            if isinstance(answer, int):
-                self._submitted(member, answer)
-            else:
-                member.refused(sentence(answer))
-
-        self._queue.outcomes.begin(send, lambda: member.job, answered)
+    def _submit(self, member: MemberJob, text: str) -> Steps:
+        send = partial(self._queue.send, text, 16, validate=True)
+        try:
+            job = yield partial(self._queue.outcomes.begin, send, lambda: member.job)
+        except Exception as error:
+            member.refused(sentence(error))
+        else:
+            self._submitted(member, job)
 
     def connect(self, tag: MemberTag, uri: str) -> None:
         """Make a member of an instance that is there already.
@@ -250,12 +249,13 @@ class Site:
 
     def cancel(self, job: int, reason: str) -> None:
         """Cancel a job of the enclosing instance."""
+        run(self._cancel(job, reason))
 
-        def canceled(error: Exception | None) -> None:
-            if error is not None:
-                self._log_error(f"cannot cancel job {JobID(job).f58}: {sentence(error)}")
-
-        attempt(lambda report: self._queue.broker.cancel(job, reason, report), canceled)
+    def _cancel(self, job: int, reason: str) -> Steps:
+        try:
+            yield partial(self._queue.broker.cancel, job, reason)
+        except Exception as error:
+            self._log_error(f"cannot cancel job {JobID(job).f58}: {sentence(error)}")
 
     def _owned(
         self, submit: Mapping[str, Any], jobspec: Mapping[str, Any] | None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
-from flux_ensemble.members.flux.steps import run
+from flux_ensemble.members.flux.steps import Resume, Steps, run
 from flux_ensemble.members.nested.attached import Followed
 from flux_ensemble.members.nested.timers import Timers
 
@@ -40,18 +42,23 @@ class Walltime:
 
     def watch(self, instance: Followed) -> None:
         """Watch it from now on, until the connection is closed."""
-        t_expires = instance.ends.t_expires
-        self._told(t_expires)
-        left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
-        if left <= 0.0:
-            # What runs there goes on until then, which can still be changed.
-            left = LOOK_SECONDS
-            self._drained("its walltime is about to end")
+        run(self._watch(instance), over=lambda: instance.closed)
 
-        def looked(error: Exception | None) -> None:
-            if not instance.closed:
-                self.watch(instance)
+    def _watch(self, instance: Followed) -> Steps:
+        while True:
+            t_expires = instance.ends.t_expires
+            self._told(t_expires)
+            left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
+            if left <= 0.0:
+                # What runs there goes on until then, which can still be changed.
+                left = LOOK_SECONDS
+                self._drained("its walltime is about to end")
+            if instance.closed:
+                return
+            yield partial(self._pause, min(left, LOOK_SECONDS))
+            with suppress(Exception):
+                # What it does not say, it may say the next time.
+                yield from instance.look()
 
-        if not instance.closed:
-            look_again = min(left, LOOK_SECONDS)
-            self._timers.later("walltime", look_again, lambda: run(instance.look(), looked))
+    def _pause(self, seconds: float, resume: Resume) -> None:
+        self._timers.later("walltime", seconds, partial(resume, None))

@@ -30,29 +30,31 @@ def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
         try:
             event = event_from_json(line["event"])
             events = list(_of_job(event))
-            for one in events:
-                _check(one)
+            for job_event in events:
+                _check(job_event)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             what = str(error)[:MAX_QUOTE]
             raise RecordingError(f"{path}:{number}: not an event: {what}") from None
-        for one in events:
-            if one.tag is not None:
-                groups[one.job] = one.tag.group
-            elif one.name == "start":
-                started[one.job] = one.t
-            elif one.name == "exception":
-                started.pop(one.job, None)
-            elif one.name == "finish" and one.job in started and one.job in groups:
-                seconds = max(0.0, one.t - started.pop(one.job))
-                found.setdefault(groups[one.job], []).append(seconds)
+        for job_event in events:
+            if job_event.tag is not None:
+                groups[job_event.job] = job_event.tag.group
+            elif job_event.name == "start":
+                started[job_event.job] = job_event.t
+            elif job_event.name == "exception":
+                started.pop(job_event.job, None)
+            elif (
+                job_event.name == "finish" and job_event.job in started and job_event.job in groups
+            ):
+                seconds = max(0.0, job_event.t - started.pop(job_event.job))
+                found.setdefault(groups[job_event.job], []).append(seconds)
     return {group: tuple(values) for group, values in found.items()}
 
 
 def _of_job(event: Event) -> Iterator[JobEvent]:
     """What a job of the ensemble did."""
     if isinstance(event, JobsAlike):
-        for one in event.each():
-            yield from one.each()
+        for events in event.each():
+            yield from events.each()
     elif isinstance(event, JobEvents):
         yield from event.each()
     elif isinstance(event, JobEvent) and not event.foreign:

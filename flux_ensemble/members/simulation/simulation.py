@@ -118,17 +118,17 @@ def resolve(
     found: dict[str, Simulated] = {}
     read: dict[str, Mapping[str, tuple[float, ...]]] = {}
     earlier = {} if default is None else durations(default)
-    for group, one in behaviour.items():
-        if isinstance(one.duration, FromLog):
-            path = str(Path(spec.directory, one.duration.file))
+    for group, simulated in behaviour.items():
+        if isinstance(simulated.duration, FromLog):
+            path = str(Path(spec.directory, simulated.duration.file))
             if path not in read:
                 read[path] = durations(path)
             if group not in read[path]:
                 raise SimulationError(f"{path}: no job of group {group!r} ended by itself in it")
-            one = replace(one, duration=Empirical(read[path][group]))
-        elif one.duration is None and group in earlier:
-            one = replace(one, duration=Empirical(earlier[group]))
-        found[group] = one
+            simulated = replace(simulated, duration=Empirical(read[path][group]))
+        elif simulated.duration is None and group in earlier:
+            simulated = replace(simulated, duration=Empirical(earlier[group]))
+        found[group] = simulated
     return found
 
 

@@ -135,14 +135,12 @@ class CatchUp:
     def read_memos(
         self,
         read: Callable[[int], Step],
-        overtaken: Callable[[], bool],
         warn: Callable[[str], None],
     ) -> Steps:
         """Read what the journal may not have told right, before `apply`.
 
         Args:
             read: reads the eventlog of a job from the KVS.
-            overtaken: all is done again, so that nothing is left to be done here.
             warn: gets a sentence about what cannot be read.
         """
         for job in list(self.doubtful):
@@ -152,8 +150,6 @@ class CatchUp:
                 warn(f"cannot read the first memo of job {job}: {error}")
             else:
                 self.correct(job, eventlog)
-            if overtaken():
-                return
 
     def _take(
         self, ensemble: Ensemble, job: int, entries: list[Entry], tag: Tag | None = None

@@ -144,12 +144,7 @@ class Recovery:
         for name in self._stores.names():
             try:
                 stored = self._stores.read(name)
-
-                def read(spec: Spec, stored: Any = stored) -> Replayed:
-                    whose = identity(spec.name, stored.load["run"])
-                    mark = self._mark(spec.name, stored.load["run"])
-                    return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
-
+                read = partial(self._replay, stored)
                 restored.append(make(stored.load, stored.store, read))
             except ENDINGS:
                 raise
@@ -163,6 +158,11 @@ class Recovery:
             self._ensembles.add(ensemble)
             if ensemble.live:
                 self._restored.append((ensemble, ensemble.engine.pending))
+
+    def _replay(self, stored: Any, spec: Spec) -> Replayed:
+        run = stored.load["run"]
+        whose, mark = identity(spec.name, run), self._mark(spec.name, run)
+        return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
 
     def catch_up(self, then: Callable[[], None]) -> None:
         """Read the journal in full; `then` is called when the service is ready."""
@@ -180,18 +180,23 @@ class Recovery:
         queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
         catch_up = self._catch_up = CatchUp(self._tracker, live)
-
-        def history(job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
-            catch_up.history(job, jobspec, entries)
-            self._fleets.history(job, jobspec, entries)
-
         self._journal.catch_up(
             names,
             queue_wide,
-            history,
-            lambda: self._caught_up(catch_up),
+            partial(self._history, catch_up),
+            partial(self._caught_up, catch_up),
             places=any(ensemble.needs_places for ensemble in live),
         )
+
+    def _history(
+        self,
+        catch_up: CatchUp,
+        job: int,
+        jobspec: Mapping[str, Any],
+        entries: list[Mapping[str, Any]],
+    ) -> None:
+        catch_up.history(job, jobspec, entries)
+        self._fleets.history(job, jobspec, entries)
 
     def lost(self) -> None:
         """The journal has ended: try again, a little later."""
@@ -209,52 +214,41 @@ class Recovery:
         if catch_up.doubtful:
             # What comes meanwhile happened later.
             self._journal.hold()
-            run(self._read_memos(catch_up), _check)
+            run(self._read_memos(catch_up), over=partial(self._overtaken, catch_up))
         else:
             self._take(catch_up)
 
     def _read_memos(self, catch_up: CatchUp) -> Steps:
         """Read from the KVS what the journal does not tell right."""
-
-        def overtaken() -> bool:
-            return self._overtaken() or catch_up is not self._catch_up
-
         yield from catch_up.read_memos(
-            lambda job: partial(self._queue.eventlog, job), overtaken, self._log_error
+            lambda job: partial(self._queue.eventlog, job), self._log_error
         )
-        if not overtaken():
-            self._take(catch_up)
-            self._journal.release()
+        self._take(catch_up)
+        self._journal.release()
 
     def _take(self, catch_up: CatchUp) -> None:
         catch_up.apply()
         self._fleets.caught_up()
         self._queue.resume()
-        run(self._settle(catch_up), _check)
+        run(self._settle(catch_up), over=partial(self._overtaken, catch_up))
 
     def _settle(self, catch_up: CatchUp) -> Steps:
         """Make sure which jobs were submitted; not if the journal ends: then all begins again."""
         while True:
             try:
                 yield self._queue.fence
-                if self._overtaken():
-                    return
                 newest = yield self._queue.newest
-                if self._overtaken():
-                    return
                 break
             except Exception as error:
-                if self._overtaken():
-                    return
                 self._log_error(
                     f"cannot make sure which jobs were submitted: {error}; trying again"
                 )
             yield self._pause
         self._done(catch_up.settle(self._loop.now(), newest))
 
-    def _overtaken(self) -> bool:
+    def _overtaken(self, catch_up: CatchUp) -> bool:
         """The journal has ended meanwhile, so that all is done again."""
-        return self._blind
+        return self._blind or catch_up is not self._catch_up
 
     def _pause(self, resume: Resume) -> None:
         self._loop.timer(self._delay(), partial(resume, None))
@@ -274,9 +268,3 @@ class Recovery:
             except BaseException as error:
                 ensemble.broken(error)
         self._then()
-
-
-def _check(error: Exception | None) -> None:
-    """What nobody expected goes to the guard of the callback."""
-    if error is not None:
-        raise error

@@ -6,12 +6,14 @@ scheduler, no job-list, or too slow) every value of its object is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any
 
 from flux.resource import ResourceSet
 
 from flux_ensemble.members.flux.broker import Broker
+from flux_ensemble.members.flux.steps import Step, Steps, run, together
 from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.status.cache import Take
 
@@ -29,26 +31,25 @@ def query(broker: Broker, done: Take) -> None:
         broker: where.
         done: gets the answer.
     """
-    answers: dict[str, Numbers] = {}
+    run(_query(broker, done))
 
-    def ask(topic: str, names: tuple[str, ...], count: Callable[[Any], Numbers]) -> None:
-        answer: Numbers = dict.fromkeys(names)
 
-        def receive(future: Any) -> None:
-            nonlocal answer
-            answer = count(future.get())
+def _query(broker: Broker, done: Take) -> Steps:
+    nodes = _numbers(broker, "resource.sched-status", NODES, count_nodes)
+    jobs = _numbers(broker, "job-list.job-stats", STATES, count_jobs)
+    done(*(yield together(partial(run, nodes), partial(run, jobs))))
 
-        def report(error: Exception | None) -> None:
-            answers[topic] = answer
-            if not isinstance(error, OSError | None):
-                broker.report(error)
-            if len(answers) == 2:
-                done(answers["resource.sched-status"], answers["job-list.job-stats"])
 
-        broker.call(broker.handle.rpc(topic, {}), receive, report, PATIENCE)
-
-    ask("resource.sched-status", NODES, count_nodes)
-    ask("job-list.job-stats", STATES, count_jobs)
+def _numbers(
+    broker: Broker, topic: str, names: tuple[str, ...], count: Callable[[Any], Numbers]
+) -> Generator[Step, Any, Numbers]:
+    future = broker.handle.rpc(topic, {})
+    try:
+        return count((yield broker.response(future, seconds=PATIENCE)))
+    except Exception as error:
+        if not isinstance(error, OSError):
+            broker.report(error)
+        return dict.fromkeys(names)
 
 
 def count_nodes(response: Mapping[str, Any]) -> Numbers:

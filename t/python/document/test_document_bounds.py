@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.document import groups, jobspec, loading, problems, rules, yaml_text
+from flux_ensemble.document import groups, jobspec, problems, rules, spec_reader, yaml_text
 from flux_ensemble.document.actions import MAX_OVERRIDES, parse_action
 from flux_ensemble.document.job_sets import Group, JobSet
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
@@ -437,7 +437,7 @@ def test_a_rule_that_a_function_returns_can_name_itself() -> None:
 
 
 def test_the_statistics_of_all_groups_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "MAX_KEPT", 6000)
+    monkeypatch.setattr(spec_reader, "MAX_KEPT", 6000)
     jobs = [{"name": f"g{number}", "command": "c"} for number in range(1001)]
     wanted = (
         "expected at most 6000 statistics in all, each counted for each group, and once more for "

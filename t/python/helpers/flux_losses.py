@@ -157,15 +157,13 @@ def late() -> dict[str, Any]:
     watcher.start()
     future = handle.rpc("late.call", {})
     tag = future.pimpl.flux_rpc_get_matchtag()
-    bench.queue.broker.call(future, lambda future: future.get(), given_up, 0.2)
+    bench.queue.broker.call(future, given_up, seconds=0.2)
     del future
     handle.reactor_run()
     before = tag in tags()
     handle.respond(requests[0], {})
     # A response to this comes after it.
-    bench.queue.broker.call(
-        handle.rpc("broker.ping", {"seq": 1}), lambda future: future.get(), given_up
-    )
+    bench.queue.broker.call(handle.rpc("broker.ping", {"seq": 1}), given_up)
     handle.reactor_run()
     watcher.destroy()
     return {"errors": bench.errors, "outcomes": outcomes, "free": [before, tag in tags()]}

@@ -14,7 +14,7 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway.admission import Limits
 from flux_ensemble.gateway.backend import Backend, Grant, Size
 from flux_ensemble.gateway.members import Member, Members
-from flux_ensemble.gateway.server import serve
+from flux_ensemble.gateway.server import Access, serve
 
 #: Nothing in these tests takes nearly as long, in seconds.
 PATIENCE = 60
@@ -46,7 +46,7 @@ def serving(
         host: where to listen.
         port: 0 chooses a free one.
         limits: bounds of the requests.
-        options: more arguments of `serve`.
+        options: more of `Access`.
     """
     known = members if isinstance(members, Members) else table(members, backend)
     started = threading.Event()
@@ -59,16 +59,8 @@ def serving(
             state["port"] = bound
             started.set()
 
-        await serve(
-            known,
-            backend,
-            host=host,
-            port=port,
-            ready=ready,
-            stop=state["stop"],
-            limits=limits,
-            **options,
-        )
+        access = Access(host=host, port=port, **options)
+        await serve(known, backend, access, ready=ready, stop=state["stop"], limits=limits)
 
     def run() -> None:
         try:

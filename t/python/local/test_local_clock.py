@@ -11,7 +11,7 @@ import pytest
 from local_queue import bench, shell
 
 from flux_ensemble.cli.display.views import Plain
-from flux_ensemble.cli.session.local_run import run_locally
+from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.events import Started, TimerFired
@@ -78,17 +78,8 @@ def test_an_ensemble_completes_whatever_the_clock_does(
         def line(self, line: object) -> None:
             clock.ahead = step
 
-    code = run_locally(
-        load_text(text),
-        text,
-        Cluster(1, 1),
-        Setting(),
-        events=False,
-        timeout=30.0,
-        state_dir=tmp_path / "state",
-        record=None,
-        resume=None,
-    )
+    options = Options(timeout=30.0, state_dir=tmp_path / "state")
+    code = run_locally(load_text(text), text, Cluster(1, 1), Setting(), options)
     assert code == 0
     groups = States(tmp_path / "state").status("test")["groups"]
     assert (groups["a"]["success"], groups["b"]["success"]) == (1, 3)

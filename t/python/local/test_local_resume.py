@@ -14,7 +14,7 @@ from local_queue import Run, await_pid, events_in
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.views import Plain
-from flux_ensemble.cli.session.local_run import run_locally
+from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.local.recovery import recover
@@ -46,17 +46,8 @@ DOCUMENT = json.dumps(
 
 def run(directory: Path, resume: bool | None = None, text: str = DOCUMENT) -> int:
     """Run the document in this process."""
-    return run_locally(
-        load_text(text),
-        text,
-        Cluster(1, 1),
-        Plain(),
-        events=False,
-        timeout=30.0,
-        state_dir=directory / "state",
-        record=None,
-        resume=resume,
-    )
+    options = Options(timeout=30.0, state_dir=directory / "state", resume=resume)
+    return run_locally(load_text(text), text, Cluster(1, 1), Plain(), options)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from local_queue import Run, await_end, await_pid, command, descendants
 
 from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.session.local_run import run_locally
+from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.members.local.root import StateError, default_root
 from flux_ensemble.members.local.state_dir import StateLog
@@ -299,17 +299,8 @@ def test_a_statistic_that_panics_fails_the_run_with_a_sentence(
     spec = load_text(text.replace('"g0"', '"g1"'))
     arguments = {"window_size": 3, "q_inf": 1.0, "q_sup": 1.5}
     spec = replace(spec, statistics=(*spec.statistics, Statistic("low", "RollingIQR", arguments)))
-    code = run_locally(
-        spec,
-        text,
-        Cluster(1, 4),
-        Plain(),
-        events=False,
-        timeout=60.0,
-        state_dir=tmp_path,
-        record=None,
-        resume=None,
-    )
+    options = Options(timeout=60.0, state_dir=tmp_path)
+    code = run_locally(spec, text, Cluster(1, 4), Plain(), options)
     out = capsys.readouterr().out
     assert code == 1
     assert "statistic 'low' has no value after 4 values: Out of bounds access" in out

@@ -6,7 +6,7 @@ import pytest
 from play import Play, TimerFired, document, on_start, submit
 
 from flux_ensemble.cli.display.metrics_tables import metrics_rows
-from flux_ensemble.document import loading
+from flux_ensemble.document import spec_reader
 from flux_ensemble.document.loading import load_mapping
 
 
@@ -75,7 +75,7 @@ def test_a_document_can_have_a_statistic_of_its_own_of_this_name():
 
 def test_it_takes_no_room_of_the_bound_on_statistics(monkeypatch: pytest.MonkeyPatch):
     # So many as each group has besides.
-    monkeypatch.setattr(loading, "MAX_KEPT", 6 * 1000)
+    monkeypatch.setattr(spec_reader, "MAX_KEPT", 6 * 1000)
     jobs = [{"name": f"g{number}", "command": "true"} for number in range(1000)]
     load_mapping(document(jobs=jobs, rules=[on_start("g1")]))
 

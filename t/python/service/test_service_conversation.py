@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,25 +25,17 @@ class Parent:
         self.loop = FakeLoop()
         self.handle = self
         self.sent: list[dict[str, Any]] = []
-        self._answers: list[Callable[[Exception | None], None]] = []
+        self._answers: list[Callable[[], None]] = []
 
     def rpc(self, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
         self.sent.append(payload)
         return {"number": 0, "taken": payload["number"], "items": []}
 
-    def call(self, future: Any, receive: Any, report: Any, seconds: float) -> None:
-        class Answer:
-            def get(self) -> Any:
-                return future
-
-        def answer(error: Exception | None) -> None:
-            receive(Answer())
-            report(error)
-
-        self._answers.append(answer)
+    def call(self, future: Any, done: Callable[[Any], None], *, seconds: float) -> None:
+        self._answers.append(partial(done, future))
 
     def answer(self) -> None:
-        self._answers.pop(0)(None)
+        self._answers.pop(0)()
 
     def wait(self, reports: int) -> None:
         """Until so many reports were sent."""
