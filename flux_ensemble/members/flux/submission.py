@@ -21,6 +21,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.model import Spec
@@ -49,14 +50,16 @@ class _Sent:
 
     Attributes:
         urgency: of the job.
+        arrived: called when the journal shows the job.
         shown: the job's id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
     """
 
-    __slots__ = ("refused", "shown", "urgency")
+    __slots__ = ("arrived", "refused", "shown", "urgency")
 
-    def __init__(self, urgency: int) -> None:
+    def __init__(self, urgency: int, arrived: Callable[[], None]) -> None:
         self.urgency = urgency
+        self.arrived = arrived
         self.shown: int | None = None
         self.refused = False
 
@@ -114,6 +117,7 @@ class Submitter:
             if sent.shown is None:
                 sent.shown = job
                 self._hold(job, sent.urgency)
+                sent.arrived()
         elif any(_asks_for(command, tag) for command in self._submitting.values()):
             self.known.setdefault(tag, job)
 
@@ -142,7 +146,7 @@ class Submitter:
                 ids.append(job)
                 report(None)
                 return
-            sent = self._sent[tag] = _Sent(one.urgency)
+            sent = self._sent[tag] = _Sent(one.urgency, partial(calls.arrived, call))
             kind = one.name, one.index, one.nodes, one.tasks, one.cores, one.gpus, variant
             if kind not in self._valid:
                 calls.alone = call
