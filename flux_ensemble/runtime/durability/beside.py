@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble.encoding import dumps
 from flux_ensemble.metrics.streams import Values
-from flux_ensemble.runtime.durability.batches import dumps
 from flux_ensemble.runtime.durability.records import Records
 
 #: A chunk as JSON.
