@@ -14,6 +14,15 @@ test_expect_success FLUX 'load --isolate: the service is a process beside the br
 	grep "process (pid $(cat pid))" status
 '
 
+test_expect_success FLUX 'the service has a process group of its own, in the session of its keeper' '
+	with_flux >out <<-EOD &&
+	flux ensemble load --isolate idle.yaml && pid=\$(kept pid) &&
+	echo \$pid \$(ps -o pgid= -p \$pid) &&
+	echo \$(ps -o sess= -p \$pid) \$(ps -o sess= -p \$(ps -o ppid= -p \$pid))
+	EOD
+	tail -n 2 out | awk "NF != 2 || \$1 != \$2 { exit 1 }"
+'
+
 test_expect_success FLUX 'the end of the instance ends the service, in good order' '
 	wait_gone "$(cat pid)" &&
 	test_must_fail grep -i "panic\|killed\|ensemble.*err" err

@@ -278,7 +278,6 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 env=self._environment,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,
                 preexec_fn=self._in_child,
             )
         except BaseException:
@@ -290,7 +289,13 @@ class Keeper:
         self._state = "starting"
 
     def _in_child(self) -> None:
-        """Before the service's command: signals as they were, and its death with ours."""
+        """Before the service's command: signals as they were, and its death with ours.
+
+        It has a process group of its own, which no Ctrl-C is for, but no session of its own: where
+        the kernel shares out cores by session (CONFIG_SCHED_AUTOGROUP), it would wait for a core
+        several times as long as among the processes of the broker.
+        """
+        os.setpgid(0, 0)
         # Flux's reactor has blocked those that it watches.
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         if self._prctl is not None:

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.encoding import dumps
 
 #: How many halves are kept; a sweep goes through its combinations in order.
 KEPT = 16
@@ -60,7 +61,7 @@ class TagTemplates:
             if len(self._halves) >= KEPT:
                 del self._halves[next(iter(self._halves))]
             self._halves[key] = halves
-        return f"{halves[0]}{json.dumps(tag)}{halves[1]}"
+        return f"{halves[0]}{dumps(tag)}{halves[1]}"
 
     def _split(self, job_set: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
         whole = jobspec.anchored(

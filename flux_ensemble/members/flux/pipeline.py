@@ -7,6 +7,9 @@ its turn.
 
 How many calls are under way is up to a `Window`.
 
+A call counts as under way until it has reported, or has arrived (`Calls.arrived`): then it is in
+nobody's way any more, although its report may take as long again.
+
 A batch whose further calls depend on what becomes of one of them steps aside until that has
 reported (`Calls.alone`), and the next batch of its lane has its turn.
 """
@@ -60,6 +63,8 @@ class Calls:
         self.errors: list[tuple[int, Exception]] = []
         self.revoked = False
         self._pending = 0
+        #: The calls that have neither reported nor arrived, and who is told when they do.
+        self._under_way: dict[int, Callable[[Calls], None]] = {}
 
     @property
     def waiting(self) -> int:
@@ -75,11 +80,19 @@ class Calls:
             and not (self._stop_at_error and self.errors)
         )
 
-    def start_next(self, released: Callable[[Calls], None]) -> None:
-        """Start the next call; `released` is called when it has reported."""
+    def start_next(
+        self, arrived: Callable[[Calls], None], reported: Callable[[Calls, bool], None]
+    ) -> None:
+        """Start the next call.
+
+        Args:
+            arrived: called when it has arrived, if that is before its report.
+            reported: called when it has reported, with whether it had not arrived before.
+        """
         call = self.started
         self.started += 1
         self._pending += 1
+        self._under_way[call] = arrived
 
         def report(error: Exception | None) -> None:
             self._pending -= 1
@@ -87,13 +100,19 @@ class Calls:
                 self.alone = None
             if error is not None:
                 self.errors.append((call, error))
-            released(self)
+            reported(self, self._under_way.pop(call, None) is not None)
             self.finish_if_over()
 
         try:
             self._start(call, report)
         except Exception as error:  # of whatever kind: it belongs to this batch alone
             report(error)
+
+    def arrived(self, call: int) -> None:
+        """A call has got to where it was sent; its report may come much later."""
+        tell = self._under_way.pop(call, None)
+        if tell is not None:
+            tell(self)
 
     def finish_if_over(self) -> None:
         """Call `finish` if nothing is under way and nothing is left to start."""
@@ -243,14 +262,13 @@ class Pipeline:
                 if begun - self._t_started > TURN_SECONDS:
                     self._spent = 0.0  # the loop has had its turn meanwhile
                 if self._spent >= TURN_SECONDS:
-                    self._yielding = True
-                    self._later(self._next_turn)
+                    self._pump_later()
                     break
                 lane, batches = next(iter(self._lanes.items()))
                 calls = batches[0]
                 if calls.more:
                     self._pending += 1
-                    calls.start_next(self._release)
+                    calls.start_next(self._arrived, self._reported)
                     self._t_started = self._clock()
                     self._spent += self._t_started - begun
                 if not calls.more:
@@ -266,13 +284,23 @@ class Pipeline:
         finally:
             self._pumping = False
 
+    def _pump_later(self) -> None:
+        self._yielding = True
+        self._later(self._next_turn)
+
     def _next_turn(self) -> None:
         self._yielding = False
         self._spent = 0.0
         self._pump()
 
-    def _release(self, calls: Calls) -> None:
+    def _arrived(self, calls: Calls) -> None:
         self._pending -= 1
+        # Not from here, where an event is being handled that has not got to its ensemble yet.
+        if self._lanes and not self._yielding:
+            self._pump_later()
+
+    def _reported(self, calls: Calls, under_way: bool) -> None:
+        self._pending -= under_way
         if calls.alone is None and calls in self._aside:
             lane = self._aside.pop(calls)
             if calls.more:

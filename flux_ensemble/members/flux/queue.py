@@ -29,7 +29,7 @@ from flux_ensemble.members.flux.submit_rpc import Submissions
 #: Submissions under way at once over all ensembles: as many as Flux takes in so many seconds, the
 #: number to begin with, and its bounds. The more Flux has the less it needs for each, but what
 #: others submit waits behind them; and `members.flux.delivery` takes what is late for lost.
-SUBMISSIONS_SECONDS = 4.0
+SUBMISSIONS_SECONDS = 3.0
 SUBMISSIONS = 2048
 FEWEST_SUBMISSIONS = 256
 MOST_SUBMISSIONS = 16384

@@ -149,6 +149,7 @@ class Submitter:
             if sent.shown is None:
                 sent.shown = job
                 self._hold(job, sent.job_set.urgency)
+                sent.batch.calls.arrived(tag.index - sent.batch.command.first)
         elif any(_asks_for(command, tag) for command in self._submitting.values()):
             self.known.setdefault(tag, job)
 

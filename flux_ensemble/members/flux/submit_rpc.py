@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from flux.constants import FLUX_JOB_NOVALIDATE, FLUX_JOB_PRE_SIGNED
@@ -27,9 +27,16 @@ LOST_SECONDS = 600.0
 
 def signed(jobspec: str) -> str:
     """A jobspec as it is submitted by the owner of the instance: see RFC 15, mechanism `none`."""
-    header = f"version\0i1\0mechanism\0snone\0userid\0i{os.getuid()}\0"
-    parts = [base64.b64encode(part.encode()).decode() for part in (header, jobspec)]
-    return ".".join((*parts, "none"))
+    return f"{_header(os.getuid())}.{_base64(jobspec)}.none"
+
+
+@cache
+def _header(user: int) -> str:
+    return _base64(f"version\0i1\0mechanism\0snone\0userid\0i{user}\0")
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 class Submissions:

@@ -20,15 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Tag
 
 #: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"
 _CONTEXT = '"context":{'
-
-#: One for all that is written: to make it takes a third of the time of an event.
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 Entry = Mapping[str, Any]
 
@@ -161,11 +159,6 @@ def sealed(text: str, digest: str) -> str:
 def line(t: float, name: str, context: Mapping[str, Any]) -> str:
     """An entry (RFC 18) as a line of text."""
     return dumps({"timestamp": t, "name": name, "context": context}) + "\n"
-
-
-def dumps(value: Any) -> str:
-    """A value as JSON, in one line."""
-    return _encode(value)
 
 
 @dataclass(slots=True)

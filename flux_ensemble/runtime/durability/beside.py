@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.events import TICKS
 from flux_ensemble.metrics.streams import Values
-from flux_ensemble.runtime.durability.batches import dumps
 from flux_ensemble.runtime.durability.records import Records
 
 #: A chunk as JSON.

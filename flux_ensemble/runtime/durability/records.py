@@ -14,9 +14,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine import records
 from flux_ensemble.engine.jobs import Job
-from flux_ensemble.runtime.durability.batches import dumps
 
 
 class Records:

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.document.model import Spec
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.metrics.streams import Values
-from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, dumps, follow, line
+from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, follow, line
 from flux_ensemble.runtime.durability.beside import Beside, sorted_out
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.timers import Timers

@@ -126,8 +126,11 @@ class WriteAheadLog:
         self._urgent = False
         #: Several events come at once, and go with one batch.
         self._several = False
+        #: When something is to be sent at the latest, if it waits; the timer fires then, or before:
+        #: to cancel it and make another for each batch would take longer than to let it.
+        self._t_due: float | None = None
         self._timer: Handle | None = None
-        self._t_due = 0.0
+        self._t_timer = 0.0
         self._since_snapshot = 0
         self._snapshot_due = SNAPSHOT_EVENTS
         self._unsure: deque[_Sent] = deque()
@@ -223,7 +226,8 @@ class WriteAheadLog:
         """Stop writing, and drop all callbacks."""
         self._closed = True
         self._calls.clear()
-        self._stop_waiting()
+        self._t_due = None
+        self._cancel_timer()
         self._works()
 
     # -- when to send -----------------------------------------------------------------
@@ -231,21 +235,33 @@ class WriteAheadLog:
     def _wait(self, seconds: float) -> None:
         """Send what there is after so many seconds at most."""
         t_due = self._loop.now() + seconds
-        if self._timer is not None and self._t_due <= t_due:
+        if self._closed or (self._t_due is not None and self._t_due <= t_due):
             return
-        self._stop_waiting()
-        if not self._closed:
-            self._t_due = t_due
-            self._timer = self._loop.timer(seconds, self._waited)
+        self._t_due = t_due
+        if self._timer is None or self._t_timer > t_due:
+            self._set_timer(t_due, seconds)
 
-    def _waited(self) -> None:
-        self._timer = None
-        self._advance()
+    def _set_timer(self, t: float, seconds: float) -> None:
+        self._cancel_timer()
+        self._t_timer = t
+        self._timer = self._loop.timer(seconds, self._waited)
 
-    def _stop_waiting(self) -> None:
+    def _cancel_timer(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
+
+    def _waited(self) -> None:
+        self._timer = None
+        if self._t_due is None:
+            return
+        # It was for what has been sent since, or for this.
+        if self._t_due > self._t_timer:
+            seconds = self._t_due - self._loop.now()
+            self._set_timer(self._t_due, min(max(seconds, 0.0), self.lazy_seconds))
+        else:
+            self._t_due = None
+            self._advance()
 
     def _go_on(self) -> None:
         """Send what there is, now or when it is time to."""
@@ -271,7 +287,7 @@ class WriteAheadLog:
     # -- sending ----------------------------------------------------------------------
 
     def _send(self) -> None:
-        self._stop_waiting()
+        self._t_due = None
         self._urgent = False
         batch = self._make()
         then, self._when_durable = self._when_durable, []

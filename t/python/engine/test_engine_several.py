@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import encode, event_from_json, to_json
 from flux_ensemble.engine.commands import (
     CancelJobs,
@@ -45,7 +46,7 @@ from flux_ensemble.engine.job_keys import make, split
 from flux_ensemble.engine.records import encode as encode_records
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members.nested.alike import Alike, kind
-from flux_ensemble.runtime.durability.batches import compact, dumps, expand
+from flux_ensemble.runtime.durability.batches import compact, expand
 
 SUBMIT = {"name": "submit", "label": "sim", "count": 2, "repetitions": 3}
 

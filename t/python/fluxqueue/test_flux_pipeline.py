@@ -76,6 +76,67 @@ def test_before_the_limit_is_reached_nobody_waits_for_company() -> None:
     assert bench.calls[7:] == [("b", 0)]
 
 
+def test_a_call_that_has_arrived_makes_room_before_it_reports() -> None:
+    bench = Bench(2)
+    batch = bench.add("a", 5)
+    batch.arrived(0)
+    assert len(bench.calls) == 2, "not while an event is being handled"
+    bench.later.pop()()
+    assert bench.calls[2:] == [("a", 2)]
+    bench.answer("a", 0)
+    assert len(bench.calls) == 3, "it has made room already"
+    bench.answer("a", 1)
+    assert bench.calls[3:] == [("a", 3)]
+
+
+def test_a_call_arrives_once_and_not_after_its_report() -> None:
+    bench = Bench(2)
+    batch = bench.add("a", 6)
+    batch.arrived(0)
+    batch.arrived(0)
+    bench.answer("a", 1)
+    batch.arrived(1)
+    while bench.later:
+        bench.later.pop()()
+    assert bench.calls[2:] == [("a", 2), ("a", 3)]
+
+
+def test_arrivals_of_one_turn_are_looked_at_together() -> None:
+    bench = Bench(8)
+    batch = bench.add("a", 20)
+    for call in range(8):
+        batch.arrived(call)
+    assert len(bench.later) == 1
+    bench.later.pop()()
+    assert len(bench.calls) == 16
+
+
+def test_where_nothing_waits_an_arrival_makes_nobody_wait_for_the_next_turn() -> None:
+    bench = Bench(8)
+    bench.add("a", 2).arrived(0)
+    assert not bench.later
+    bench.add("b", 1)
+    assert bench.calls[2:] == [("b", 0)]
+
+
+def test_a_call_that_is_alone_is_waited_for_though_it_has_arrived() -> None:
+    bench = Bench(10)
+    batch = bench.add("a", 3, alone=0)
+    batch.arrived(0)
+    assert bench.calls == [("a", 0)]
+    bench.answer("a", 0)
+    assert bench.calls[1:] == [("a", 1), ("a", 2)]
+
+
+def test_a_batch_is_finished_when_its_calls_have_reported_not_when_they_have_arrived() -> None:
+    bench = Bench(10)
+    batch = bench.add("a", 1)
+    batch.arrived(0)
+    assert bench.finished == []
+    bench.answer("a", 0)
+    assert bench.finished == ["a"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "limit"), [(1.0, 40), (0.1, 300), (0.5, 80), (20.0, 10), (0.0, 100)]
 )

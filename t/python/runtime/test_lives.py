@@ -8,6 +8,7 @@ import pytest
 from fakes import FakeCaller, FakeGate, FakeHost, FakeLoop, FakeMember, MemoryStore
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.commands import DrainMember, EndMember, StartMember, SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
@@ -22,7 +23,6 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.records import encode
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.durability.batches import dumps
 from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.replay import Facts, replay
 from flux_ensemble.runtime.durability.wal import WriteAheadLog

@@ -14,13 +14,14 @@ from play import document, on_start
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
+from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.commands import Record, StartTimer
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFired
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.durability import wal as module
-from flux_ensemble.runtime.durability.batches import Batches, compact, dumps, expand, line
+from flux_ensemble.runtime.durability.batches import Batches, compact, expand, line
 from flux_ensemble.runtime.durability.replay import Facts, Replayed, replay
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
@@ -145,9 +146,49 @@ def test_what_only_people_read_waits_for_company_for_a_moment() -> None:
     (timer,) = (one for one in bench.loop.timers if not one.cancelled)
     assert timer.after == module.SOON_SECONDS
     bench.post(TimerFired(1005.0, "rule:rule-1"))
-    assert timer.cancelled
     assert bench.performed == ["x", "TimerFired"]
     assert len(bench.store.batches) == 2
+    timer.callback()
+    assert len(bench.store.batches) == 2
+
+
+def sent_before_its_time() -> Bench:
+    """What a timer of 1 s was for has been sent, and another event waits since 0.4 s later."""
+    bench = Bench(at_once=False)
+    bench.steady()
+    bench.wal.write(Started(1001.0), [], lambda: None)
+    bench.post(TimerFired(1005.0, "rule:rule-1"))
+    bench.loop.now = lambda: 1000.4  # type: ignore[method-assign]
+    bench.wal.write(Started(1002.0), [], lambda: None)
+    assert [timer.after for timer in bench.loop.timers] == [1.0]
+    assert len(bench.store.batches) == 2
+    return bench
+
+
+def test_a_timer_whose_events_have_been_sent_is_for_those_that_wait_since() -> None:
+    bench = sent_before_its_time()
+    bench.loop.now = lambda: 1001.0  # type: ignore[method-assign]
+    bench.loop.timers[0].callback()
+    assert len(bench.store.batches) == 2
+    assert bench.loop.timers[1].after == pytest.approx(0.4)
+    bench.loop.timers[1].callback()
+    assert len(bench.store.batches) == 3
+
+
+def test_a_clock_that_is_set_back_makes_nothing_wait_longer() -> None:
+    bench = sent_before_its_time()
+    bench.loop.now = lambda: 0.0  # type: ignore[method-assign]
+    bench.loop.timers[0].callback()
+    assert bench.loop.timers[1].after == module.LAZY_SECONDS
+
+
+def test_what_is_due_sooner_than_the_timer_has_one_of_its_own() -> None:
+    bench = Bench()
+    bench.post(Started(1000.0))
+    bench.run(Tag("a", "rule-0", 0, 0))
+    bench.wal.write(Started(1001.0), [Record(1001.0, "x")], lambda: None)
+    lazy, soon = bench.loop.timers
+    assert (lazy.cancelled, soon.after) == (True, module.SOON_SECONDS)
 
 
 def test_what_comes_up_while_calling_back_is_called_back_in_its_turn() -> None:
@@ -193,7 +234,6 @@ def test_many_of_them_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.post(Started(1000.0))
     bench.run(Tag("a", "rule-0", 0, 0))
     assert len(bench.store.batches) == 2
-    assert bench.loop.timers[0].cancelled
 
 
 def test_a_commit_that_fails_is_repeated_and_said_once() -> None:
