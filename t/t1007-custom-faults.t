@@ -167,15 +167,15 @@ test_expect_success 'a slow function does not hold up the service' '
 	flux ensemble load slow.yaml &&
 	wait_entry slow fire 2 &&
 	flux ensemble submit slow after >id &&
-	flux job wait-event --timeout=30 $(cat id) clean &&
+	flux job wait-event --timeout=300 $(cat id) clean &&
 	flux ensemble cancel slow &&
-	test_expect_code 3 flux ensemble wait --timeout 30 slow
+	test_expect_code 3 flux ensemble wait --timeout 300 slow
 '
 
 test_expect_success 'the one that looked on still works, its own state untouched' '
 	flux ensemble submit bystander echo &&
 	wait_entry bystander outcome 4 &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 2/0/0/0 "$(counts_of bystander echo)" &&
 	rpc status >after &&
 	is "$(json service.pid <before)" "$(json service.pid <after)"

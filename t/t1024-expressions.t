@@ -94,7 +94,7 @@ test_expect_success 'the triggering job alone is given more time, or cancelled' 
 	wait_until one_is_canceled &&
 	is "100.0 300.0" "$(limits_of long)" &&
 	flux ensemble cancel alone &&
-	flux queue idle --timeout=30
+	flux queue idle --timeout=300
 '
 
 test_expect_success 'a firing without a fitting value is in the log and in the status' '

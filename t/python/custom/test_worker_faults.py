@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from worker_bench import KWARGS, Bench, Make, benches
 
 from flux_ensemble.runtime.custom.process import MAX_OUTPUT
@@ -476,6 +477,6 @@ def test_no_process_outlives_a_service_that_is_killed(tmp_path: Path, function: 
         pids = [int(word) for word in service.stdout.readline().split()]
         assert len(pids) == 2
         service.kill()
-    t_end = time.monotonic() + 60
+    t_end = time.monotonic() + PATIENCE
     while any(map(runs, pids)):
         assert time.monotonic() < t_end

@@ -8,13 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
+from patience import PATIENCE
 
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member, Members, parse_member
 from flux_ensemble.gateway.threads import Lane, LaneFull
-
-#: Nothing here takes nearly as long, in seconds.
-PATIENCE = 60
 
 
 def test_a_lane_gives_the_result_of_a_call_or_what_it_raises() -> None:

@@ -24,11 +24,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
+from patience import PATIENCE
 
-#: Starting an API server takes some seconds; nothing takes nearly as long as this.
-PATIENCE = 240
-
-#: Nor does any answer of it, in seconds.
+#: No answer of an API server takes nearly as long, in seconds.
 REQUEST_PATIENCE = 60.0
 
 

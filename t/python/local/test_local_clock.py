@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from local_queue import bench, shell
+from patience import PATIENCE
 
 from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.session.local_run import run_locally
@@ -84,7 +85,7 @@ def test_an_ensemble_completes_whatever_the_clock_does(
         Cluster(1, 1),
         Setting(),
         events=False,
-        timeout=30.0,
+        timeout=PATIENCE,
         state_dir=tmp_path / "state",
         record=None,
         resume=None,

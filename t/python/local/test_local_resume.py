@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from local_queue import Run, await_pid, events_in
+from patience import PATIENCE
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.views import Plain
@@ -52,7 +53,7 @@ def run(directory: Path, resume: bool | None = None, text: str = DOCUMENT) -> in
         Cluster(1, 1),
         Plain(),
         events=False,
-        timeout=30.0,
+        timeout=PATIENCE,
         state_dir=directory / "state",
         record=None,
         resume=resume,

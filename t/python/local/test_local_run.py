@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from local_queue import Run, await_end, await_pid, command, descendants
+from patience import PATIENCE
 
 from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.main import run_command
@@ -159,7 +160,7 @@ def test_a_second_signal_kills_the_jobs(tmp_path: Path) -> None:
     while "interrupted" not in run.process.stdout.readline():
         pass
     run.process.send_signal(signal.SIGTERM)
-    assert run.process.wait(timeout=60) == 130
+    assert run.process.wait(timeout=PATIENCE) == 130
     await_end(pid)
     run.end()
 
@@ -190,7 +191,7 @@ def test_an_output_that_nobody_reads_ends_the_run(tmp_path: Path) -> None:
     assert run.process.stdout is not None
     run.process.stdout.close()
     run.process.send_signal(signal.SIGHUP)
-    assert run.process.wait(timeout=60) == 130
+    assert run.process.wait(timeout=PATIENCE) == 130
     await_end(pid)
     assert run.process.stderr is not None
     run.process.stderr.close()
@@ -305,7 +306,7 @@ def test_a_statistic_that_panics_fails_the_run_with_a_sentence(
         Cluster(1, 4),
         Plain(),
         events=False,
-        timeout=60.0,
+        timeout=PATIENCE,
         state_dir=tmp_path,
         record=None,
         resume=None,
