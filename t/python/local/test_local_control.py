@@ -458,26 +458,19 @@ def test_a_follower_goes_on_with_a_run_that_is_resumed_and_not_with_another(
 
 
 def test_a_run_that_waited_for_the_lock_of_an_unloaded_ensemble_does_not_go_on_in_its_place(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "state"
     StateLog(root, "one", "document").close()
     with open_directory(root / "one") as held:
         fd = held.open("lock", os.O_RDWR)
         fcntl.flock(fd, fcntl.LOCK_EX)
-        refused: list[str] = []
 
-        def begin() -> None:
-            try:
-                StateLog(root, "one", "document").close()
-            except StateError as error:
-                refused.append(str(error))
+        def unload(_: float) -> None:
+            """Who has the lock goes on while it is waited for."""
+            (root / "one").rename(root / ".one.unloaded")
+            os.close(fd)
 
-        thread = threading.Thread(target=begin)
-        thread.start()
-        # The lock is waited for, for a second at most.
-        time.sleep(0.2)
-        (root / "one").rename(root / ".one.unloaded")
-        os.close(fd)
-        thread.join()
-    assert refused == ["'one' was unloaded just now: try again"]
+        monkeypatch.setattr(time, "sleep", unload)
+        with pytest.raises(StateError, match="'one' was unloaded just now: try again"):
+            StateLog(root, "one", "document")
