@@ -109,7 +109,7 @@ class ClosesMeanwhile(asyncio.SelectorEventLoop):
     def is_closed(self) -> bool:
         return threading.current_thread().name != "test" and super().is_closed()
 
-    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:
+    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
         if threading.current_thread().name == "test":
             self.seen.set()
             assert self.over.wait(PATIENCE)
