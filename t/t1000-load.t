@@ -32,7 +32,7 @@ test_expect_success 'load brings the module in when it is not there' '
 '
 
 test_expect_success 'a document without a name is called after its file' '
-	flux ensemble wait --timeout 30 hello &&
+	flux ensemble wait --timeout 300 hello &&
 	is 1/0/0/0 "$(counts_of hello echo)"
 '
 
@@ -53,7 +53,7 @@ test_expect_success 'a name that is in use is refused' '
 
 test_expect_success 'the name of an ensemble that has ended may be used again' '
 	flux ensemble load hello.yaml &&
-	flux ensemble wait --timeout 30 hello &&
+	flux ensemble wait --timeout 300 hello &&
 	is 1/0/0/0 "$(counts_of hello echo)"
 '
 
@@ -61,7 +61,7 @@ test_expect_success 'a document on standard input needs a name' '
 	test_must_fail flux ensemble load - <hello.yaml 2>err &&
 	grep "^flux-ensemble: ERROR: .*name" err &&
 	flux ensemble load --name piped - <hello.yaml &&
-	flux ensemble wait --timeout 30 piped
+	flux ensemble wait --timeout 300 piped
 '
 
 test_expect_success 'an invalid document is reported with its line and loads nothing' '
@@ -149,7 +149,7 @@ test_expect_success 'the service logs to the broker at the level of the module a
 	flux dmesg --clear &&
 	load_module log-level=debug &&
 	flux ensemble load hello.yaml &&
-	flux ensemble wait --timeout 30 hello &&
+	flux ensemble wait --timeout 300 hello &&
 	flux dmesg | grep "ensemble.*hello" &&
 	flux module remove ensemble
 '

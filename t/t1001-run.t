@@ -124,7 +124,7 @@ test_expect_success 'run ends with 3 when the ensemble is canceled' '
 
 test_expect_success 'run --timeout ends with 124 and cancels the jobs' '
 	test_expect_code 124 flux ensemble run --timeout 1 --name late long.yaml &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	# A slow machine may not have submitted both by then.
 	counts_of late sleep | grep "^0/0/[012]/0$"
 '
@@ -135,7 +135,7 @@ test_expect_success 'Ctrl-C ends run with 130 and cancels the jobs' '
 	wait_entry stopped outcome &&
 	kill -INT $pid &&
 	test_expect_code 130 wait $pid &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is canceled "$(status_of stopped state)" &&
 	is 0/0/2/0 "$(counts_of stopped sleep)"
 '

@@ -61,7 +61,7 @@ test_expect_success 'status describes the service, the nodes and the queue' '
 test_expect_success 'submit gives the ids of jobs that the queue has accepted' '
 	rpc submit name=idle group=echo >out &&
 	for number in 0 1 2 3; do
-		flux job wait-event --timeout=30 $(json ids.$number <out) clean || return 1
+		flux job wait-event --timeout=300 $(json ids.$number <out) clean || return 1
 	done &&
 	test_must_fail json ids.4 <out
 '
@@ -73,7 +73,7 @@ test_expect_success 'submit takes a count and values of parameters' '
 '
 
 test_expect_success 'the queue counts of status follow' '
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	rpc status name=idle >out &&
 	is 5 "$(json queue.inactive <out)" &&
 	is 5 "$(json ensembles.0.groups.echo.success <out)"
@@ -113,12 +113,12 @@ test_expect_success 'rules turns a rule off and on' '
 test_expect_success 'action performs one action now' '
 	rpc action name=idle action:="{\"name\": \"submit\", \"label\": \"sleep\"}" >out &&
 	json firing <out &&
-	flux job wait-event --timeout=30 $(json ids.0 <out) start
+	flux job wait-event --timeout=300 $(json ids.0 <out) start
 '
 
 test_expect_success 'cancel of one group leaves the ensemble running' '
 	is running "$(rpc cancel name=idle group=sleep | json state)" &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 0/0/1/0 "$(counts_of idle sleep)"
 '
 
@@ -236,7 +236,7 @@ flux.Flux().rpc(\"ensemble.log\", {\"name\": \"idle\"}).get()" 2>err &&
 
 test_expect_success 'terminate ends the ensemble, and unload forgets it' '
 	rpc terminate name=idle &&
-	flux ensemble wait --timeout 30 idle &&
+	flux ensemble wait --timeout 300 idle &&
 	is completed "$(rpc unload name=idle | json state)" &&
 	refused ENOENT idle status name=idle
 '
@@ -274,7 +274,7 @@ test_expect_success 'a load is answered whatever is asked at once after it' '
 test_expect_success 'after all this the service is as healthy as before' '
 	is running "$(status_of mapped state)" &&
 	rpc cancel name=mapped &&
-	test_expect_code 3 flux ensemble wait --timeout 30 mapped &&
+	test_expect_code 3 flux ensemble wait --timeout 300 mapped &&
 	flux module remove ensemble
 '
 

@@ -123,7 +123,7 @@ test_expect_success 'a job that the user cancels with flux cancel is canceled' '
 	flux ensemble load user.yaml &&
 	wait_entry user outcome &&
 	flux cancel $(flux jobs --no-header --format={id} --name=sleep) &&
-	flux ensemble wait --timeout 30 user &&
+	flux ensemble wait --timeout 300 user &&
 	is 0/0/1/0 "$(counts_of user sleep)"
 '
 
@@ -183,7 +183,7 @@ test_expect_success 'a job that the queue refuses fails the ensemble' '
 '
 
 test_expect_success 'the counts are those of the jobs in the queue' '
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	for name in outcomes pending user rules retries; do
 		jobs_of $name jobs.json &&
 		flux ensemble status --json $name >status.json &&

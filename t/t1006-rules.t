@@ -282,11 +282,11 @@ test_expect_success 'while an ensemble is paused its rules wait and its jobs go 
 	flux ensemble load paused.yaml &&
 	flux ensemble submit paused a >id &&
 	flux ensemble pause paused &&
-	flux job wait-event --timeout=30 $(cat id) clean &&
+	flux job wait-event --timeout=300 $(cat id) clean &&
 	is paused "$(status_of paused state)" &&
 	flux ensemble resume paused &&
 	wait_entry paused outcome 2 &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 1/0/0/0 "$(counts_of paused b)" &&
 	flux ensemble terminate paused
 '
@@ -301,10 +301,10 @@ test_expect_success 'finish: never goes on until it is ended' '
 	EOD
 	flux ensemble load never.yaml &&
 	wait_entry never outcome &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is running "$(status_of never state)" &&
 	flux ensemble terminate never &&
-	flux ensemble wait --timeout 30 never
+	flux ensemble wait --timeout 300 never
 '
 
 test_expect_success 'terminate with cancel also cancels the jobs' '
@@ -318,7 +318,7 @@ test_expect_success 'terminate with cancel also cancels the jobs' '
 	  - {trigger: job-success, group: short, action: {name: terminate, cancel: true}}
 	EOD
 	flux ensemble run end.yaml &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 0/0/3/0 "$(counts_of end long)"
 '
 

@@ -29,7 +29,7 @@ test_expect_success 'rules that fire each other for ever fail the ensemble, whic
 	grep to-pong reason &&
 	grep 50 reason &&
 	test_must_fail grep begin reason &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 25/0/0/0 "$(counts_of pingpong ping)" &&
 	is 25/0/0/0 "$(counts_of pingpong pong)"
 '
@@ -111,8 +111,8 @@ test_expect_success 'cancelling thousands of waiting jobs leaves none' '
 	EOD
 	flux ensemble load waiting.yaml &&
 	flux ensemble cancel waiting &&
-	test_expect_code 3 flux ensemble wait --timeout 60 waiting &&
-	flux queue idle --timeout=60 &&
+	test_expect_code 3 flux ensemble wait --timeout 300 waiting &&
+	flux queue idle --timeout=300 &&
 	is 0 "$(status_of waiting jobs.waiting)" &&
 	is 0 "$(status_of waiting jobs.active)"
 '

@@ -60,7 +60,7 @@ test_expect_success 'the name can be used again when the ensemble has ended' '
 	test_must_fail flux ensemble load busy.yaml 2>err &&
 	grep "busy.*running already" err &&
 	flux ensemble cancel busy &&
-	test_expect_code 3 flux ensemble wait --timeout 30 busy &&
+	test_expect_code 3 flux ensemble wait --timeout 300 busy &&
 	flux ensemble load busy.yaml &&
 	wait_entry busy outcome
 '
@@ -106,7 +106,7 @@ test_expect_success 'nothing of it is left when it is removed' '
 	flux module remove ensemble &&
 	is 0 "$(modules_loaded)" &&
 	flux cancel --all &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is healthy "$(flux run echo healthy)"
 '
 

@@ -25,7 +25,7 @@ test_expect_success 'jobs that run while the filter widens are each counted once
 		EOD
 		flux ensemble run wider-$event.yaml || return 1
 	done &&
-	flux ensemble wait --timeout 120 steady &&
+	flux ensemble wait --timeout 300 steady &&
 	is 300/0/0/0 "$(counts_of steady job)" &&
 	is 300 "$(status_of steady groups.job.submitted)"
 '
@@ -57,7 +57,7 @@ test_expect_success 'an ensemble does not react to jobs of before it was loaded'
 	is 0 "$(status_of late groups.job.submitted)" &&
 	flux run /bin/true &&
 	wait_entry late outcome &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 1/0/0/0 "$(counts_of late job)" &&
 	flux ensemble terminate late
 '

@@ -35,7 +35,7 @@ test_expect_success 'two ensembles with groups of the same names run side by sid
 
 test_expect_success 'submit prints the ids that flux job knows' '
 	for id in $(cat ids); do
-		flux job wait-event --timeout=30 $id clean || return 1
+		flux job wait-event --timeout=300 $id clean || return 1
 	done
 '
 
@@ -71,7 +71,7 @@ test_expect_success 'the client of the package does the same' '
 '
 
 test_expect_success 'each counts only its own jobs' '
-	flux queue idle --timeout=60 &&
+	flux queue idle --timeout=300 &&
 	for name in one two; do
 		jobs_of $name jobs.json &&
 		flux ensemble status --json $name >status.json &&
@@ -87,13 +87,13 @@ test_expect_success 'each counts only its own jobs' '
 
 test_expect_success 'one ends and the other does not' '
 	flux ensemble terminate one &&
-	flux ensemble wait --timeout 30 one &&
+	flux ensemble wait --timeout 300 one &&
 	is completed "$(status_of one state)" &&
 	is running "$(status_of two state)" &&
 	flux ensemble unload one &&
 	test_must_fail flux ensemble status one &&
 	flux ensemble terminate two &&
-	flux ensemble wait --timeout 30 two
+	flux ensemble wait --timeout 300 two
 '
 
 test_expect_success 'twenty ensembles at once end one by one' '
@@ -102,7 +102,7 @@ test_expect_success 'twenty ensembles at once end one by one' '
 			rpc load text=@/dev/stdin cwd="$PWD" environment:="{\"PATH\": \"$PATH\"}" ||
 			return 1
 	done &&
-	flux ensemble wait --timeout 120 $(test_seq 1 20 | sed s/^/many-/) &&
+	flux ensemble wait --timeout 300 $(test_seq 1 20 | sed s/^/many-/) &&
 	for number in 1 10 20; do
 		is 6/0/0/0 "$(counts_of many-$number work)" || return 1
 	done

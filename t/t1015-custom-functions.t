@@ -147,7 +147,7 @@ test_expect_success 'while a plugin is being imported the service answers, and t
 	echo >gate &&
 	wait $pid &&
 	is slow "$(cat loaded)" &&
-	flux ensemble wait --timeout=60s slow
+	flux ensemble wait --timeout=300 slow
 '
 
 test_expect_success 'a service that is removed meanwhile refuses the document' '

@@ -46,7 +46,7 @@ load_busy() {
 # Wait for the end of an ensemble of such a document: each job ran once, and none was cancelled.
 check_busy() {
 	touch "go-$1" &&
-	flux ensemble wait --timeout 60 "$1" &&
+	flux ensemble wait --timeout 300 "$1" &&
 	is 8/0/0/0 "$(counts_of "$1" first)" &&
 	is 8/0/0/0 "$(counts_of "$1" second)" &&
 	is 0 "$(status_of "$1" violations)" &&
@@ -83,7 +83,7 @@ test_expect_success 'serve on rank 1 is refused, and says that the module on ran
 	load_module &&
 	load_busy first &&
 	pid=$(rpc status | json service.pid) &&
-	test_must_fail on_rank_1 timeout 60 flux ensemble serve 2>err &&
+	test_must_fail on_rank_1 timeout 300 flux ensemble serve 2>err &&
 	grep "^flux-ensemble: ERROR: the module .ensemble. on rank 0 (pid $pid) drives" err &&
 	grep "or end it first (.flux exec -r 0 flux module remove ensemble.)" err &&
 	test_must_fail grep Traceback err

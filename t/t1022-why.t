@@ -73,7 +73,7 @@ test_expect_success 'action performs an action as a document has it' '
 	flux ensemble action study "{name: submit, label: sim, count: 3}" >ids &&
 	is 3 "$(wc -l <ids)" &&
 	for id in $(cat ids); do
-		flux job wait-event -t 20 $id clean || return 1
+		flux job wait-event -t 300 $id clean || return 1
 	done &&
 	flux ensemble wait study
 '

@@ -67,6 +67,10 @@ test_expect_success 'the exit code of a signal is negative, and an exception has
 	is 1/0/0/0 "$(counts_of ends saw-exception)"
 '
 
+one_has_more_time() {
+	is "100.0 300.0" "$(limits_of long)"
+}
+
 one_is_canceled() {
 	is 0/0/1/0 "$(counts_of alone long)"
 }
@@ -75,7 +79,7 @@ test_expect_success 'the triggering job alone is given more time, or cancelled' 
 	cat >alone.yaml <<-EOD &&
 	jobs:
 	  - name: long
-	    command: [sh, -c, "flux job memo \$FLUX_JOB_ID n={n}; sleep 60"]
+	    command: [sh, -c, "flux job memo \$FLUX_JOB_ID n={n}; sleep 600"]
 	    params: {n: [1, 2]}
 	    duration: 100s
 	  - {name: end, command: "true"}
@@ -92,9 +96,9 @@ test_expect_success 'the triggering job alone is given more time, or cancelled' 
 	EOD
 	flux ensemble load alone.yaml &&
 	wait_until one_is_canceled &&
-	is "100.0 300.0" "$(limits_of long)" &&
+	wait_until one_has_more_time &&
 	flux ensemble cancel alone &&
-	flux queue idle --timeout=30
+	flux queue idle --timeout=300
 '
 
 test_expect_success 'a firing without a fitting value is in the log and in the status' '

@@ -117,8 +117,24 @@ test_expect_success 'median-stop: each trial is complete or was stopped, and the
 	stopped_early median-stop
 '
 
+# Write the example with measurements that wait for the new model after each eight of them, however
+# slow training is.
+patient_learning() {
+	cat >await-model <<-\EOD &&
+	refreshed() {
+		flux ensemble log active-learning | grep -c "fire .* refresh doubt"
+	}
+	until test $(ls measured | wc -l) -lt $((8 + 8 * $(refreshed))); do sleep 0.2; done
+	EOD
+	cp "$PROJECT/examples/active_learning.py" . &&
+	sed "s/mkdir -p measured/& \&\& sh await-model/" "$PROJECT/examples/active-learning.yaml" \
+		>active-learning.yaml &&
+	grep await-model active-learning.yaml
+}
+
 test_expect_success 'active-learning' '
-	flux ensemble run --timeout 600 "$PROJECT/examples/active-learning.yaml" &&
+	patient_learning &&
+	flux ensemble run --timeout 600 active-learning.yaml &&
 	ends_as_listed active-learning
 '
 

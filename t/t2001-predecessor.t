@@ -10,8 +10,8 @@ run_document() {
 	name=$1
 	shift
 	sed "s/sleep 10/sleep 0.2/" "$documents/$name.yaml" >"$name.yaml" &&
-	flux ensemble run --timeout 60 "$name.yaml" >"$name.out" &&
-	flux queue idle --timeout=30 &&
+	flux ensemble run --timeout 300 "$name.yaml" >"$name.out" &&
+	flux queue idle --timeout=300 &&
 	for expected; do
 		is "${expected#*=}" "$(counts_of "$name" "${expected%%=*}")" || return 1
 	done

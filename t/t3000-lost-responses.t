@@ -21,7 +21,7 @@ wait_submitted() {
 	tries=0
 	until test "$(status_of $1 groups.a.submitted)" -gt 50; do
 		tries=$(($tries + 1))
-		test $tries -lt 300 || return 1
+		test $tries -lt 1800 || return 1
 		sleep 0.05
 	done
 }
@@ -46,7 +46,7 @@ test_expect_success 'job-ingest is reloaded while an ensemble submits its jobs' 
 	flux ensemble load reloaded.yaml &&
 	wait_submitted reloaded &&
 	flux module reload job-ingest &&
-	flux ensemble wait --timeout 100 reloaded &&
+	flux ensemble wait --timeout 300 reloaded &&
 	is 400/0/0/0 "$(counts_of reloaded a)"
 '
 
@@ -63,7 +63,7 @@ test_expect_success 'job-ingest is away for a while' '
 	sleep 3 &&
 	is running "$(status_of away state)" &&
 	flux module load job-ingest &&
-	flux ensemble wait --timeout 100 away &&
+	flux ensemble wait --timeout 300 away &&
 	is 400/0/0/0 "$(counts_of away a)"
 '
 
@@ -78,7 +78,7 @@ test_expect_success 'a job that the queue refuses fails an ensemble at once' '
 	rules:
 	  - {trigger: start, action: {name: submit, label: a}}
 	EOD
-	test_expect_code 1 flux ensemble run --timeout 20 bad.yaml &&
+	test_expect_code 1 flux ensemble run --timeout 300 bad.yaml &&
 	status_of bad reason | grep nowhere
 '
 

@@ -12,7 +12,7 @@ mock='attributes: {system: {exec: {test: {run_duration: "600s"}}}}'
 with_state() {
 	mkdir -p $1 &&
 	cat >script &&
-	timeout 60 flux start --setattr=statedir="$(pwd)/$1" sh ./script
+	timeout 300 flux start --setattr=statedir="$(pwd)/$1" sh ./script
 }
 
 # What scripts run at their beginning, with a function that waits until so many jobs run.
@@ -21,7 +21,7 @@ until_running() {
 	tries=0
 	until test "$(flux jobs -n -f running -o "{id}" | wc -l)" = $1; do
 		tries=$(($tries + 1))
-		test $tries -lt 200 || return 1
+		test $tries -lt 1800 || return 1
 		sleep 0.05
 	done
 }'

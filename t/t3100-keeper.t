@@ -41,7 +41,7 @@ test_expect_success FLUX 'kill -9 with jobs in flight: the instance lives, nothi
 	with_flux >out 2>err <<-EOD &&
 	flux ensemble load --isolate busy.yaml &&
 	kill_service && kill_service && kill_service &&
-	flux ensemble wait --timeout 2m busy &&
+	flux ensemble wait --timeout 300 busy &&
 	flux ensemble status --json busy >busy.json &&
 	kept restarts && kept last_exit && flux jobs -a --no-header | wc -l
 	EOD

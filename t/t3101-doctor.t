@@ -116,7 +116,7 @@ test_expect_success FLUX 'serve needs no keeper' '
 	flux ensemble serve 2>serve.log & serve=\$!
 	tries=0
 	until flux ensemble list >/dev/null 2>&1; do
-		tries=\$((\$tries + 1)); test \$tries -lt 100 || exit 1; sleep 0.1
+		tries=\$((\$tries + 1)); test \$tries -lt 1800 || exit 1; sleep 0.1
 	done
 	flux ensemble doctor; code=\$?
 	kill \$serve && wait \$serve && exit \$code

@@ -46,7 +46,7 @@ test_expect_success 'an ensemble with secrets, one of them in an error' '
 	(cd hush-directory && SECRET=hush-variable flux ensemble load plan.yaml) &&
 	wait_entry plan custom-error &&
 	wait_entry plan outcome &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	flux ensemble status --json plan | grep hush-error
 '
 

@@ -25,7 +25,7 @@ wait_text() {
 	tries=0
 	until grep -q "$1" "$2" 2>/dev/null; do
 		tries=$(($tries + 1))
-		test $tries -lt 300 || return 1
+		test $tries -lt 1800 || return 1
 		sleep 0.1
 	done
 }

@@ -64,7 +64,7 @@ test_expect_success 'the one on rank 0 is not ready until that is there' '
 
 test_expect_success 'no job is there twice' '
 	rm -f hold &&
-	flux ensemble wait --timeout 60 burst &&
+	flux ensemble wait --timeout 300 burst &&
 	is 300/0/0/0 "$(counts_of burst many)" &&
 	is 0 "$(status_of burst violations)" &&
 	is 300 "$(flux jobs -a -n -o "{id}" | wc -l)"

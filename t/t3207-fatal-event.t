@@ -46,7 +46,7 @@ test_expect_success 'an event of one of two ensembles ends the service' '
 	flux ensemble load victim.yaml &&
 	wait_until has_job &&
 	flux ensemble load bystander.yaml &&
-	flux job wait-event -t 60 $job start &&
+	flux job wait-event -t 300 $job start &&
 	flux job memo $job deadly=1 &&
 	await_death
 '
@@ -72,7 +72,7 @@ test_expect_success 'its jobs are left as they are' '
 test_expect_success 'the other ensemble goes on' '
 	is running "$(status_of bystander state)" &&
 	id=$(flux ensemble submit bystander work) &&
-	flux job wait-event -t 60 $id clean &&
+	flux job wait-event -t 300 $id clean &&
 	until is 2/0/0/0 "$(counts_of bystander work)" 2>/dev/null
 	do
 		kill -0 $service || return 1
@@ -81,7 +81,7 @@ test_expect_success 'the other ensemble goes on' '
 
 test_expect_success 'it can be unloaded, and loaded again when its jobs are gone' '
 	flux ensemble cancel victim &&
-	flux job wait-event -t 60 $job clean &&
+	flux job wait-event -t 300 $job clean &&
 	flux ensemble unload victim &&
 	flux ensemble load victim.yaml &&
 	is running "$(status_of victim state)"

@@ -147,7 +147,7 @@ test_expect_success 'what they said while the service was away is taken in' '
 
 test_expect_success 'their ends are seen as they are' '
 	flux cancel $(cat own.id) $(cat other.id) &&
-	flux queue idle --timeout=30 &&
+	flux queue idle --timeout=300 &&
 	is 0/0/1/0 "$(counts_of own a)" &&
 	unharmed
 '

@@ -118,7 +118,7 @@ test_expect_success 'an ensemble that lost its recording can be cancelled and un
 	wait_until lost_recording long &&
 	is running "$(status_of long state)" &&
 	flux ensemble cancel long &&
-	test_expect_code 3 flux ensemble wait --timeout 30 long &&
+	test_expect_code 3 flux ensemble wait --timeout 300 long &&
 	flux ensemble unload long
 '
 

@@ -9,7 +9,7 @@ no_module() {
 }
 
 test_expect_success 'grow-on-pending: jobs that wait make the instance grow, and run' '
-	flux ensemble run --timeout 2m "$PROJECT/examples/grow-on-pending.yaml" >grow.out &&
+	flux ensemble run --timeout 300 "$PROJECT/examples/grow-on-pending.yaml" >grow.out &&
 	is 2/0/0/0 "$(counts_of grow-on-pending solve)" &&
 	grep "the size is 2 nodes now" grow.out &&
 	wait_status members.default.size 2
@@ -29,7 +29,7 @@ test_expect_success 'status shows the size, the bounds and what changes it' '
 '
 
 test_expect_success 'shrink-when-idle: nodes that nobody needs are given back' '
-	flux ensemble run --timeout 2m "$PROJECT/examples/shrink-when-idle.yaml" >shrink.out &&
+	flux ensemble run --timeout 300 "$PROJECT/examples/shrink-when-idle.yaml" >shrink.out &&
 	is 3/0/0/0 "$(counts_of shrink-when-idle solve)" &&
 	is 1/0/0/0 "$(counts_of shrink-when-idle note)" &&
 	is 0/0/0/0 "$(counts_of shrink-when-idle complaint)" &&
@@ -38,7 +38,7 @@ test_expect_success 'shrink-when-idle: nodes that nobody needs are given back' '
 '
 
 test_expect_success 'at the bound a request is denied, and rules learn of it' '
-	flux ensemble run --timeout 2m --name again "$PROJECT/examples/shrink-when-idle.yaml" &&
+	flux ensemble run --timeout 300 --name again "$PROJECT/examples/shrink-when-idle.yaml" &&
 	is 0/0/0/0 "$(counts_of again note)" &&
 	is 1/0/0/0 "$(counts_of again complaint)" &&
 	flux ensemble log again | grep "is at its minimum of 1 node"
@@ -70,7 +70,7 @@ test_expect_success 'a rule reads how many nodes are up and free' '
 	    group: seen
 	    action: {name: terminate}
 	EOD
-	flux ensemble run --timeout 2m free.yaml &&
+	flux ensemble run --timeout 300 free.yaml &&
 	is 0/0/1/0 "$(counts_of free hold)" &&
 	is 1/0/0/0 "$(counts_of free seen)" &&
 	is 1 "$(flux ensemble metrics --json free | json nodes.up)"
@@ -92,7 +92,7 @@ test_expect_success 'a request that is under way goes on after the service was k
 	kill -9 $(flux ensemble status --json | json service.pid) &&
 	wait_until no_module &&
 	load_module &&
-	flux ensemble wait --timeout 2m three &&
+	flux ensemble wait --timeout 300 three &&
 	is 1/0/0/0 "$(counts_of three wide)" &&
 	is 1 "$(flux ensemble log three | grep -c "outcome.*3 nodes")" &&
 	wait_status members.default.size 3

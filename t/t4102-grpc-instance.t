@@ -98,7 +98,7 @@ test_expect_success 'beyond the bounds it is denied with the reason, and nothing
 
 test_expect_success 'a client of ours shrinks it: the size that it is to have counts at once' '
 	flux submit -N3 -n3 --exclusive sleep inf >running &&
-	flux job wait-event -t 30 $(cat running) start &&
+	flux job wait-event -t 300 $(cat running) start &&
 	with_clients <<-EOD &&
 	assert elastic.shrink() == Grant(3, 2)
 	assert elastic.size() == Size(2, 1, 3), elastic.size()

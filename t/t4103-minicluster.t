@@ -12,7 +12,7 @@ test_expect_success 'minicluster: the size is asked for, and the job that needs 
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	sed -n "s/.*localhost:\([0-9]*\),.*/\1/p" grpc.log >port &&
 	flux resource drain 1-2 "ensemble: shrink" &&
-	flux ensemble run --timeout 2m --member minicluster --name default/ensemble \
+	flux ensemble run --timeout 300 --member minicluster --name default/ensemble \
 		--host localhost --port $(cat port) "$PROJECT/examples/minicluster.yaml" >out &&
 	is 1/0/0/0 "$(counts_of minicluster solve)" &&
 	is 0/0/0/0 "$(counts_of minicluster complaint)" &&
@@ -40,7 +40,7 @@ test_expect_success 'a scaler that a document brought gives way to that of the n
 	  - {trigger: scale-denied, action: {name: submit, label: complaint}}
 	EOD
 	kill -INT $(cat grpc.pid) && wait_gone $(cat grpc.pid) &&
-	flux ensemble run --timeout 2m --member minicluster --port $(cat port) down.yaml >down.out
+	flux ensemble run --timeout 300 --member minicluster --port $(cat port) down.yaml >down.out
 '
 
 test_expect_success 'while the service is down the ensemble goes on, and a deadline ends the wait' '
@@ -103,7 +103,7 @@ test_expect_success 'a rule reads the nodes of an instance of fixed size' '
 	    action: {name: cancel, label: hold}
 	EOD
 	flux resource undrain 1-2 &&
-	flux ensemble run --timeout 2m fixed.yaml &&
+	flux ensemble run --timeout 300 fixed.yaml &&
 	is 0/0/1/0 "$(counts_of fixed hold)" &&
 	is null "$(flux ensemble status --json | json members.default.scaler)"
 '

@@ -15,7 +15,7 @@ test_expect_success 'an ensemble is shown once, in plain text' '
 	flux ensemble load study.yaml &&
 	tries=0 &&
 	until flux ensemble top --once study >printed && grep "md: 2 of 2 finished" printed; do
-		tries=$(($tries + 1)); test $tries -lt 100 || return 1
+		tries=$(($tries + 1)); test $tries -lt 1800 || return 1
 	done &&
 	grep "^study: running for .*, 2 of 2 jobs (100%)" printed &&
 	grep "begin  submit md  fired 1 of 1" printed &&

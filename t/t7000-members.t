@@ -131,7 +131,7 @@ test_expect_success 'the service is killed: members and jobs go on, and none is 
 	EOD
 	: >ran &&
 	serve &&
-	{ flux ensemble run --timeout 2m killed.yaml >run.log 2>&1 & run=$!; } &&
+	{ flux ensemble run --timeout 300 killed.yaml >run.log 2>&1 & run=$!; } &&
 	wait_loaded killed &&
 	for lines in 0 5 15
 	do

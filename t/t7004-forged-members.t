@@ -63,7 +63,7 @@ test_expect_success 'each of its own jobs counts once' '
 
 test_expect_success 'a copy of the job that a member is is cancelled' '
 	copy=$(copy_of $(member pool.0)) &&
-	flux job wait-event -q -t 60 $copy clean &&
+	flux job wait-event -q -t 300 $copy clean &&
 	flux job wait-event $copy exception | grep "member pool.0" &&
 	flux ensemble status forged >status &&
 	is 2 "$(grep -c "^pool.[01]  *up " status)"
@@ -76,10 +76,10 @@ test_expect_success 'a copy of one that has ended while there was no service is 
 	lost=$(member pool.0) &&
 	kill -9 $serve &&
 	flux cancel $lost &&
-	flux job wait-event -q -t 60 $lost clean &&
+	flux job wait-event -q -t 300 $lost clean &&
 	copy=$(copy_of $lost) &&
 	serve &&
-	flux job wait-event -q -t 60 $copy clean &&
+	flux job wait-event -q -t 300 $copy clean &&
 	touch go &&
 	wait_status ensembles.0.groups.sim.success 24 &&
 	is 1 "$(flux ensemble log --json forged | grep -c "\"name\": \"member-lost\"")"
@@ -87,7 +87,7 @@ test_expect_success 'a copy of one that has ended while there was no service is 
 
 test_expect_success 'a copy of one that is gone is no member' '
 	copy=$(copy_of $lost) &&
-	flux job wait-event -q -t 60 $copy clean &&
+	flux job wait-event -q -t 300 $copy clean &&
 	flux ensemble cancel forged &&
 	kill $serve
 '

@@ -51,7 +51,7 @@ test_expect_success 'the next one fences it, and only then has its jobs run else
 	is 0 "$(status_of sweep groups.sim.attempts)" &&
 	kill -CONT $shell &&
 	wait_entry sweep member-ended &&
-	flux job wait-event -t 60 $job clean
+	flux job wait-event -t 300 $job clean
 '
 
 test_expect_success 'each of them counts once' '

@@ -91,12 +91,14 @@ class Call:
     """An admitted call.
 
     `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
-    `members` are those that the client's certificate names, and None without TLS.
+    `members` are those that the client's certificate names, and None without TLS. `by_client` is
+    whether the deadline is the client's own, at which gRPC ends the call.
     """
 
     deadline: float
     late: Problem
     members: frozenset[str] | None
+    by_client: bool = False
 
     def check_member(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
         """Checks that the client may act for a member.
@@ -158,11 +160,12 @@ class Gate:
         seconds = self._limits.seconds(kind, requested)
         late = Problem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
         if peer.certificate is None:
-            return Call(time.monotonic() + seconds, late, None)
+            return Call(time.monotonic() + seconds, late, None, seconds == requested)
         valid = peer.certificate.seconds_left()
         if valid < seconds:
             seconds, late = valid, peer.certificate.expired()
-        return Call(time.monotonic() + seconds, late, peer.certificate.members)
+        members = peer.certificate.members
+        return Call(time.monotonic() + seconds, late, members, seconds == requested)
 
 
 class _Places:

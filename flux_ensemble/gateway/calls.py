@@ -149,8 +149,11 @@ class Calls(grpc.GenericRpcHandler):
         """
         first = True
         while first or method.many:
-            left = call.deadline - time.monotonic()
-            with self._patience.within(context, min(left, self._limits.default_seconds)):
+            seconds = self._limits.default_seconds
+            if not call.by_client:
+                # Else both end the call at once, and CANCELLED could come before the right code.
+                seconds = min(seconds, call.deadline - time.monotonic())
+            with self._patience.within(context, seconds):
                 data = next(requests, None)
             if data is not None:
                 yield _parsed(method.request, data)

@@ -61,7 +61,7 @@ class Lane:
                 threading.Thread(target=self._work, name=self.name, daemon=True).start()
             self._changed.notify()
         try:
-            return await asyncio.wrap_future(future)
+            return await _result_of(future)
         except asyncio.CancelledError:
             # Else it would take the place of another until a thread comes to it.
             with self._changed, suppress(ValueError):
@@ -112,3 +112,24 @@ class Lane:
     def _done(self) -> None:
         with self._changed:
             self._running -= 1
+
+
+async def _result_of(future: Future[T]) -> T:
+    """As `asyncio.wrap_future`, which fails in the thread where the loop is closed just then."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def told(_: Future[T]) -> None:
+        # Nobody waits on a loop that is closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(over.set)
+
+    future.add_done_callback(told)
+    try:
+        await over.wait()
+        return future.result()
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    finally:
+        # What the call raises holds this frame: they would keep each other.
+        del future

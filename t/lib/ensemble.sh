@@ -214,12 +214,12 @@ wait_status_of() {
 	flux_python wait_status.py "$@"
 }
 
-# Run a command again and again until it succeeds, for up to 30 seconds: `wait_until test -e file`.
+# Run a command again and again until it succeeds, for up to three minutes: `wait_until test -e file`.
 wait_until() {
 	tries=0
 	until "$@"; do
 		tries=$(($tries + 1))
-		test $tries -lt 300 || return 1
+		test $tries -lt 1800 || return 1
 		sleep 0.1
 	done
 }

@@ -9,12 +9,12 @@ cat >functions <<-'EOF'
 	print(json.load(sys.stdin)[sys.argv[1]])' "$1"
 	}
 
-	# Run a command again and again until it succeeds, for up to 30 seconds.
+	# Run a command again and again until it succeeds, for up to three minutes.
 	wait_until() {
 		tries=0
 		until "$@" >/dev/null 2>&1; do
 			tries=$(($tries + 1))
-			test $tries -lt 300 || return 1
+			test $tries -lt 1800 || return 1
 			sleep 0.1
 		done
 	}

@@ -9,7 +9,7 @@ serve() {
 
 # Wait until no job of the instance is active, and so none is a member.
 wait_quiet() {
-	flux queue drain --timeout=120
+	flux queue drain --timeout=300
 }
 
 # Wait until both members of a pool are up: `wait_both_up NAME POOL`.

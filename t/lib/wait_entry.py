@@ -1,7 +1,7 @@
 """Waits for an entry of an ensemble's eventlog: `flux python wait_entry.py NAME ENTRY [COUNT]`.
 
 Ends when the log has COUNT (default 1) entries called ENTRY, and fails when the ensemble
-ends before, or after a minute.
+ends before, or after three minutes.
 """
 
 import signal
@@ -12,7 +12,7 @@ import flux
 name, entry = sys.argv[1:3]
 left = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 
-signal.alarm(60)
+signal.alarm(180)
 stream = flux.Flux().rpc(
     "ensemble.log", {"name": name, "follow": True}, flags=flux.constants.FLUX_RPC_STREAMING
 )

@@ -2,7 +2,7 @@
 
 NAME is an ensemble, or nothing for all that the service says; without a KEY it is enough that there
 is a status. A KEY is a path such as `groups.sim.success`, in the status of the ensemble if that is
-named; a VALUE is a text, or JSON. Fails, with the last status, after two minutes.
+named; a VALUE is a text, or JSON. Fails, with the last status, after three minutes.
 """
 
 import json
@@ -37,7 +37,7 @@ def told() -> Any:
     return status["ensembles"][0] if name else status
 
 
-t_end = time.monotonic() + 120
+t_end = time.monotonic() + 180
 while True:
     status = told()
     if status is not None and all(value_of(status, key) == value for key, value in wanted):

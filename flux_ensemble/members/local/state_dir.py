@@ -42,7 +42,7 @@ MAX_STATUS = MAX_LINE
 
 #: How long somebody who only looks can have a lock, in seconds, and how long the jobs of a run
 #: that was killed may take to be gone.
-_LOOK_SECONDS, _JOBS_SECONDS = 1.0, 30.0
+LOOK_SECONDS, JOBS_SECONDS = 1.0, 30.0
 
 #: Between two attempts to get a lock.
 _RETRY_SECONDS = 0.01
@@ -105,7 +105,7 @@ class StateLog:
         self, stack: ExitStack, top: Directory, document: bytes, resume: bool | None
     ) -> None:
         try:
-            self._lock(stack, "lock", _LOOK_SECONDS)
+            self._lock(stack, "lock", LOOK_SECONDS)
         except BlockingIOError:
             raise StateError(f"an ensemble named {self._name!r} is running already") from None
         if not self._is_in(top):
@@ -116,7 +116,7 @@ class StateLog:
         with self.directory.enter("output", make=True) as output:
             output.check_own()
         try:
-            self.jobs_lock = self._lock(stack, "jobs.lock", _JOBS_SECONDS)
+            self.jobs_lock = self._lock(stack, "jobs.lock", JOBS_SECONDS)
         except BlockingIOError:
             raise StateError(
                 f"processes of jobs of the earlier run of {self._name!r} are still being killed: "
@@ -147,25 +147,11 @@ class StateLog:
         return os.path.samestat(there, os.fstat(self.directory.fd))
 
     def _lock(self, stack: ExitStack, name: str, seconds: float) -> int:
-        """Lock a file.
-
-        Raises:
-            BlockingIOError: somebody else has had it all the time.
-            StateError: there are no locks here.
-        """
+        """Lock a file; the descriptor that has the lock."""
         fd = self.directory.open_or_make(name, os.O_RDWR)
         stack.callback(os.close, fd)
-        give_up = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return fd
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(_RETRY_SECONDS)
-            except OSError as error:
-                raise no_locks(self.directory, name, error) from None
+        take_lock(self.directory, name, fd, seconds)
+        return fd
 
     def _check_resume(self, document: bytes, resume: bool | None) -> None:
         killed = self._is_unfinished()
@@ -279,6 +265,32 @@ def read_snapshot(directory: Directory) -> dict[str, Any]:
         raise ValueError("not a status")
     snapshot: dict[str, Any] = value
     return snapshot
+
+
+def take_lock(directory: Directory, name: str, fd: int, seconds: float) -> None:
+    """Lock a file for as long as a descriptor is open.
+
+    Args:
+        directory: where it is.
+        name: of the file.
+        fd: the descriptor.
+        seconds: how long to wait for somebody else who has locked it.
+
+    Raises:
+        BlockingIOError: somebody else has had it all the time.
+        StateError: there are no locks here.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        except OSError as error:
+            raise no_locks(directory, name, error) from None
 
 
 def no_locks(directory: Directory, name: str, error: OSError) -> StateError:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local.directory import Directory, open_directory
-from flux_ensemble.members.local.state_dir import no_locks
+from flux_ensemble.members.local.state_dir import JOBS_SECONDS, LOOK_SECONDS, take_lock
 from flux_ensemble.members.local.states import States
 
 
@@ -34,6 +34,9 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
         OSError: it cannot be removed.
     """
     status = states.status(name)
+    goes_on = f"ensemble {name!r} has not ended: cancel or terminate it first"
+    if status["state"] not in FINAL_STATES:
+        raise RequestError(errno.EBUSY, goes_on)
     if states.is_killed(status) and not force:
         raise RequestError(
             errno.EBUSY,
@@ -44,12 +47,13 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
         top.check_own()
         directory = stack.enter_context(top.enter(name))
         directory.check_own()
-        for lock, still in (
-            ("lock", f"ensemble {name!r} has not ended: cancel or terminate it first"),
-            ("jobs.lock", f"processes of jobs of {name!r} are still being killed: try again"),
+        killing = f"processes of jobs of {name!r} are still being killed: try again"
+        for lock, seconds, still in (
+            ("lock", LOOK_SECONDS, goes_on),
+            ("jobs.lock", JOBS_SECONDS, killing),
         ):
             try:
-                _lock(stack, directory, lock)
+                _lock(stack, directory, lock, seconds)
             except BlockingIOError:
                 raise RequestError(errno.EBUSY, still) from None
         # At once, so that no other command sees a part of it.
@@ -61,13 +65,8 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
     return state
 
 
-def _lock(stack: ExitStack, directory: Directory, name: str) -> None:
+def _lock(stack: ExitStack, directory: Directory, name: str, seconds: float) -> None:
     with contextlib.suppress(FileNotFoundError):
         fd = directory.open(name, os.O_RDWR)
         stack.callback(os.close, fd)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise no_locks(directory, name, error) from None
+        take_lock(directory, name, fd, seconds)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 
@@ -43,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             elif kind == "error":
                 error = f"{content['ename']}: {content['evalue']}"
 
-        client.execute_interactive(code, timeout=60, output_hook=take)
+        client.execute_interactive(code, timeout=PATIENCE, output_hook=take)
         return shown, error
 
     yield run

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from flux_ensemble import Action, Ensemble, Job, Rule
 from flux_ensemble.api.ensemble import NotStartedError
@@ -68,7 +69,7 @@ def test_wait_and_log_are_awaited_side_by_side(tmp_path: Path) -> None:
             async for entry in ensemble.log():
                 names.append(entry["name"])
 
-        ended, _ = await asyncio.gather(ensemble.wait(timeout=60), read())
+        ended, _ = await asyncio.gather(ensemble.wait(timeout=PATIENCE), read())
         return ended["state"], names
 
     state, names = asyncio.run(follow())

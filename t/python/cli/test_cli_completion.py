@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import BashComplete
+from patience import PATIENCE
 
 from flux_ensemble.cli.main import ensemble, run_command
 
@@ -130,7 +131,7 @@ def _typed(shell: str, arguments: list[str], words: list[str], directory: Path) 
     try:
         for line, awaited in zip(words, (b"ready", b"study>", b""), strict=True):
             os.write(fd, line.encode())
-            seen, give_up = len(said), time.monotonic() + 60
+            seen, give_up = len(said), time.monotonic() + PATIENCE
             while awaited and awaited not in said[seen:].replace(b"\r", b""):
                 assert time.monotonic() < give_up, repr(said)
                 if select.select([fd], [], [], 1)[0]:

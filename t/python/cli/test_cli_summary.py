@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.summary_file import LARGEST, Summary
@@ -84,6 +85,6 @@ def test_the_service_runs_with_the_command_and_ends_with_it(tmp_path: Path) -> N
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = ["flux", "start", sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "38"

@@ -17,6 +17,7 @@ from typing import Any
 import pexpect
 import pyte
 import pytest
+from patience import PATIENCE
 from textual.pilot import Pilot
 
 from flux_ensemble import Action, Ensemble, Job, Rule
@@ -31,7 +32,7 @@ from flux_ensemble.cli.top.screens import JobsScreen, TextScreen
 from flux_ensemble.cli.top.source import Spaced, open_source
 
 SIZES = [(80, 24), (200, 50)]
-SEEN = 30.0
+SEEN = PATIENCE
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from loops import SelectorLoop
+from patience import PATIENCE
 
 from flux_ensemble.members.elastic.commands import COMMANDS, Commands, check_template
 
 
-def outcomes(template: str, ranks: int = 1, limit: float = 60.0) -> dict[int, str | None]:
+def outcomes(template: str, ranks: int = 1, limit: float = PATIENCE) -> dict[int, str | None]:
     """What came of the command for some ranks."""
     found: dict[int, str | None] = {}
     with SelectorLoop() as loop:

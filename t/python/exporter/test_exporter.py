@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as text_parser
 
@@ -111,7 +112,7 @@ def served(address: str, token_file: Path | None = None) -> Iterator[Any]:
 
 class _UnixHttp(HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=PATIENCE)
         self._path = path
 
     def connect(self) -> None:
@@ -287,7 +288,7 @@ def test_the_command_serves_the_local_queue_until_it_is_told_to_end(tmp_path: Pa
             )
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     textfile = [*command, "metrics-exporter", *local, "--textfile", "a.prom", "--interval", "0"]
     subprocess.run(textfile, check=True, cwd=tmp_path)
     assert 'ensemble="a"' in (tmp_path / "a.prom").read_text()

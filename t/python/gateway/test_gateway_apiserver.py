@@ -18,6 +18,7 @@ from lightkube.models.rbac_v1 import RoleRef, Subject
 from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 from lightkube.types import PatchType
+from patience import PATIENCE
 
 from flux_ensemble.gateway.backend import (
     Contended,
@@ -39,7 +40,7 @@ RAISED = {"spec": {"maxSize": 9}}
 
 
 def soon() -> float:
-    return time.monotonic() + 60
+    return time.monotonic() + PATIENCE
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from kubernetes_api import Api, failure
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
+from patience import PATIENCE
 
 from flux_ensemble.gateway.backend import (
     BackendError,
@@ -36,7 +37,7 @@ SIZES = st.integers(-3, 12)
 
 
 def soon() -> float:
-    return time.monotonic() + 60
+    return time.monotonic() + PATIENCE
 
 
 @given(nodes=SIZES, minimum=st.integers(1, 9), more=st.integers(0, 9), by=SIZES)

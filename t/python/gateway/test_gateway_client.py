@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 
 import grpc
 import pytest
+from ports import free_ports
 from rpc_servers import PATIENCE, Failing, Held, serving
 
 from flux_ensemble.gateway.admission import Bound, Limits
@@ -21,14 +21,6 @@ from flux_ensemble.gateway.backend import (
 )
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcClient, RpcError
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def test_the_size_can_be_read_and_changed() -> None:
@@ -89,8 +81,8 @@ def test_a_fault_that_stays_is_told_when_the_time_is_up() -> None:
     backend = Failing(*(Unavailable(f"down {number}") for number in range(99)))
     with (
         serving(backend) as target,
-        RpcClient(target, timeout=0.5) as client,
-        pytest.raises(RpcError, match=r"^down \d$") as caught,
+        RpcClient(target, timeout=2) as client,
+        pytest.raises(RpcError, match=r"^down \d+$") as caught,
     ):
         client.scale(3)
     assert caught.value.code is grpc.StatusCode.UNAVAILABLE
@@ -98,16 +90,16 @@ def test_a_fault_that_stays_is_told_when_the_time_is_up() -> None:
 
 
 def test_a_service_that_is_not_there_is_named() -> None:
-    target = f"localhost:{free_port()}"
+    target = f"localhost:{free_ports(1)[0]}"
     with (
-        RpcClient(target, timeout=0.5) as client,
+        RpcClient(target, timeout=2) as client,
         pytest.raises(RpcError, match=f"the gRPC service at {target} is not available"),
     ):
         client.size()
 
 
 def test_a_service_that_comes_later_is_waited_for() -> None:
-    port = free_port()
+    port = free_ports(1)[0]
     sizes: list[Size] = []
     with RpcClient(f"localhost:{port}", timeout=PATIENCE) as client:
         thread = threading.Thread(target=lambda: sizes.append(client.size()))

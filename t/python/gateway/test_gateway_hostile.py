@@ -38,8 +38,8 @@ STATUS = f"{SERVICE}/Status"
 SIZE = pb.StatusRequest(member="alpha", size_only=True).SerializeToString()
 
 #: The status code at the end of a call, as it is among the headers.
-OK, CANCELLED, RESOURCE_EXHAUSTED, UNIMPLEMENTED = (
-    b"grpc-status" + bytes((len(code),)) + code for code in (b"0", b"1", b"8", b"12")
+OK, CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED = (
+    b"grpc-status" + bytes((len(code),)) + code for code in (b"0", b"1", b"4", b"8", b"12")
 )
 
 
@@ -208,6 +208,19 @@ def test_a_call_whose_request_does_not_come_is_ended() -> None:
     with serving(DryRun(), limits=limits) as target, Http2(target) as client:
         for path in (STATUS, "/grpc.health.v1.Health/Check"):
             assert CANCELLED in client.ended(client.call(path, None))
+        assert size(target) == 1
+
+
+def test_the_deadline_of_a_client_whose_request_does_not_come_is_told_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The server looks for slow clients the whole time, so it would always be the first to act.
+    monkeypatch.setattr("flux_ensemble.gateway.calls._TICK_SECONDS", 0.0)
+    with serving(DryRun()) as target:
+        for _ in range(20):
+            with Http2(target) as client:
+                stream = client.call(STATUS, None, headers={b"grpc-timeout": b"50m"})
+                assert DEADLINE_EXCEEDED in client.ended(stream)
         assert size(target) == 1
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from patience import PATIENCE
 from rpc_servers import Failing, serving
 
 from flux_ensemble.gateway.backend import Contended, Unavailable
@@ -76,7 +77,7 @@ class Predecessor:
                 request_serializer=lambda message: message.SerializeToString(),
                 response_deserializer=MESSAGES["Response"].FromString,
             )
-            return call(request, timeout=20)
+            return call(request, timeout=PATIENCE)
 
 
 @pytest.fixture

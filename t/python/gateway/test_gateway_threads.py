@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import grpc
 import pytest
+from patience import PATIENCE
 
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.members import Member, Members, parse_member
 from flux_ensemble.gateway.threads import Lane, LaneFull
-
-#: Nothing here takes nearly as long, in seconds.
-PATIENCE = 60
 
 
 def test_a_lane_gives_the_result_of_a_call_or_what_it_raises() -> None:
@@ -98,6 +97,51 @@ def test_calls_that_nobody_waits_for_any_more_take_no_place() -> None:
         assert not lane.busy
 
     asyncio.run(main())
+
+
+class ClosesMeanwhile(asyncio.SelectorEventLoop):
+    """A loop that is closed just after a lane has seen that it is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.over = threading.Event(), threading.Event()
+
+    def is_closed(self) -> bool:
+        return threading.current_thread().name != "test" and super().is_closed()
+
+    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        if threading.current_thread().name == "test":
+            self.seen.set()
+            assert self.over.wait(PATIENCE)
+        return super().call_soon_threadsafe(*args, **options)
+
+
+def test_a_call_that_ends_while_its_loop_is_closed_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lane = Lane("test", threads=1, waiting=0)
+    begun, release, loop = asyncio.Event(), threading.Event(), ClosesMeanwhile()
+
+    def wait() -> None:
+        asyncio.SelectorEventLoop.call_soon_threadsafe(loop, begun.set)
+        assert release.wait(PATIENCE)
+
+    async def main() -> None:
+        call = asyncio.create_task(lane.run(wait))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        release.set()
+
+    loop.run_until_complete(main())
+    assert loop.seen.wait(PATIENCE)
+    loop.close()
+    loop.over.set()
+    lane.close()
+    for thread in threading.enumerate():
+        if thread.name == "test":
+            thread.join(PATIENCE)
+    assert caplog.text == ""
 
 
 def members(*names: str, discovered: bool = False) -> Members:

@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 from certificates import DAY, Authority
+from patience import PATIENCE
 from rpc_servers import serving
 
 from flux_ensemble.gateway.backends.dry_run import DryRun
@@ -42,7 +43,7 @@ def channel(
 def grow(connection: grpc.Channel) -> predecessors_pb2.Response:
     request = predecessors_pb2.ActionRequest(member="minicluster", name="alpha", action="grow")
     stub = predecessors_pb2_grpc.EnsembleOperatorStub(connection)
-    response: predecessors_pb2.Response = stub.RequestAction(request, timeout=20)
+    response: predecessors_pb2.Response = stub.RequestAction(request, timeout=PATIENCE)
     return response
 
 

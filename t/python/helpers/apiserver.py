@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,11 +23,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
+from patience import PATIENCE
+from ports import free_ports
 
-#: Starting an API server takes some seconds; nothing takes nearly as long as this.
-PATIENCE = 240
-
-#: Nor does any answer of it, in seconds.
+#: No answer of an API server takes nearly as long, in seconds.
 REQUEST_PATIENCE = 60.0
 
 
@@ -77,7 +75,7 @@ class ApiServer:
         lines = ['admin,admin,0,"system:masters"']
         lines += [f"{token},{name},{token}" for token, name in users.items()]
         (directory / "tokens.csv").write_text("\n".join(lines) + "\n")
-        self._ports = _free_ports(3)
+        self._ports = free_ports(3)
         self.url = f"https://127.0.0.1:{self._ports[2]}"
 
     def start(self) -> None:
@@ -203,14 +201,3 @@ def api_server(directory: Path, users: dict[str, str]) -> Iterator[ApiServer]:
         yield server
     finally:
         server.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from patience import PATIENCE
+
 import flux_ensemble
 
 PACKAGE = Path(flux_ensemble.__path__[0])
@@ -148,7 +150,7 @@ def _run_client() -> str:
         output += [run(begin, own, names), run(module, method, names)]
         for summary in client.list():
             client.cancel(summary["name"])
-            client.wait(summary["name"], timeout=60)
+            client.wait(summary["name"], timeout=PATIENCE)
             client.unload(summary["name"])
     return "".join(output)
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from patience import PATIENCE
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 #: Types of frames.
@@ -64,7 +66,7 @@ class Http2:
         *,
         context: ssl.SSLContext | None = None,
         source: str | None = None,
-        timeout: float = 60.0,
+        timeout: float = PATIENCE,
     ) -> None:
         host, _, port = target.rpartition(":")
         # Any address of 127.0.0.0/8 is this machine's.

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import pytest
 import yaml
+from patience import PATIENCE
 from warm import WarmProcess
 
 from flux_ensemble.document.loading import load_mapping
@@ -186,7 +187,7 @@ class Run:
 
     def end(self) -> tuple[int, str, str]:
         """Wait; the exit code, and what it printed."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, out, err
 
 
@@ -235,7 +236,7 @@ def await_end(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        ready, _, _ = select.select([fd], [], [], 60)
+        ready, _, _ = select.select([fd], [], [], PATIENCE)
         assert ready, f"process {pid} goes on"
     finally:
         os.close(fd)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Self
 
+from patience import PATIENCE
+
 from flux_ensemble.members.local.loop import LocalLoop
 
 
@@ -25,7 +27,7 @@ class SelectorLoop(LocalLoop):
         """How many timers and descriptors are being watched, but for the loop's own."""
         return self.timers - self._ticks + len(self._selector.get_map())
 
-    def run(self, until: Callable[[], bool], limit: float = 60.0) -> None:
+    def run(self, until: Callable[[], bool], limit: float = PATIENCE) -> None:
         """Run callbacks until `until()` holds.
 
         Raises:

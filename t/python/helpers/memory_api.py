@@ -27,11 +27,9 @@ from crd_schema import Schema
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
+from patience import PATIENCE
 
 Object = dict[str, Any]
-
-#: No answer takes nearly as long, in seconds, on the slowest machine.
-PATIENCE = 60.0
 
 #: Kind and plural of each group and version, and whether it has namespaces.
 KINDS = {

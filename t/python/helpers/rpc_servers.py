@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from patience import PATIENCE
+
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway.admission import Limits
 from flux_ensemble.gateway.backend import Backend, Grant, Size
 from flux_ensemble.gateway.members import Member, Members
 from flux_ensemble.gateway.server import Access, serve
-
-#: Nothing in these tests takes nearly as long, in seconds.
-PATIENCE = 60
 
 
 def table(

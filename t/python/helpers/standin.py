@@ -27,14 +27,12 @@ from typing import Any
 import httpx2
 from ensembles import no_pods, write_status
 from image_packages import Image
+from patience import PATIENCE
 
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
 
 Object = dict[str, Any]
-
-#: Nothing takes nearly as long, in seconds.
-PATIENCE = 60
 
 _MINICLUSTER = names.MINICLUSTER, "MiniCluster"
 _JOB = "batch/v1", "Job"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loops import SelectorLoop
+from patience import PATIENCE
 
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 
@@ -37,7 +38,7 @@ class Bench:
         }
         self.worker = Worker(loop, **(settings | options))
 
-    def calls(self, *functions: str, timeout: float = 60.0) -> list[WorkerResult]:
+    def calls(self, *functions: str, timeout: float = PATIENCE) -> list[WorkerResult]:
         """Call functions, all at once, and wait for their results."""
         results: list[WorkerResult] = []
         for function in functions:
@@ -45,7 +46,7 @@ class Bench:
         self.loop.run(until=lambda: len(results) == len(functions))
         return results
 
-    def call(self, function: str = "f", timeout: float = 60.0) -> WorkerResult:
+    def call(self, function: str = "f", timeout: float = PATIENCE) -> WorkerResult:
         return self.calls(function, timeout=timeout)[0]
 
     def check(self, *functions: str) -> WorkerResult:
@@ -54,7 +55,7 @@ class Bench:
         self.loop.run(until=lambda: bool(results))
         return results[0]
 
-    def failure(self, function: str = "f", timeout: float = 60.0) -> tuple[str, str]:
+    def failure(self, function: str = "f", timeout: float = PATIENCE) -> tuple[str, str]:
         """The reason and the detail of a call that must fail."""
         result = self.call(function, timeout)
         assert not result.ok

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from local_queue import bench, shell
+from patience import PATIENCE
 
 from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.session.local_run import Options, run_locally
@@ -78,7 +79,7 @@ def test_an_ensemble_completes_whatever_the_clock_does(
         def line(self, line: object) -> None:
             clock.ahead = step
 
-    options = Options(timeout=30.0, state_dir=tmp_path / "state")
+    options = Options(timeout=PATIENCE, state_dir=tmp_path / "state")
     code = run_locally(load_text(text), text, Cluster(1, 1), Setting(), options)
     assert code == 0
     groups = States(tmp_path / "state").status("test")["groups"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 from local_queue import Run, await_end, command
+from patience import PATIENCE
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.engine.errors import RequestError
@@ -142,6 +144,27 @@ def test_an_ensemble_that_has_ended_takes_no_request_and_can_be_unloaded(
     assert steered("unload", "test") == 1
 
 
+@pytest.mark.parametrize(("lock", "kind"), [("lock", fcntl.LOCK_SH), ("jobs.lock", fcntl.LOCK_EX)])
+def test_an_ensemble_is_unloaded_when_who_looks_at_it_and_the_end_of_its_jobs_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, kind: int
+) -> None:
+    state = tmp_path / "state"
+    log = StateLog(state, "one", "document")
+    log.append({"timestamp": 1.0, "name": "load", "context": {}})
+    log.snapshot({**_status(), "state": "completed"}, {"count": {}}, 0)
+    log.publish()
+    log.close()
+    held = os.open(state / "one" / lock, os.O_RDWR)
+    fcntl.flock(held, kind)
+    # Whoever has it lets it go when it is waited for.
+    monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(held, fcntl.LOCK_UN))
+    try:
+        assert run_command(["unload", "--state-dir", str(state), "one"]) == 0
+    finally:
+        os.close(held)
+    assert States(state).names() == []
+
+
 def test_wait_watch_and_log_follow_a_run_to_its_end(steered: Steered) -> None:
     others = {
         op: subprocess.Popen(
@@ -155,7 +178,9 @@ def test_wait_watch_and_log_follow_a_run_to_its_end(steered: Steered) -> None:
     assert stdout is not None
     assert stdout.readline().split()[1] == "load"
     assert steered("cancel", "test") == 0
-    ended = {op: (other.communicate(timeout=60), other.returncode) for op, other in others.items()}
+    ended = {
+        op: (other.communicate(timeout=PATIENCE), other.returncode) for op, other in others.items()
+    }
     assert ended["wait"] == (("test: canceled: canceled by the user\n", ""), 3)
     (out, err), code = ended["watch"]
     assert (err, code) == ("", 3)
@@ -182,7 +207,7 @@ def test_a_run_that_is_killed_ends_those_that_follow_it_with_a_sentence(
         one.stdout.readline()
     steered.run.process.kill()
     for one in others:
-        out, err = one.communicate(timeout=60)
+        out, err = one.communicate(timeout=PATIENCE)
         assert one.returncode == 1
         assert "its run was killed before it ended" in out + err
     # Its socket is left, and nobody listens.
@@ -433,28 +458,19 @@ def test_a_follower_goes_on_with_a_run_that_is_resumed_and_not_with_another(
 
 
 def test_a_run_that_waited_for_the_lock_of_an_unloaded_ensemble_does_not_go_on_in_its_place(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "state"
     StateLog(root, "one", "document").close()
     with open_directory(root / "one") as held:
         fd = held.open("lock", os.O_RDWR)
-        import fcntl
-
         fcntl.flock(fd, fcntl.LOCK_EX)
-        refused: list[str] = []
 
-        def begin() -> None:
-            try:
-                StateLog(root, "one", "document").close()
-            except StateError as error:
-                refused.append(str(error))
+        def unload(_: float) -> None:
+            """Who has the lock goes on while it is waited for."""
+            (root / "one").rename(root / ".one.unloaded")
+            os.close(fd)
 
-        thread = threading.Thread(target=begin)
-        thread.start()
-        # The lock is waited for, for a second at most.
-        time.sleep(0.2)
-        (root / "one").rename(root / ".one.unloaded")
-        os.close(fd)
-        thread.join()
-    assert refused == ["'one' was unloaded just now: try again"]
+        monkeypatch.setattr(time, "sleep", unload)
+        with pytest.raises(StateError, match="'one' was unloaded just now: try again"):
+            StateLog(root, "one", "document")

@@ -280,7 +280,7 @@ def test_looking_at_an_ensemble_keeps_no_run_of_it_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long the machine takes to end who looks.
-    monkeypatch.setattr(statelog, "_LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(statelog, "LOOK_SECONDS", 60.0)
     StateLog(tmp_path, "test", "").close()
     with open_directory(tmp_path / "test") as directory:
         looking = directory.open("lock")

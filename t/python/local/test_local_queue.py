@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from local_queue import await_end, await_pid, bench, shell
+from patience import PATIENCE
 
 from flux_ensemble.members.local import processes
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
@@ -314,7 +315,7 @@ def test_a_job_starts_though_the_loop_does_not_turn_again(tmp_path: Path) -> Non
     with bench(tmp_path, command=shell("echo here >fifo")) as one:
         one.submit()
         one.wait("alloc")
-        assert select.select([reader], [], [], 60)[0], "nobody told the supervisor"
+        assert select.select([reader], [], [], PATIENCE)[0], "nobody told the supervisor"
     os.close(reader)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from local_queue import Run, await_pid, events_in
+from patience import PATIENCE
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.views import Plain
@@ -46,7 +47,7 @@ DOCUMENT = json.dumps(
 
 def run(directory: Path, resume: bool | None = None, text: str = DOCUMENT) -> int:
     """Run the document in this process."""
-    options = Options(timeout=30.0, state_dir=directory / "state", resume=resume)
+    options = Options(timeout=PATIENCE, state_dir=directory / "state", resume=resume)
     return run_locally(load_text(text), text, Cluster(1, 1), Plain(), options)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from local_queue import Run, await_end, await_pid, command, descendants
+from patience import PATIENCE
 
 from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.main import run_command
@@ -159,7 +160,7 @@ def test_a_second_signal_kills_the_jobs(tmp_path: Path) -> None:
     while "interrupted" not in run.process.stdout.readline():
         pass
     run.process.send_signal(signal.SIGTERM)
-    assert run.process.wait(timeout=60) == 130
+    assert run.process.wait(timeout=PATIENCE) == 130
     await_end(pid)
     run.end()
 
@@ -190,7 +191,7 @@ def test_an_output_that_nobody_reads_ends_the_run(tmp_path: Path) -> None:
     assert run.process.stdout is not None
     run.process.stdout.close()
     run.process.send_signal(signal.SIGHUP)
-    assert run.process.wait(timeout=60) == 130
+    assert run.process.wait(timeout=PATIENCE) == 130
     await_end(pid)
     assert run.process.stderr is not None
     run.process.stderr.close()
@@ -299,7 +300,7 @@ def test_a_statistic_that_panics_fails_the_run_with_a_sentence(
     spec = load_text(text.replace('"g0"', '"g1"'))
     arguments = {"window_size": 3, "q_inf": 1.0, "q_sup": 1.5}
     spec = replace(spec, statistics=(*spec.statistics, Statistic("low", "RollingIQR", arguments)))
-    options = Options(timeout=60.0, state_dir=tmp_path)
+    options = Options(timeout=PATIENCE, state_dir=tmp_path)
     code = run_locally(spec, text, Cluster(1, 4), Plain(), options)
     out = capsys.readouterr().out
     assert code == 1

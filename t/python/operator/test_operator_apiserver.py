@@ -16,8 +16,9 @@ from lightkube.codecs import load_all_yaml
 from lightkube.models.core_v1 import ResourceQuotaSpec, ResourceQuotaStatus
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, ResourceQuota
+from patience import PATIENCE
 from standin import standin
-from test_operator_app import operator, until
+from test_operator_app import expire, operator, until
 from test_operator_end_to_end import example, gone, state, told, watch
 from test_operator_reconcile import PARTS, another_object
 
@@ -189,6 +190,8 @@ def test_an_ensemble_completes_though_everything_is_restarted(
             running.kill_service("sweep-grpc")
             restart()
             first.kill()
+            first.wait(PATIENCE)
+            expire(bench)
         # With a Lease as short as that of the first it would end, for a kubelet to start it again.
         with operator(server, tmp_path, "two", "--lease-seconds=300"):
             watch(bench, running, gate, restart)
@@ -260,6 +263,9 @@ def test_when_the_leader_is_killed_the_other_one_takes_over(
         bench.put(ensemble("first"))
         until(lambda: bench.minicluster("first-solve") is not None, "the first one")
         with operator(server, tmp_path, "two"):
+            assert one.poll() is None, (tmp_path / "one.log").read_text()
             one.kill()
+            one.wait(PATIENCE)
+            expire(bench)
             bench.put(ensemble("second"))
             until(lambda: bench.minicluster("second-solve") is not None, "the second one")

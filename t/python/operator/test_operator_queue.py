@@ -7,14 +7,13 @@ from collections import Counter
 
 import pytest
 from memory_api import MemoryApi
+from patience import PATIENCE
 
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
 from flux_ensemble.operator.lease import Lease
 from flux_ensemble.operator.queue import Queue
 
 pytest_plugins = ["operator_cluster"]
-
-PATIENCE = 60
 
 
 def test_one_that_fails_is_tried_again_and_delays_no_other(

@@ -17,6 +17,7 @@ from docstrings import (
     needs_flux,
     run_module,
 )
+from patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "docstrings.py"
 
@@ -56,7 +57,7 @@ def test_the_examples_that_need_flux_are_true() -> None:
         ["flux", "start", sys.executable, SCRIPT],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 FUZZ = Path(__file__).parents[2] / "fuzz"
 sys.path.append(str(FUZZ))
@@ -18,6 +19,6 @@ import fuzz  # noqa: E402
 @pytest.mark.parametrize("path", fuzz.fuzzers(), ids=lambda path: path.stem)
 def test_a_short_run_of_a_fuzzer_finds_nothing(path: Path) -> None:
     command = [sys.executable, str(path), "--inputs", "100", "--seed", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.fullmatch(r"\w+: \d+ .*, 0 findings, \d+ s, \d+ MB", done.stdout.splitlines()[-1])

@@ -25,6 +25,7 @@ from pages import (
     with_printed,
     write_files,
 )
+from patience import PATIENCE
 
 from flux_ensemble.members.local.states import States
 
@@ -111,7 +112,7 @@ def run_locally(
         (directory / "logs").mkdir()
         words = [
             "flux-ensemble", "run", "--member", "local", "--state-dir", str(directory / "state"),
-            "--timeout", "100", "--nodes", "4", "--cores", "2", file,
+            "--timeout", str(PATIENCE), "--nodes", "4", "--cores", "2", file,
         ]  # fmt: skip
         done = subprocess.run(
             words, cwd=directory, env={**environment(), **warm}, capture_output=True, text=True

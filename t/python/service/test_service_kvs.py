@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patience import PATIENCE
 
 from flux_ensemble.bindings import require_flux
 from flux_ensemble.runtime.durability.batches import BATCH, Batch, Batches, line
@@ -382,16 +383,16 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
         # What both send while the broker is stopped it reads in turns, when it goes on.
         os.kill(broker, signal.SIGSTOP)
         try:
-            killed.communicate("go\n", timeout=60)
+            killed.communicate("go\n", timeout=PATIENCE)
             follower.stdin.write("go\n")
             follower.stdin.flush()
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             while not waits_for_an_answer(follower):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
         finally:
             os.kill(broker, signal.SIGCONT)
-        found = follower.communicate(timeout=60)[0]
+        found = follower.communicate(timeout=PATIENCE)[0]
     assert killed.returncode == -signal.SIGKILL
     assert found.split() == [str(number) for number in range(1, 101)]
 
