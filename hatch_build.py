@@ -19,6 +19,7 @@ environment has it in share/man, where man(1) looks for those of commands on PAT
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -97,13 +98,16 @@ class Build(BuildHookInterface):
                 why is on standard error.
         """
         self._aside = tempfile.TemporaryDirectory()
-        self._generate(build_data)
-        for path in Path(self.root, "etc").iterdir():
-            if path.name not in NOT_INSTALLED:
-                build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
-        self._write_manual(build_data)
-        if version == "standard" and os.environ.get(SWITCH) != "0":
-            self._compile(build_data)
+        compiles = version == "standard" and os.environ.get(SWITCH) != "0"
+        # The compiler goes on beside the rest, and its end is waited for.
+        with self._start_compiler() if compiles else contextlib.nullcontext() as compiler:
+            self._generate(build_data)
+            for path in Path(self.root, "etc").iterdir():
+                if path.name not in NOT_INSTALLED:
+                    build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
+            self._write_manual(build_data)
+        if compiler is not None:
+            self._take_compiled(compiler.returncode, build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built aside."""
@@ -131,19 +135,29 @@ class Build(BuildHookInterface):
             )
             build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
 
-    def _compile(self, build_data: dict[str, Any]) -> None:
-        work = Path(self._aside.name, "sources")
-        shutil.copytree(Path(self.root, "flux_ensemble"), work / "flux_ensemble")
-        (work / "mypy.ini").write_text(_MYPY)
-        done = subprocess.run(
-            [sys.executable, "-c", _COMPILE, *self.config["compiled"]],
-            cwd=work,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode != 0:
-            self.app.display_warning(done.stdout)
+    @property
+    def _sources(self) -> Path:
+        """Where the compiler works, on a copy of the sources."""
+        return Path(self._aside.name, "sources")
+
+    def _start_compiler(self) -> subprocess.Popen[str]:
+        shutil.copytree(Path(self.root, "flux_ensemble"), self._sources / "flux_ensemble")
+        (self._sources / "mypy.ini").write_text(_MYPY)
+        # What it prints goes to a file, which takes it however much it is.
+        with open(self._sources / "printed", "w") as printed:
+            return subprocess.Popen(
+                [sys.executable, "-c", _COMPILE, *self.config["compiled"]],
+                cwd=self._sources,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def _take_compiled(self, status: int, build_data: dict[str, Any]) -> None:
+        """Name what the compiler made to the wheel, now that it has ended."""
+        work = self._sources
+        if status != 0:
+            self.app.display_warning((work / "printed").read_text())
             if os.environ.get(SWITCH) == "1":
                 raise RuntimeError(f"the modules cannot be compiled, and {SWITCH}=1 asks for that")
             self.app.display_warning("No modules are compiled: flux-ensemble will be slower.")
