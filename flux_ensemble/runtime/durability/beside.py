@@ -50,9 +50,10 @@ def _in_ticks(group: str, variable: str, values: list[Any]) -> list[Any]:
     >>> _in_ticks("a", "duration", [0.5, 2.0]), _in_ticks("a", "x", [0.1])
     (['a', 'duration', [2097152, 8388608], 4194304], ['a', 'x', [0.1]])
     """
-    if set(map(type, values)) == {float} and all(map(isfinite, values)):
+    if set(map(type, values)) == {float}:
         many = [value * TICKS for value in values]
-        ticks = list(map(int, many))
+        # Of the largest numbers so many are infinite.
+        ticks = list(map(int, many)) if all(map(isfinite, many)) else []
         # Zero has a sign.
         if ticks == many and (0 not in ticks or "-0.0" not in map(repr, values)):
             return [group, variable, ticks, TICKS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flux_ensemble.engine.events import TICKS
@@ -23,6 +23,7 @@ def stored(rows: list[list[Any]]) -> list[list[Any]]:
     return found
 
 
+@example([1.5, 1.7e308])
 @given(st.lists(_TICKS) | st.lists(_VALUES) | st.lists(st.sampled_from([0.0, -0.0, 1.5])))
 def test_values_come_back_to_the_last_bit(values: list[Any]) -> None:
     rows = [["a", "duration", values], ["b", "x", [1, None]]]

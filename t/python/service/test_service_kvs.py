@@ -368,7 +368,7 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
     broker = int(flux.flux("getattr", "broker.pid"))
     start = partial(
         subprocess.Popen,
-        env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     with (
