@@ -157,8 +157,8 @@ def encode(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def _micros(t: float) -> int:
-    """Microseconds; times are not negative."""
-    return int(t * _MICRO + 0.5)
+    """Microseconds, of two that are as near the even one, as where a time is shown."""
+    return round(t * _MICRO)
 
 
 def decode(value: Mapping[str, Any]) -> list[Job]:

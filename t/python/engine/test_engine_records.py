@@ -204,6 +204,15 @@ def test_nothing_is_kept_where_nobody_takes_it() -> None:
     assert play.engine.records.total == 1
 
 
+def test_a_time_between_two_microseconds_is_stored_as_it_is_shown() -> None:
+    play = played()
+    play.run(1)
+    (job,) = play.engine.records.take()
+    # In microseconds these end in .5; the even one of both neighbours is shown.
+    job.t_submit, job.t_start, job.t_end = (1_795_566_829 + n * 2**-22 for n in (2, 10, 27))
+    assert described(play, through_json([job])) == described(play, [job])
+
+
 def test_a_row_without_a_memo_is_small() -> None:
     play = played(jobs=[{"name": "a", "command": "true", "count": 1000}])
     for job in range(1, 1001):
