@@ -65,7 +65,7 @@ check: $(VENV)/installed
 RETRIES ?= 0
 export RETRIES
 # As many as in t/lib/check.py.
-WORKERS := $(shell expr $$(nproc) + 2)
+WORKERS := $(shell expr $$(nproc) + 4)
 # What passes the most through the engine: outcomes, metrics, faults in it, and a replay.
 WITH_FLUX := t2002-parity.t t1001-run.t t1004-outcomes.t t1005-metrics.t t3203-containment.t
 # Rooms that have compiled modules, what runs documents on them, and what tries them all. The others
