@@ -64,7 +64,10 @@ def check(
             if found != wanted:
                 problems.append(f"trial {number} of {given.id!r} has {found}, and not {wanted}")
         counts = {state: one.get(state, 0) for state in (COMPLETE, FAILED, PRUNED)}
-        states = Counter(state for state, _ in ends.values())
+        # A run that was killed when a trial was to be stopped has lost its job, not cancelled it.
+        early = {stop["trial"] for stop in stops if stop["search"] == given.id}
+        lost = {number for number in early & own.keys() if _was_lost(own[number])}
+        states = Counter(PRUNED if number in lost else end[0] for number, end in ends.items())
         if counts != {state: states[state] for state in counts}:
             problems.append(f"search {given.id!r} says {counts}, and it was {dict(states)}")
         if given.stop is not None:
@@ -95,6 +98,10 @@ def _end(job: Job, given: Search) -> tuple[str, float | None]:
     key = given.objectives[0].key
     values = [memo[key] for name, t, memo in job.events if name == "memo" and t <= finish[0]]
     return (COMPLETE, values[-1]) if values else (FAILED, None)
+
+
+def _was_lost(job: Job) -> bool:
+    return any(name == "exception" and context["type"] == "lost" for name, _, context in job.events)
 
 
 def _points(given: Search, seed: int, ends: Ends) -> list[dict[str, Any]]:
