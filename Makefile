@@ -13,7 +13,7 @@
 # make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long),
 #               and then 2,000 examples for each property that the tests in Python state
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
-#               takes some twenty minutes
+#               takes some thirty minutes
 # make docs     the documentation as a site, in _site/index.html
 # make lint     formatting, lint, types and the direction of imports
 #
