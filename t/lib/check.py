@@ -5,8 +5,8 @@ With arguments it runs those sharness tests alone: `check.py t1001-run.t`.
 There are unit tests and tests that start Flux instances, both under pytest, and the sharness tests
 (t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
 each other, since many tests wait; without Flux nearly all are unit tests, and there are four more
-of these at a time than there are cores. Short commands of the sharness tests, what Flux itself has in
-Python, and the scenarios of t/fault with their services are forks of one process that has imported
+of these at a time than there are cores. Short commands of the sharness tests, what Flux itself has
+in Python, and the scenarios of t/fault with their services are forks of one process that has imported
 what they need (warm_server.py). The counts come from what the runners leave behind: pytest's JUnit
 files, and the output of each sharness test that `run-test` keeps in t/test-results.
 
