@@ -6,9 +6,9 @@ There are unit tests and tests that start Flux instances, both under pytest, and
 (t/*.t), of which prove runs some at a time, those that take longest first. All three go on beside
 each other, since many tests wait; without Flux nearly all are unit tests, and there are four more
 of these at a time than there are cores. Short commands of the sharness tests, what Flux itself has
-in Python, and the scenarios of t/fault with their services are forks of one process that has imported
-what they need (warm_server.py). The counts come from what the runners leave behind: pytest's JUnit
-files, and the output of each sharness test that `run-test` keeps in t/test-results.
+in Python, and the scenarios of t/fault with their services are forks of one process that has
+imported what they need (warm_server.py). The counts come from what the runners leave behind:
+pytest's JUnit files, and the output of each sharness test that `run-test` keeps in t/test-results.
 
 RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
 passed, and is named in the end, since it has a defect all the same.
