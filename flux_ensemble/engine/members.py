@@ -129,9 +129,7 @@ class Members:
             number = min(action.value, len(live) - pool.low)
             # That of the rule, then those with the fewest jobs, and of equal ones the last.
             own = origin.member
-            idlest = sorted(
-                live, key=lambda member: (member.ordinal != own, member.busy, -member.ordinal)
-            )
+            idlest = sorted(live, key=lambda each: (each.ordinal != own, each.busy, -each.ordinal))
             del idlest[number:]
             names = [member.name for member in idlest]
             for member in idlest:

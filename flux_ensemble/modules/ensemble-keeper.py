@@ -291,9 +291,8 @@ class Keeper:
     def _in_child(self) -> None:
         """Before the service's command: signals as they were, and its death with ours.
 
-        It has a process group of its own, which no Ctrl-C is for, but no session of its own: where
-        the kernel shares out cores by session (CONFIG_SCHED_AUTOGROUP), it would wait for a core
-        several times as long as among the processes of the broker.
+        It has a process group of its own, which no Ctrl-C is for, but no session: where the kernel
+        shares out cores by session (CONFIG_SCHED_AUTOGROUP), it would wait several times as long.
         """
         os.setpgid(0, 0)
         # Flux's reactor has blocked those that it watches.

@@ -211,9 +211,8 @@ class _Turn:
             self._ensure(manifest)
         if suspended or self._problems:
             return
-        members = {
-            names.member(self._name(), member["name"]): member["name"] for member in self._members()
-        }
+        known = [member["name"] for member in self._members()]
+        members = {names.member(self._name(), name): name for name in known}
         for manifest in clusters:
             name = members[manifest["metadata"]["name"]]
             self._ensure_minicluster(name, manifest, ended=name in ended)

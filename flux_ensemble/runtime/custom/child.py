@@ -48,11 +48,9 @@ ENTRY_POINTS = "flux_ensemble.actions"
 MAX_REPLY = 1 << 20
 
 #: Longest reason and detail in characters.
-MAX_REASON = 400
-MAX_DETAIL = 16 << 10
+MAX_REASON, MAX_DETAIL = 400, 16 << 10
 
-#: Descriptors below this are the user's: a function that closes all the low ones, as
-#: daemons do, does not lose its connection.
+#: Descriptors below this are the user's: a function can close all of them, as daemons do.
 FIRST_FD = 100
 
 #: What a request is answered with; raises where it cannot be.
@@ -260,8 +258,7 @@ class Worker:
             fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
             fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-        if select.select([fd], [], [], 0)[0]:
-            # Nothing is written to it: the service went before this, which has no signal.
+        if select.select([fd], [], [], 0)[0]:  # The service went before: that has no signal.
             os.killpg(0, signal.SIGKILL)
 
     def run(self) -> None:
