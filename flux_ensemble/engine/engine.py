@@ -102,7 +102,6 @@ class Engine(Core):
         requests = Requests(self, self._actions, self.scaling)
         self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
             Started: self._on_started,
-            JobEvent: self.observer.on_job_event,
             Interrupted: self.observer.on_interrupted,
             MemberChanged: self.scaling.on_changed,
             AllocationChanged: self._on_allocation,
@@ -134,17 +133,22 @@ class Engine(Core):
         """
         out: list[Command] = []
         self._out = out
+        if type(event) is JobEvent:
+            # Nearly all of them are.
+            self._advance(event.t)
+            triggered = self.observer.on_job_event(event)
+            if triggered:
+                self._evaluation.run(triggered)
+            self._come_to_rest()
+            return out
         if type(event) is JobEvents:
             self._together.several(event)
             return out
         if type(event) is JobsAlike:
             self._together.alike(event)
             return out
-        if event.t > self.t:
-            self.t = self.stats.t = event.t
-        triggered = self._handlers[type(event)](event)
-        if triggered:
-            self._evaluation.run(triggered)
+        self._advance(event.t)
+        self._evaluation.run(self._handlers[type(event)](event))
         self._settle()
         if type(event) is Request:
             self._submitted.unsent(event.request)
@@ -157,6 +161,10 @@ class Engine(Core):
         Others are not to be handled.
         """
         return self._together.knows(alike)
+
+    def _advance(self, t: float) -> None:
+        if t > self.t:
+            self.t = self.stats.t = t
 
     def _settle(self) -> None:
         """Do what an event has brought about besides the rules that it triggers."""

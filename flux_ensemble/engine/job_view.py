@@ -17,14 +17,10 @@ from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
 
 def caused_by(core: Core, job: Job, name: str, t: float, context: Mapping[str, Any]) -> Cause:
     """Why rules on `job-NAME` are evaluated: what is told of the job, and what it is seen as."""
-    seen = {
-        "trigger": f"job-{name}",
-        "job": job.id,
-        **core.where(job.id),
-        "group": job.group,
-        "timestamp": t,
-        "context": context,
-    }
+    seen: dict[str, Any] = {"trigger": f"job-{name}", "job": job.id}
+    if core.member_names:
+        seen.update(core.where(job.id))
+    seen["group"], seen["timestamp"], seen["context"] = job.group, t, context
     cause = Cause(seen, job=JobView(core, job, t, name))
     if job.firing is not None:
         cause.rule, cause.group = job.firing.rule, job.group

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.events import JobEvent
@@ -30,7 +30,7 @@ class Phase(IntEnum):
 
 
 #: event -> phase -> next phase. Other events are allowed in any phase.
-TRANSITIONS: Mapping[str, Mapping[Phase, Phase]] = {
+TRANSITIONS: Final[dict[str, dict[Phase, Phase]]] = {
     "submit": {},
     "validate": {Phase.NEW: Phase.PENDING},
     "invalidate": {Phase.NEW: Phase.GONE},
@@ -84,11 +84,12 @@ MAX_NOTE = 512
 #: What a float has at most, with what separates it from its key and from the next one.
 _FLOAT_SIZE = 30
 
-_NO_MEMO: Mapping[str, Any] = {}
+_NO_MEMO: Final[Mapping[str, Any]] = {}
 
 
-#: A global, because looking up a member of an enumeration is slow.
-_GONE = Phase.GONE
+#: Globals, because looking up a member of an enumeration is slow.
+_NEW: Final = Phase.NEW
+_GONE: Final = Phase.GONE
 
 
 class Job:
@@ -106,7 +107,7 @@ class Job:
         #: None for a job that the ensemble did not submit.
         self.firing = firing
         self.index = index
-        self.phase = Phase.NEW
+        self.phase: Phase = _NEW
         #: None until it is known, then one of `OUTCOMES`.
         self.outcome: str | None = None
         self.t_submit = t_submit
@@ -172,7 +173,7 @@ class Job:
         elif phase is _GONE:
             if self.t_end is None:
                 self.t_end = event.t
-            if name == "clean" and before is not Phase.NEW and self.outcome is None:
+            if name == "clean" and before is not _NEW and self.outcome is None:
                 self.outcome = self._judge(None)
         return True
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
@@ -25,23 +26,23 @@ from flux_ensemble.metrics.names import (
 )
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, SEARCH
 
-_NO_NEWS: News = (None, ())
-_VALIDATED: News = (None, ((COUNT, "submitted"),))
-_STARTED: News = (None, (("", "pending"),))
+_NO_NEWS: Final[News] = (None, ())
+_VALIDATED: Final[News] = (None, ((COUNT, "submitted"),))
+_STARTED: Final[News] = (None, (("", "pending"),))
 
 #: What changes when a job ends that never started, when one finishes, and when it succeeds.
-_UNWANTED: tuple[Change, ...] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
-_RAN: tuple[Change, ...] = (("", DURATION_OF_FINISHED),)
-_SUCCEEDED: tuple[Change, ...] = (("", "duration"), *_RAN)
+_UNWANTED: Final[tuple[Change, ...]] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
+_RAN: Final[tuple[Change, ...]] = (("", DURATION_OF_FINISHED),)
+_SUCCEEDED: Final[tuple[Change, ...]] = (("", "duration"), *_RAN)
 
 #: What changes when the outcome of an attempt is known, and when the job does not run again.
-_CONCLUDED: Mapping[str, tuple[Change, ...]] = {
+_CONCLUDED: Final[dict[str, tuple[Change, ...]]] = {
     outcome: ((COUNT, "attempts"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
-_FINISHED: tuple[Change, ...] = ((COUNT, "finished"),)
+_FINISHED: Final[tuple[Change, ...]] = ((COUNT, "finished"),)
 
 #: A global, because looking up a member of an enumeration is slow.
-_GONE = Phase.GONE
+_GONE: Final = Phase.GONE
 
 #: How many seconds before the allocation expires a time limit is taken for that of the allocation.
 EXPIRY_SECONDS = 1.0
@@ -59,6 +60,8 @@ class Observer:
     ) -> None:
         self._core = core
         self._members = members
+        #: What has a copy.
+        self._works = core.copies.works
         self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
         self._searching = searching
         self._sending = sending
@@ -112,8 +115,8 @@ class Observer:
                 return ()
             group = job.group or ""
             take = self._takes.get(name)
-            if self._core.copies.works and job.outcome is not known:
-                self._core.copies.judge(job)
+            if self._works and job.outcome is not known:
+                core.copies.judge(job)
             if take is not None:
                 news = take(job, group, event, known)
                 if detected:
@@ -145,7 +148,7 @@ class Observer:
             elif members is not None and member is not None and member.state == "draining":
                 members.move(member, [job])
             self.await_nodes(job)
-            if self._core.copies.works:
+            if self._works:
                 self._core.copies.appeared(job)
         return job
 
@@ -212,15 +215,13 @@ class Observer:
         job.nodes = 0
         if self._members is not None:
             self._members.breaker.started(job)
-        if stats.of_members.active:
             self.values.of_member(job, group, "pending", pending)
         if self._predictions is not None:
             self._predictions.started(job)
-        more = (
-            *self.values.better(job, group, "pending", pending),
-            *self.values.by_value(job, group, "pending", pending),
-        )
-        return (None, (*_STARTED[1], *more)) if more else _STARTED
+        if not self.values.further:
+            return _STARTED
+        better = self.values.better(job, group, "pending", pending)
+        return None, _STARTED[1] + better + self.values.by_value(job, group, "pending", pending)
 
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
@@ -232,12 +233,14 @@ class Observer:
         variables = stats.durations(job.outcome)
         for variable in variables:
             stats.observe(group, variable, seconds)
-            if stats.of_members.active:
+            if self._members is not None:
                 self.values.of_member(job, group, variable, seconds)
-        changed = _RAN
-        if job.outcome == "success":
-            changed = _SUCCEEDED + self.values.better(job, group, "duration", seconds)
-        changed += self.values.by_value(job, group, "duration", seconds, variables)
+        succeeded = job.outcome == "success"
+        changed = _SUCCEEDED if succeeded else _RAN
+        if self.values.further:
+            if succeeded:
+                changed += self.values.better(job, group, "duration", seconds)
+            changed += self.values.by_value(job, group, "duration", seconds, variables)
         return self._conclude(job, group, event, changed)
 
     def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
@@ -298,7 +301,7 @@ class Observer:
         counts[outcome] += 1
         changed += _CONCLUDED[outcome]
         won = outcome == "success"
-        work = core.copies.over(firing, job.index, won=won) if core.copies.works else None
+        work = core.copies.over(firing, job.index, won=won) if self._works else None
         if work is not None and won:
             self._sending.cancel_others(job, work)
         elif work is not None and work.won:

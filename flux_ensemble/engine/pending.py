@@ -133,6 +133,8 @@ class PendingTable:
         self._retries: dict[str, tuple[Origin, Call]] = {}
         #: Searches to be asked again, by the key of the timer that says when.
         self._asks: dict[str, Origin] = {}
+        #: request -> how many commands without an outcome submit jobs for it.
+        self._submitting: defaultdict[int, int] = defaultdict(int)
         #: group -> how many calls and held actions it has brought about.
         self._of_group: defaultdict[str, int] = defaultdict(int)
         self.scales: dict[str, tuple[float, Pending]] = {}
@@ -177,15 +179,29 @@ class PendingTable:
     def add(self, pending: Pending) -> None:
         """Add a command that was sent."""
         self.commands[pending.command.id] = pending
+        request = pending.origin.request
+        if request is not None and pending.firing is not None:
+            self._submitting[request] += 1
         if pending.call is not None or type(pending.command) is Ask:
             self._open(pending.origin)
 
     def take(self, id: int) -> Pending | None:
         """Remove a command that has its outcome; None if it is not pending."""
         pending = self.commands.pop(id, None)
-        if pending is not None and (pending.call is not None or type(pending.command) is Ask):
+        if pending is None:
+            return None
+        request = pending.origin.request
+        if request is not None and pending.firing is not None:
+            self._submitting[request] -= 1
+            if not self._submitting[request]:
+                del self._submitting[request]
+        if pending.call is not None or type(pending.command) is Ask:
             self._close(pending.origin)
         return pending
+
+    def submitting(self, request: int) -> bool:
+        """Whether a command that submits jobs for a request has no outcome."""
+        return request in self._submitting
 
     def hold(self, held: Held) -> None:
         """Keep something for the resume."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action, Rule
 
-#: Fields of an action but for its name, with their defaults.
-_DEFAULTS = tuple((field.name, field.default) for field in fields(Action)[1:])
-
+#: Fields of an action but for its name, what gets all of them, and their defaults.
+_FIELDS = tuple(field.name for field in fields(Action)[1:])
+_VALUES = attrgetter(*_FIELDS)
+_DEFAULTS = tuple(field.default for field in fields(Action)[1:])
 
 #: Fields that hold keys of the document.
 _NESTED = ("overrides", "expressions")
@@ -34,9 +36,8 @@ def describe(group: Group, action: Action) -> list[dict[str, Any]]:
 def action_json(action: Action) -> dict[str, Any]:
     """The action as in a document, without default values."""
     value: dict[str, Any] = {"name": action.name}
-    for name, default in _DEFAULTS:
-        field = getattr(action, name)
-        if field != default:
+    for name, field, default in zip(_FIELDS, _VALUES(action), _DEFAULTS, strict=True):
+        if field is not default and field != default:
             value.update(field if name in _NESTED else {name: field})
     if action.repetitions is None:
         value["repetitions"] = "unlimited"

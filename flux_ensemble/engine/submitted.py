@@ -12,7 +12,7 @@ from typing import Any
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.job_keys import split
+from flux_ensemble.engine.job_keys import ordinal_of, split
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Pending
 
@@ -44,8 +44,7 @@ class Submitted:
         """Reply to a request once all that was sent for it has an outcome."""
         firing.answered = True
         firing.accepted = [*(firing.accepted or ()), *keys]
-        commands = self._core.pending_table.commands.values()
-        if not any(one.firing is firing and one.origin.request == request for one in commands):
+        if not self._core.pending_table.submitting(request):
             self._reply(request, firing)
 
     def unsent(self, request: int) -> None:
@@ -59,10 +58,11 @@ class Submitted:
                 return
 
     def _reply(self, request: int, firing: Firing) -> None:
-        jobs = [split(key) for key in firing.accepted or ()]
+        keys = firing.accepted or []
         firing.accepted = None
-        result: dict[str, Any] = {"ids": [id for _, id in jobs], "firing": firing.number}
+        result: dict[str, Any] = {"ids": keys, "firing": firing.number}
         if self._members is not None:
-            result["members"] = [self._members.name_of(ordinal) for ordinal, _ in jobs]
+            result["ids"] = [split(key)[1] for key in keys]
+            result["members"] = [self._members.name_of(ordinal_of(key)) for key in keys]
             result["waiting"] = firing.waiting
         self._core.emit(Reply(request, result))

@@ -27,12 +27,14 @@ class Values:
         core: of the engine.
 
     Attributes:
+        further: whether values go anywhere else than to the streams of their group and its members.
         crowded: groups for which it was logged that a memo key was ignored, and metrics for which
             it was that values of parameters were.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.further = core.stats.bests.kept or bool(core.stats.by)
         self.crowded: set[str] = set()
 
     def published(self, job: Job, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -45,10 +47,11 @@ class Values:
                 stats.ignore(group, key)
             elif stats.has_room(group, key):
                 stats.observe(group, key, number)
-                if stats.of_members.active:
-                    self.of_member(job, group, key, number)
-                changed += (("", key), *self.better(job, group, key, number))
-                changed += self.by_value(job, group, key, number)
+                self.of_member(job, group, key, number)
+                changed.append(("", key))
+                if self.further:
+                    changed += self.better(job, group, key, number)
+                    changed += self.by_value(job, group, key, number)
             else:
                 stats.ignore(group, key)
                 if group not in self.crowded:
@@ -56,15 +59,15 @@ class Values:
         return tuple(changed)
 
     def of_member(self, job: Job, group: str, variable: str, value: Number) -> None:
-        """Take in a value for the member that the job is on."""
+        """Take in a value for the member that the job is on, if rules look at single members."""
+        if not self._core.stats.of_members.active:
+            return
         name = self._core.member_names[ordinal_of(job.id)]
         self._core.stats.of_members.observe(name, group, variable, value)
 
     def better(self, job: Job, group: str, variable: str, value: Number) -> tuple[Change, ...]:
         """The best jobs that it is one of now."""
         bests = self._core.stats.bests
-        if not bests.kept:
-            return ()
         names = bests.offer(group, variable, value, job.id, lambda: self._core.job_of(job)[1])
         return tuple((BEST, name) for name in names)
 
@@ -80,11 +83,8 @@ class Values:
             streams: the variables of the streams, if they are others.
         """
         stats = self._core.stats
-        by_values = stats.by.get((group, variable)) if stats.by else None
-        if by_values is None:
-            return ()
         changed: list[Change] = []
-        for by_value in by_values:
+        for by_value in stats.by.get((group, variable), ()):
             suffix = by_value.suffix(self._core.job_of(job)[1])
             for stream in streams or (variable,):
                 if stats.has_room(group, stream + suffix):

@@ -117,6 +117,9 @@ class Metrics:
             variable: tuple(statistic for statistic in statistics if statistic.of == of)
             for variable, of in (("duration", "success"), (DURATION_OF_FINISHED, "finished"))
         }
+        finished = (DURATION_OF_FINISHED,) if self._of[DURATION_OF_FINISHED] else ()
+        #: The variables that take in how long a job ran, of one that succeeded and of another one.
+        self._durations: tuple[tuple[str, ...], tuple[str, ...]] = ("duration", *finished), finished
         self.counts: dict[str, dict[str, int]] = {}
         #: What is kept by value, by group and variable.
         self.by: dict[tuple[str, str], list[ByValue]] = {}
@@ -156,7 +159,7 @@ class Metrics:
 
     def observe(self, group: str, variable: str, value: Number) -> None:
         """Add a finite value to the stream `GROUP-VARIABLE`."""
-        stream = self._stream(group, variable)
+        stream = self._streams.get((group, variable)) or self._stream(group, variable)
         stream.update(value)
         if self._watching:
             for watch in self._watching.get((group, variable), ()):
@@ -226,10 +229,10 @@ class Metrics:
             else:
                 self.observe(group, variable, value)
 
-    def durations(self, outcome: str | None) -> Sequence[str]:
+    def durations(self, outcome: str | None) -> tuple[str, ...]:
         """The variables that take in how long a job ran that ended with an outcome."""
-        durations = ["duration"] if outcome == "success" else []
-        return [*durations, DURATION_OF_FINISHED] if self._of[DURATION_OF_FINISHED] else durations
+        succeeded, others = self._durations
+        return succeeded if outcome == "success" else others
 
     def ignore(self, group: str, key: str) -> None:
         """Count a value of a memo that has no statistics."""
