@@ -93,14 +93,15 @@ class Backlog:
         Args:
             room: how many more jobs may be active of one whose group can be passed over.
         """
-        first: tuple[int, int, Firing] | None = None
+        first: Firing | None = None
+        first_urgency = first_number = 0
         for (urgency, group, _), queue in self.queues.items():
             number, firing = queue[0]
-            if first is not None and (-urgency, number) > first[:2]:
+            if first is not None and (-urgency, number) > (-first_urgency, first_number):
                 continue
             if group == _ANY or room(firing) > 0:
-                first = -urgency, number, firing
-        return None if first is None else first[2]
+                first, first_urgency, first_number = firing, urgency, number
+        return first
 
     def head(self, firing: Firing) -> tuple[Firing, int]:
         """The job that is next of the queue of a firing: its firing, and its index there.

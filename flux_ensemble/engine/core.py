@@ -247,9 +247,9 @@ class Core:
 
     def too_long(self) -> Collection[str]:
         """The groups with a time limit that is longer than the allocation lasts."""
-        left = self.stats.lookup(LEFT)
-        if left is None:
+        if self.stats.t_expires is None:
             return ()
+        left = self.stats.lookup(LEFT)
         left -= SUBMISSION_SECONDS
         return [name for name, group in self.spec.groups.items() if group.longest > max(left, 0.0)]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
@@ -59,13 +59,20 @@ class JobView:
         if field.name == "id" and self._job.id > MAX_ID:
             # Text, because no number in an expression is that large.
             return named(self._core.member_names, self._job.id)
-        of_job = _OF_JOB.get(field.name)
-        if of_job is not None:
-            return of_job(self._job, self._t)
+        attribute = _OF_JOB.get(field.name)
+        if attribute is not None:
+            return getattr(self._job, attribute)
+        if field.name == "runtime":
+            return runtime(self._job.t_start, self._job.t_end, self._t)
+        if field.name == "pending":
+            return _pending(self._job)
         if self._job.firing is None:
             return None
-        job_set, _ = self._core.job_of(self._job)
-        return _OF_SET[field.name](job_set)
+        if field.name == "index":
+            return self._job.index
+        if field.name == "attempt":
+            return self._job.firing.attempt
+        return _of_set(self._core.job_of(self._job)[0], field.name)
 
     def _predicted(self) -> float | None:
         job = self._job
@@ -122,27 +129,30 @@ class CombinationView:
         return {}
 
 
-def _pending(job: Job, t: float) -> float | None:
+def _pending(job: Job) -> float | None:
     return None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
 
 
-_OF_JOB: Mapping[str, Callable[[Job, float], Any]] = {
-    "id": lambda job, t: job.id,
-    "index": lambda job, t: None if job.firing is None else job.index,
-    "attempt": lambda job, t: None if job.firing is None else job.firing.attempt,
-    "runtime": lambda job, t: runtime(job.t_start, job.t_end, t),
-    "pending": _pending,
-    "returncode": lambda job, t: job.returncode,
-    "outcome": lambda job, t: job.outcome,
-    "exception.type": lambda job, t: job.exception_type,
-    "exception.note": lambda job, t: job.exception_note,
+#: Fields that are attributes of a job, and of a job set.
+_OF_JOB: Final[dict[str, str]] = {
+    "id": "id",
+    "returncode": "returncode",
+    "outcome": "outcome",
+    "exception.type": "exception_type",
+    "exception.note": "exception_note",
+}
+_OF_SET: Final[dict[str, str]] = {
+    "nnodes": "nodes",
+    "ntasks": "tasks",
+    "duration": "duration",
+    "urgency": "urgency",
 }
 
-_OF_SET: Mapping[str, Callable[[JobSet], Any]] = {
-    "nnodes": lambda job_set: job_set.nodes,
-    "ntasks": lambda job_set: job_set.tasks,
-    "ncores": lambda job_set: job_set.tasks * job_set.cores,
-    "ngpus": lambda job_set: job_set.tasks * job_set.gpus,
-    "duration": lambda job_set: job_set.duration,
-    "urgency": lambda job_set: job_set.urgency,
-}
+
+def _of_set(job_set: JobSet, field: str) -> Any:
+    """A field of the shape of the jobs of a set."""
+    if field == "ncores":
+        return job_set.tasks * job_set.cores
+    if field == "ngpus":
+        return job_set.tasks * job_set.gpus
+    return getattr(job_set, _OF_SET[field])

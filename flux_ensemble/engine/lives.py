@@ -268,6 +268,8 @@ class Lives:
         ignored = self._ignored.get((group, pool))
         if ignored is None:
             news = self._observer.news_of_success(pool)
-            ignored = not any(rules.own(group, *one) for one in zip(LIFE, news, strict=True))
+            ignored = not any(
+                rules.by_news.triggered(group, *one) for one in zip(LIFE, news, strict=True)
+            )
             self._ignored[group, pool] = ignored
         return ignored

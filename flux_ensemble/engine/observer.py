@@ -11,10 +11,10 @@ from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.news import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.pool_counts import PoolCounts
 from flux_ensemble.engine.retrying import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.rules import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Triggered
@@ -40,6 +40,9 @@ _CONCLUDED: Final[dict[str, tuple[Change, ...]]] = {
     outcome: ((COUNT, "attempts"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
 _FINISHED: Final[tuple[Change, ...]] = ((COUNT, "finished"),)
+
+#: What changes with nearly all jobs that succeed; always the same object, by which it is known.
+_DONE: Final[tuple[Change, ...]] = _SUCCEEDED + _CONCLUDED["success"] + _FINISHED
 
 #: A global, because looking up a member of an enumeration is slow.
 _GONE: Final = Phase.GONE
@@ -128,7 +131,7 @@ class Observer:
             return ()
         if not core.rules.reacts:
             return ()
-        states = core.rules.own(group, name, news)
+        states = core.rules.by_news.triggered(group, name, news)
         return self._triggered(job, event, states) if states and core.acting else ()
 
     def _admit(self, event: JobEvent) -> Job | None:
@@ -299,6 +302,9 @@ class Observer:
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
         counts[outcome] += 1
+        if changed is _SUCCEEDED and firing.trial is None and not self._works:
+            counts["finished"] += 1
+            return outcome, _DONE
         changed += _CONCLUDED[outcome]
         won = outcome == "success"
         work = core.copies.over(firing, job.index, won=won) if self._works else None

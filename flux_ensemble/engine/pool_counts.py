@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.rules import Change
+from flux_ensemble.engine.news import Change
 from flux_ensemble.metrics.names import COUNTERS
 from flux_ensemble.metrics.paths import COUNT
 from flux_ensemble.metrics.streams import Metrics

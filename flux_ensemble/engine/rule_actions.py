@@ -12,9 +12,9 @@ from typing import Any
 from flux_ensemble.document.model import GAVE_UP_TRIGGER, Action, Rule
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.news import TRIGGER_OF
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.rules import TRIGGER_OF
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.conditions import Variable
 from flux_ensemble.metrics.job_fields import JobField

@@ -7,15 +7,13 @@ without repetitions left is removed from the index.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
 from flux_ensemble.document.filling import Filling
 from flux_ensemble.document.model import (
-    GAVE_UP_TRIGGER,
     JOB_EVENTS,
-    OUTCOME_TRIGGERS,
     RUNNING_TRIGGER,
     Action,
     Rule,
@@ -24,17 +22,17 @@ from flux_ensemble.document.model import (
 from flux_ensemble.document.scopes import names_of, scope_of_rule
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
+from flux_ensemble.engine.news import DETECTED, RulesByNews
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.turns import dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.job_fields import JobScope
-from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS, RATE
+from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
 from flux_ensemble.metrics.paths import (
     BEST,
     COUNT,
     LEFT,
-    PENDING_NODES,
     SEARCH,
     MetricPath,
     parse_path,
@@ -47,25 +45,6 @@ BASE_EVENTS = frozenset(
 
 #: trigger -> the event that it needs. Triggers that name an outcome need only `BASE_EVENTS`.
 _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
-
-#: outcome -> the trigger that names it.
-TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
-
-#: A metric that changed. Of a group: a counter ("count", counter), a stream ("", variable) or a
-#: best job ("best", name) or search ("search", id); of the member: ("queue", "pending-nodes").
-Change = tuple[str, str]
-
-#: The change by which a job is known that was to run again and has been tried often enough.
-GAVE_UP: Change = (COUNT, "gave-up")
-
-#: Begins the change by which a rule is known whose detector was triggered: (DETECTED, rule id).
-DETECTED = "detected"
-
-#: The effect of an event of the ensemble's own job: the outcome that it gives the job, if rules are
-#: to see it, and the metrics of the group that changed. (When a job is submitted or starts, the
-#: number of nodes that jobs wait for changes too; the index knows that from the event.)
-News = tuple[str | None, tuple[Change, ...]]
-
 
 #: Trigger and group of rules that do not react to what a job does, or to its last event at most.
 _NO_REACTION = frozenset((trigger, None) for trigger in ("start", "timer", "time-left", "idle"))
@@ -103,8 +82,8 @@ class RuleIndex:
         #: The same for foreign jobs; a rule with scope queue is in both.
         self._foreign: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         self._metric: defaultdict[MetricPath, dict[int, RuleState]] = defaultdict(dict)
-        #: Arguments of `own` -> the tables with the rules for them.
-        self._tables_of: dict[Hashable, tuple[dict[int, RuleState], ...]] = {}
+        #: The rules that events of the ensemble's own jobs trigger.
+        self.by_news = RulesByNews(self._own, self._metric)
         #: trigger -> rules, for the triggers that are not about jobs.
         self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
         #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
@@ -138,7 +117,7 @@ class RuleIndex:
         self.states[rule.id] = state
         for table in self._tables(state):
             table[state.position] = state
-        self._tables_of.clear()
+        self.by_news.changed()
         self.version += 1
         if (rule.trigger, rule.group) not in _NO_REACTION:
             self._reacting.add(state.position)
@@ -233,56 +212,6 @@ class RuleIndex:
         if statistic in (COUNT, RATE) or statistic in MEMBER_METRICS:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))
-
-    def own(self, group: str, event: str, news: News) -> Sequence[RuleState]:
-        """Rules that an event of the ensemble's own job triggers, in order.
-
-        Args:
-            group: the job's group.
-            event: the event's name.
-            news: the effect of the event.
-        """
-        key = group, event, news
-        tables = self._tables_of.get(key)
-        if tables is None:
-            tables = self._own_tables(group, event, *news)
-            # Memos can change ever new metrics, and detections are rare; other events change the
-            # same ones again.
-            if event != "memo" and not any(kind == DETECTED for kind, _ in news[1]):
-                self._tables_of[key] = tables
-        if not tables:
-            return ()
-        if len(tables) == 1:
-            # Rules are added in order.
-            return list(tables[0].values())
-        by_position: dict[int, RuleState] = {}
-        for table in tables:
-            by_position.update(table)
-        return [by_position[position] for position in sorted(by_position)]
-
-    def _own_tables(
-        self, group: str, event: str, outcome: str | None, changed: Collection[Change]
-    ) -> tuple[dict[int, RuleState], ...]:
-        """The tables with rules for `own`; empty ones are left out."""
-        triggers = [f"job-{event}"]
-        if outcome is not None:
-            triggers.append(TRIGGER_OF[outcome])
-        if GAVE_UP in changed:
-            triggers.append(GAVE_UP_TRIGGER)
-        tables = [
-            self._own.get(key)
-            for trigger in triggers
-            for key in ((trigger, group), (trigger, None))
-        ]
-        tables += [
-            self._metric.get(
-                MetricPath(statistic, MEMBER if statistic in MEMBER_METRICS else group, variable)
-            )
-            for statistic, variable in changed
-        ]
-        if event in ("submit", "start"):
-            tables.append(self._metric.get(PENDING_NODES))
-        return tuple(table for table in tables if table)
 
     def idle(self, name: str | None) -> list[RuleState]:
         """Rules for an idle group, an idle combination, or the idle ensemble (None)."""

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import Job
-from flux_ensemble.engine.rules import Change
+from flux_ensemble.engine.news import Change
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, STREAMS
 from flux_ensemble.metrics.numbers import Number, finite

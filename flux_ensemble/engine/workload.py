@@ -156,24 +156,16 @@ class Workload:
         Returns:
             Their firing, the index of the first, and how many there are.
         """
-        backlog, room = self.backlog, self.room
-        if room <= 0 or not backlog:
+        backlog = self.backlog
+        if self.room <= 0 or not backlog.queues:
             return None
-        room_of = self._room_of_firing
-
-        def allowed(firing: Firing) -> int:
-            if firing.group in closed:
-                return 0
-            room = room_of(firing)
-            return room if fits is None or room <= 0 else min(room, fits(*backlog.head(firing)))
-
-        firing = backlog.next(allowed if closed or fits is not None else room_of)
+        if closed or fits is not None:
+            firing, room = self._next_allowed(closed, fits)
+        else:
+            firing = backlog.next(self._room_of_firing)
+            room = 0 if firing is None else self.room_of(firing.group)
         if firing is None:
             return None
-        if fits is not None:
-            room = allowed(firing)
-        elif firing.group in backlog.bounds:
-            room = room_of(firing)
         if backlog.ordered and firing.group in backlog.ordered:
             firing, first, count = backlog.longest(firing, room)
         else:
@@ -188,6 +180,22 @@ class Workload:
         self._in_flight[firing.group] += count
         self.room -= count
         return firing, first, count
+
+    def _next_allowed(
+        self, closed: Collection[str], fits: Callable[[Firing, int], int] | None
+    ) -> tuple[Firing | None, int]:
+        """The firing whose jobs are next, and how many of them may be sent."""
+
+        def allowed(firing: Firing) -> int:
+            if firing.group in closed:
+                return 0
+            room = self.room_of(firing.group)
+            if fits is None or room <= 0:
+                return room
+            return min(room, fits(*self.backlog.head(firing)))
+
+        firing = self.backlog.next(allowed)
+        return firing, 0 if firing is None else allowed(firing)
 
     def confirm(self, firing: Firing, lost: int = 0) -> None:
         """Handle the outcome of a batch; `lost` of its jobs did not reach the queue."""

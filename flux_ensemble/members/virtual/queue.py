@@ -11,7 +11,6 @@ document behaves the same on both.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -43,9 +42,10 @@ def _beginning(urgency: int) -> tuple[Notice, ...]:
     return ("submit", submit), _VALIDATE, _DEPEND, ("priority", priority)
 
 
-@dataclass(slots=True, eq=False)
 class VirtualJob:
     """One active job.
+
+    Not a dataclass: see `engine.jobs.Job`.
 
     Args:
         id: its number.
@@ -53,18 +53,23 @@ class VirtualJob:
         job_set: as the document has it.
         params: its parameter values.
         claim: its place in the queue and in the cluster.
+
+    Attributes:
         state: "pending", "placed" (it has nodes), "allocated" (and its alloc event was
             posted), "running", or "ended".
         t_alloc: when its alloc event was posted.
     """
 
-    id: int
-    tag: Tag
-    job_set: JobSet
-    params: Mapping[str, Any]
-    claim: Claim
-    state: str = "pending"
-    t_alloc: float = 0.0
+    def __init__(
+        self, id: int, tag: Tag, job_set: JobSet, params: Mapping[str, Any], claim: Claim
+    ) -> None:
+        self.id = id
+        self.tag = tag
+        self.job_set = job_set
+        self.params = params
+        self.claim = claim
+        self.state = "pending"
+        self.t_alloc = 0.0
 
 
 class Runner(Protocol):

@@ -16,7 +16,6 @@ length of the queue.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any
@@ -27,23 +26,29 @@ from flux_ensemble.members.virtual.cluster import Cluster, Shape
 HELD = 0
 
 
-@dataclass(slots=True, eq=False)
 class Claim:
     """A job's place in the queue, and then in the cluster.
+
+    Not a dataclass: see `engine.jobs.Job`.
 
     Args:
         job: whatever the owner calls the job by.
         shape: what it asks for.
         urgency: 0 (held) to 31.
         limit: its time limit in seconds, 0 for none.
+
+    Attributes:
+        order: its place among those of the same urgency.
+        placed: the nodes that it has, or None while it waits.
     """
 
-    job: Any
-    shape: Shape
-    urgency: int = 16
-    limit: float = 0.0
-    order: int = 0
-    placed: list[int] | None = None
+    def __init__(self, job: Any, shape: Shape, urgency: int = 16, limit: float = 0.0) -> None:
+        self.job = job
+        self.shape = shape
+        self.urgency = urgency
+        self.limit = limit
+        self.order = 0
+        self.placed: list[int] | None = None
 
 
 #: What the claims of a line have in common: urgency, shape, limit.
