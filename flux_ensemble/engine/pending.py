@@ -179,10 +179,10 @@ class PendingTable:
     def add(self, pending: Pending) -> None:
         """Add a command that was sent."""
         self.commands[pending.command.id] = pending
-        request = pending.origin.request
-        if request is not None and pending.firing is not None:
-            self._submitting[request] += 1
-        if pending.call is not None or type(pending.command) is Ask:
+        if pending.firing is not None:
+            if (request := pending.origin.request) is not None:
+                self._submitting[request] += 1
+        elif pending.call is not None or type(pending.command) is Ask:
             self._open(pending.origin)
 
     def take(self, id: int) -> Pending | None:
@@ -190,12 +190,12 @@ class PendingTable:
         pending = self.commands.pop(id, None)
         if pending is None:
             return None
-        request = pending.origin.request
-        if request is not None and pending.firing is not None:
-            self._submitting[request] -= 1
-            if not self._submitting[request]:
-                del self._submitting[request]
-        if pending.call is not None or type(pending.command) is Ask:
+        if pending.firing is not None:
+            if (request := pending.origin.request) is not None:
+                self._submitting[request] -= 1
+                if not self._submitting[request]:
+                    del self._submitting[request]
+        elif pending.call is not None or type(pending.command) is Ask:
             self._close(pending.origin)
         return pending
 

@@ -28,12 +28,20 @@ class Shapes:
         self._of: dict[tuple[Any, ...], Shape] = {}
         #: Jobs are looked up by their shape, and the same object is found soonest.
         self._same: dict[Shape, Shape] = {}
-        for group in spec.groups.values():
-            for job_set in group.sets:
-                self(job_set)
+        self._spec = spec
+        #: Those of the job sets of the document, which lives as long as this, by their identity.
+        self._fixed = {
+            id(job_set): self._look_up(job_set)
+            for group in spec.groups.values()
+            for job_set in group.sets
+        }
 
     def __call__(self, job_set: JobSet) -> Shape:
         """The shape of a job."""
+        shape = self._fixed.get(id(job_set))
+        return shape if shape is not None else self._look_up(job_set)
+
+    def _look_up(self, job_set: JobSet) -> Shape:
         key: tuple[Any, ...] = (job_set.name, job_set.index)
         if job_set.jobspec is None:
             sizes = job_set.nodes, job_set.tasks, job_set.cores, job_set.gpus
