@@ -56,12 +56,13 @@ disable_error_code = import-not-found, import-untyped
 # with hidden symbols, which are called directly, the engine is as fast as with -O2. -Wall, with which Pythons are mostly built, takes a quarter more, to warn about what mypyc makes.
 _COMPILE = """
 import os
+import shutil
 import sys
 from mypyc.build import mypycify
-from setuptools import Distribution
+from setuptools import Distribution, Extension
 # Two halves of the same size, for two compilers side by side; most calls are within one. What of
-# the engine is about searches is in the other one.
-aside = {"search_state", "searching", "trials"}
+# the engine is about searches and members is in the other one.
+aside = {"search_state", "searching", "trials", "members"}
 engine = [
     path
     for path in sys.argv[1:]
@@ -75,14 +76,29 @@ modules = mypycify(
     opt_level="g",
     debug_level="0",
 )
-for module in modules:
-    module.extra_compile_args += ["-Wno-all", "-w", "-fvisibility=hidden", inline]
-command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
+libraries = [module for module in modules if module.name.endswith("__mypyc")]
+for library in libraries:
+    library.extra_compile_args += ["-Wno-all", "-w", "-fvisibility=hidden", inline]
+# Besides, mypyc makes a shim for each module, by whose name that is imported. They are compiled as
+# one, and each module has a copy of that: Python finds the function that has the module's name.
+shims = [module for module in modules if module not in libraries]
+with open("build/shims.c", "w") as combined:
+    for shim in shims:
+        for source in shim.sources:
+            text = open(source).read()
+            combined.write(text[: text.index("PyMODINIT_FUNC PyInit___init__")])
+one = Extension("shim", ["build/shims.c"], extra_compile_args=["-O0", "-w"])
+command = Distribution({"ext_modules": [*libraries, one]}).get_command_obj("build_ext")
 command.build_lib = "compiled"
-# Besides there is a small one for each module, by whose name it is imported.
 command.parallel = os.cpu_count()
 command.ensure_finalized()
 command.run()
+built = command.get_ext_fullpath("shim")
+for shim in shims:
+    path = command.get_ext_fullpath(shim.name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    shutil.copy(built, path)
+os.remove(built)
 """
 
 
