@@ -15,6 +15,8 @@
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some thirty minutes
 # make docs     the documentation as a site, in _site/index.html
+# make protocols
+#               generate the Python code of the gRPC protocols, after a change of theirs
 # make lint     formatting, lint, types and the direction of imports
 #
 # Everything runs in a virtual environment of its own, made when it is first needed.
@@ -31,7 +33,8 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons docs lint format clean
+.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons docs protocols lint format \
+    clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -97,10 +100,10 @@ format: $(VENV)/installed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# The protocols are compiled when the package is installed.
-PROTOCOL := $(wildcard flux_ensemble/gateway/protocol/*.proto)
+BUILT_FROM := pyproject.toml hatch_build.py
 
-BUILT_FROM := pyproject.toml hatch_build.py $(PROTOCOL)
+protocols: $(VENV)/installed
+	@$(BIN)/nox --session protocols
 
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

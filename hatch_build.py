@@ -1,10 +1,5 @@
 """Builds what is not in the sources; hatchling calls it before it puts a wheel together.
 
-The protocols: `*_pb2.py`, `*_pb2_grpc.py` and their types `*_pb2.pyi` are what protoc generates
-from flux_ensemble/gateway/protocol/*.proto. They lie beside their sources, in a checkout too, and
-are not under version control. They come from the release of grpcio-tools that pyproject.toml
-names under [build-system], which sets the oldest grpcio and protobuf that they run with.
-
 The compiled modules: mypyc compiles the modules that pyproject.toml lists, those that work for
 each event of each job, and the wheel has them beside their sources, which Python takes in their
 place. An editable installation has none, so that what is edited is what runs. Where they cannot
@@ -30,7 +25,6 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROTOCOL = Path("flux_ensemble/gateway/protocol")
 MANUAL = Path("docs/man")
 
 #: Set to 0 it leaves the compiled modules out; with 1 the build fails where they cannot be.
@@ -53,7 +47,8 @@ disable_error_code = import-not-found, import-untyped
 # Nearly all of what it makes are calls of what Python has in C, so most of what a C compiler can do
 # makes them little quicker. -Og takes some two thirds of the time of -O1; what it lacks is that it
 # does not inline the functions of Python.h, such as Py_DECREF, unless it is told to. With that, and
-# with hidden symbols, which are called directly, the engine is as fast as with -O2. -Wall, with which Pythons are mostly built, takes a quarter more, to warn about what mypyc makes.
+# with hidden symbols, which are called directly, the engine is as fast as with -O2. -Wall, with
+# which Pythons are mostly built, takes a quarter more, to warn about what mypyc makes.
 _COMPILE = """
 import os
 import shutil
@@ -103,7 +98,7 @@ os.remove(built)
 
 
 class Build(BuildHookInterface):
-    """Generates the protocols and the manual page, and compiles modules."""
+    """Makes the manual page, and compiles modules."""
 
     _aside: tempfile.TemporaryDirectory[str]
 
@@ -111,14 +106,12 @@ class Build(BuildHookInterface):
         """Build them, and name them to the wheel.
 
         Raises:
-            RuntimeError: protoc refuses a source, or modules that have to be compiled cannot be;
-                why is on standard error.
+            RuntimeError: modules that have to be compiled cannot be; why is on standard error.
         """
         self._aside = tempfile.TemporaryDirectory()
         compiles = version == "standard" and os.environ.get(SWITCH) != "0"
         # The compiler goes on beside the rest, and its end is waited for.
         with self._start_compiler() if compiles else contextlib.nullcontext() as compiler:
-            self._generate(build_data)
             for path in Path(self.root, "etc").iterdir():
                 if path.name not in NOT_INSTALLED:
                     build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
@@ -129,18 +122,6 @@ class Build(BuildHookInterface):
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built aside."""
         self._aside.cleanup()
-
-    def _generate(self, build_data: dict[str, Any]) -> None:
-        from grpc_tools import protoc
-
-        root = Path(self.root)
-        # Imports in the generated code follow from the paths, so these start at the root.
-        sources = [path.relative_to(root) for path in sorted((root / PROTOCOL).glob("*.proto"))]
-        out = [f"--{kind}={root}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
-        if protoc.main(["protoc", f"--proto_path={root}", *out, *map(str, sources)]) != 0:
-            raise RuntimeError(f"protoc could not compile {', '.join(map(str, sources))}")
-        # They are ignored files, which a wheel leaves out.
-        build_data["artifacts"] += [f"/{PROTOCOL}/*_pb2*.py", f"/{PROTOCOL}/*_pb2.pyi"]
 
     def _write_manual(self, build_data: dict[str, Any]) -> None:
         for source in sorted(Path(self.root, MANUAL).glob("*.md")):

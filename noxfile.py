@@ -3,6 +3,8 @@
 Those without Flux and without waiting, on each Python but the one of .venv, where `make check` runs
 all of them. A Python that is not installed is named as skipped. The environments are kept in .nox,
 and made anew when pyproject.toml has changed.
+
+And what protoc generates: `make protocols`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import nox
 
 ROOT = Path(__file__).parent
 PROJECT = ROOT / "pyproject.toml"
+PROTOCOL = ROOT / "flux_ensemble" / "gateway" / "protocol"
 
 #: What is supported is what the package says of itself.
 PREFIX = "Programming Language :: Python :: 3."
@@ -53,6 +56,7 @@ SHORT = (
     "virtual",
 )
 
+nox.options.sessions = ["short"]
 nox.options.reuse_venv = "yes"
 # Debian's Python has a venv only with another package.
 nox.options.default_venv_backend = "virtualenv"
@@ -106,3 +110,18 @@ def short(session: nox.Session) -> None:
         "not flux",
         *(session.posargs or tests),
     )
+
+
+@nox.session
+def protocols(session: nox.Session) -> None:
+    """Generate the Python code of the protocols.
+
+    It needs a grpcio and a protobuf that are no older than this grpcio-tools and what that brings.
+    """
+    session.install("grpcio-tools~=1.76.0", "ruff")
+    out = [f"--{kind}=." for kind in ("python_out", "pyi_out", "grpc_python_out")]
+    sources = [str(path.relative_to(ROOT)) for path in sorted(PROTOCOL.glob("*.proto"))]
+    session.run("python", "-m", "grpc_tools.protoc", "--proto_path=.", *out, *sources)
+    # Nobody reads them: few lines are better than short ones.
+    form = ["--config=format.skip-magic-trailing-comma=true", "--line-length=320"]
+    session.run("ruff", "format", "--quiet", *form, *map(str, PROTOCOL.glob("*_pb2*.py")))

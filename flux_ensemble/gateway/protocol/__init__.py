@@ -1,6 +1,7 @@
 """The two protocols of the gRPC service, and what protoc makes of them.
 
-`hatch_build.py` compiles the .proto files when the package is built or installed.
+`make protocols` generates `*_pb2.py`, `*_pb2_grpc.py` and their types `*_pb2.pyi` from the .proto
+files.
 """
 
 #: Trailing metadata of the errors that this service decides on. By this a client knows them

@@ -27,7 +27,6 @@ class PyFluxEnsemble(PythonPackage):
     depends_on("py-hatchling@1.25:", type="build")
     depends_on("py-docutils@0.21:", type="build")
     depends_on("py-myst-parser@4:", type="build")
-    depends_on("py-grpcio-tools@1.76:", type="build")
     depends_on("py-mypy@2.4:", type="build", when="+compiled")
     depends_on("py-setuptools@77:", type="build", when="+compiled")
 
