@@ -83,6 +83,8 @@ class Firing:
     live: int = field(init=False, default=0)
     #: Commands without an outcome.
     outstanding: int = field(init=False, default=0)
+    #: Those of them that the reply to the request waits for.
+    unanswered: int = field(init=False, default=0)
     #: Jobs that appear from now on are to be cancelled.
     cancel_unseen: bool = field(init=False, default=False)
     #: Its jobs wait for a timer before they may be sent.

@@ -133,8 +133,6 @@ class PendingTable:
         self._retries: dict[str, tuple[Origin, Call]] = {}
         #: Searches to be asked again, by the key of the timer that says when.
         self._asks: dict[str, Origin] = {}
-        #: request -> how many commands without an outcome submit jobs for it.
-        self._submitting: defaultdict[int, int] = defaultdict(int)
         #: group -> how many calls and held actions it has brought about.
         self._of_group: defaultdict[str, int] = defaultdict(int)
         self.scales: dict[str, tuple[float, Pending]] = {}
@@ -180,8 +178,7 @@ class PendingTable:
         """Add a command that was sent."""
         self.commands[pending.command.id] = pending
         if pending.firing is not None:
-            if (request := pending.origin.request) is not None:
-                self._submitting[request] += 1
+            pending.firing.unanswered += pending.origin.request is not None
         elif pending.call is not None or type(pending.command) is Ask:
             self._open(pending.origin)
 
@@ -191,17 +188,10 @@ class PendingTable:
         if pending is None:
             return None
         if pending.firing is not None:
-            if (request := pending.origin.request) is not None:
-                self._submitting[request] -= 1
-                if not self._submitting[request]:
-                    del self._submitting[request]
+            pending.firing.unanswered -= pending.origin.request is not None
         elif pending.call is not None or type(pending.command) is Ask:
             self._close(pending.origin)
         return pending
-
-    def submitting(self, request: int) -> bool:
-        """Whether a command that submits jobs for a request has no outcome."""
-        return request in self._submitting
 
     def hold(self, held: Held) -> None:
         """Keep something for the resume."""

@@ -44,7 +44,7 @@ class Submitted:
         """Reply to a request once all that was sent for it has an outcome."""
         firing.answered = True
         firing.accepted = [*(firing.accepted or ()), *keys]
-        if not self._core.pending_table.submitting(request):
+        if not firing.unanswered:
             self._reply(request, firing)
 
     def unsent(self, request: int) -> None:

@@ -432,6 +432,18 @@ def test_a_request_that_the_queue_refuses_is_answered_and_the_ensemble_goes_on()
     play.post(Request(play.tick(), 7, "submit", {"group": "b"}))
     play.failed(play.of(SubmitJobs)[-1], "no such queue")
     assert play.of(Reply) == [Reply(7, errno="EINVAL", reason="no such queue")]
+
+
+def test_each_of_two_requests_with_the_same_number_has_its_reply():
+    """Numbers begin anew with each service, and one before may have left a command behind."""
+    play = Play(document(rules=[on_start()]), accept=False)
+    for _ in range(2):
+        play.post(Request(play.tick(), 7, "submit", {"group": "b"}))
+    _, first, second = play.of(SubmitJobs)
+    play.done(second, ids=[2])
+    assert play.of(Reply) == [Reply(7, {"ids": [2], "firing": second.firing})]
+    play.done(first, ids=[1])
+    assert play.of(Reply)[1:] == [Reply(7, {"ids": [1], "firing": first.firing})]
     assert play.engine.state == "running"
 
 
