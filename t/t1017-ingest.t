@@ -74,4 +74,16 @@ test_expect_success 'what a validator refuses fails the ensemble, and no other j
 	is 1 "$(looked_at validator refused)"
 '
 
+# The job manager cuts its sentence off within a letter, and then it is lost (flux-core 0.88).
+test_expect_success 'a job that Flux gives an id and does not have fails the ensemble' '
+	queue=$(printf "\303\251%.0s" 0 1 2 3 4 5 6 7 8 9) &&
+	queue=$queue$queue$queue$queue$queue$queue$queue$queue$queue$queue &&
+	cat >lost.yaml <<-EOD &&
+	jobs: [{name: lost, command: "true", count: 2, queue: $queue}]
+	rules: [{trigger: start, action: {name: submit, label: lost}}]
+	EOD
+	test_expect_code 1 flux ensemble run lost.yaml >lost.out 2>&1 &&
+	grep "refused jobs of group .lost.: job 0: .*given it an id, and does not have it" lost.out
+'
+
 test_done

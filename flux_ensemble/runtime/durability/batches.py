@@ -78,11 +78,13 @@ def expand(value: Any) -> Event:
         return event_from_json(value)
     try:
         t, job, name, *rest = value
-        if type(name) is list:
+        if type(name) is list and all(type(event[1]) is str for event in name):
             return JobEvents(t, job, name, Tag(*rest[0]) if rest else None)
+        if type(name) is not str:
+            raise ValueError
         context = rest[0] if rest else {}
         return JobEvent(t, job, name, context, Tag(*rest[1]) if len(rest) > 1 else None)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, LookupError):
         raise ValueError(f"{value!r} is not a job event") from None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
-from flux_ensemble.engine.events import CommandDone, Tag
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.members.flux.delivery import Answer, Outcomes
-from flux_ensemble.members.flux.pipeline import Pipeline, Window
+from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.submission import Submitter
 
 
@@ -23,13 +24,24 @@ class Queue:
     """A queue that keeps the answers of what is sent to it; two jobs are under way at once."""
 
     def __init__(self) -> None:
-        self.later: list[Any] = []
+        self.turns: list[Callable[[], None]] = []
+        self.later = self.turns.append
         self.answers: list[Answer] = []
-        self.submissions = Pipeline(Window(2), self.later.append)
-        self.outcomes = Outcomes(lambda done: None, lambda seconds, callback: Timer())
+        self.submissions = Pipeline(Window(2), self.later)
+        self.fences: list[Report] = []
+        self.ticks: list[Callable[[], None]] = []
+        self.outcomes = Outcomes(self.fences.append, self.timer)
+
+    def timer(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        self.ticks.append(callback)
+        return Timer()
 
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
         self.answers.append(answer)
+
+    def turn(self) -> None:
+        while self.turns:
+            self.turns.pop()()
 
 
 def test_the_journal_makes_room_for_the_next_jobs_and_the_responses_say_what_became_of_them() -> (
@@ -42,13 +54,50 @@ def test_the_journal_makes_room_for_the_next_jobs_and_the_responses_say_what_bec
     member.submit(SubmitJobs(1, "a", "rule", 1, 0, 5), outcomes.append)
     # The validators look at the first one.
     assert len(queue.answers) == 1
+    member.seen(Tag("a", "rule", 1, 0), 100)
     queue.answers[0](100)
     assert len(queue.answers) == 3
     member.seen(Tag("a", "rule", 1, 1), 101)
     member.seen(Tag("a", "rule", 1, 1), 101)
-    while queue.later:
-        queue.later.pop()()
+    queue.turn()
     assert len(queue.answers) == 4
-    for number in (1, 2, 3, 4):
+    queue.answers[1](101)
+    for number in (2, 3, 4):
+        member.seen(Tag("a", "rule", 1, number), 100 + number)
+        queue.turn()
         queue.answers[number](100 + number)
     assert outcomes == [CommandDone(outcomes[0].t, 1, {"ids": [100, 101, 102, 103, 104]})]
+
+
+def submit_one(queue: Queue) -> tuple[Submitter, list[Any]]:
+    spec = load_mapping({"name": "test", "jobs": [{"name": "a", "command": "true"}]})
+    member = Submitter(queue, spec, run=1, environment={}, cwd="/")  # type: ignore[arg-type]
+    outcomes: list[Any] = []
+    member.submit(SubmitJobs(1, "a", "rule", 1, 0, 1), outcomes.append)
+    return member, outcomes
+
+
+def test_a_job_is_accepted_when_the_journal_has_shown_it_too() -> None:
+    queue = Queue()
+    member, outcomes = submit_one(queue)
+    queue.answers[0](7)
+    queue.turn()
+    assert not outcomes
+    member.seen(Tag("a", "rule", 1, 0), 7)
+    assert not outcomes, "not while an event is handled"
+    queue.turn()
+    assert outcomes == [CommandDone(outcomes[0].t, 1, {"ids": [7]})]
+
+
+def test_a_job_that_has_an_id_and_is_not_there_is_refused() -> None:
+    queue = Queue()
+    _, outcomes = submit_one(queue)
+    queue.answers[0](7)
+    # Until it is late: then a fence shows that the queue does not have it.
+    while not queue.fences:
+        queue.ticks.pop(0)()
+    queue.fences.pop()(None)
+    assert len(queue.answers) == 1
+    (failed,) = outcomes
+    assert isinstance(failed, CommandFailed)
+    assert failed.reason == "job 0: the queue has given it an id, and does not have it (EIO)"

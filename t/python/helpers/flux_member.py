@@ -159,6 +159,7 @@ def widen(jobs: int) -> dict[str, Any]:
 def change() -> dict[str, Any]:
     """Submit, update and cancel jobs, twice, and have submissions refused."""
     bench = Bench()
+    bench.watch_journal()
     member = bench.member(3, command="sleep 600", duration="1h")
     result: dict[str, Any] = {"errors": bench.errors}
     ids = bench.perform(member.submit, SubmitJobs(1, "a", "r", 0, 0, 3)).result["ids"]  # type: ignore[union-attr]

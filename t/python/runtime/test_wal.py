@@ -605,7 +605,13 @@ def test_events_are_the_same_after_the_log(event: Any) -> None:
     assert encode(expand(json.loads(json.dumps(compact(event))))) == encode(event)
 
 
-@pytest.mark.parametrize("value", [[], [1.0], [1.0, 2, "submit", {}, ["a"]], 3, {"type": "x"}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *([], [1.0], [1.0, 2, "submit", {}, ["a"]], [1.0, 2, 3], 3, {"type": "x"}),
+        *([1.0, 2, [[1.0, 3]]], [1.0, 2, [[1.0]]], [1.0, 2, [[1.0, "submit"]], [1]]),
+    ],
+)
 def test_what_is_no_event_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"not a job event|no event or command"):
         expand(value)
