@@ -44,7 +44,6 @@ class FluxQueue:
             of it, for instance because job-ingest is not loaded.
 
     Attributes:
-        later: calls back in a later turn of the loop.
         elsewhere: other ranks where jobs may be on their way that earlier services sent; the next
             fence is raised there, too.
     """
@@ -60,8 +59,7 @@ class FluxQueue:
             low=FEWEST_SUBMISSIONS,
             high=MOST_SUBMISSIONS,
         )
-        self.later: Callable[[Callable[[], None]], Any] = partial(broker.loop.timer, PAUSE)
-        self.submissions = Pipeline(window, self.later)
+        self.submissions = Pipeline(window, partial(broker.loop.timer, PAUSE))
         self.outcomes = Outcomes(lambda done: self.fence(done), broker.loop.timer)
         self._fences = Fences(self.raise_fence, broker.loop.timer, patience)
 

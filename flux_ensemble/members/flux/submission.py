@@ -84,7 +84,6 @@ class _Sent:
         report: gets its outcome.
         shown: its id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
-        answer: passes on the id that Flux has answered with, once the journal has shown the job.
     """
 
     batch: _Batch
@@ -95,7 +94,6 @@ class _Sent:
     report: Report
     shown: int | None = None
     refused: bool = False
-    answer: Callable[[], None] | None = None
 
     def outcome(self) -> int | Exception | None:
         """What the journal has shown of it."""
@@ -152,9 +150,6 @@ class Submitter:
                 sent.shown = job
                 self._hold(job, sent.job_set.urgency)
                 sent.batch.calls.arrived(tag.index - sent.batch.command.first)
-                if sent.answer is not None:
-                    # Not from here, where an event is handled that has not got to its ensemble.
-                    self._queue.later(sent.answer)
         elif any(_asks_for(command, tag) for command in self._submitting.values()):
             self.known.setdefault(tag, job)
 
@@ -218,9 +213,6 @@ class Submitter:
     def _send(self, sent: _Sent, answer: Answer) -> None:
         if sent.batch.calls.revoked:
             raise OSError(errno.ECANCELED, "the ensemble has ended")
-        if sent.answer is not None:
-            # A fence has been raised since.
-            raise OSError(errno.EIO, "the queue has given it an id, and does not have it")
         text = self._templates.jobspec(
             sent.job_set, sent.params, self._tag_of(sent.tag), sent.batch.variant
         )
@@ -229,16 +221,15 @@ class Submitter:
         self._queue.send(text, urgency, answered, validate=sent.kind not in self._valid)
 
     def _pass_on(self, sent: _Sent, answer: Answer, given: int | Exception) -> None:
-        """Flux has answered; an id is believed when the journal has shown it, mostly before.
+        """Flux has answered; an id says nothing where the journal has not shown it before.
 
         Where the job manager refuses a job with a text that is not UTF-8, such as a long name of a
         queue that it has cut off, job-ingest answers with an id (flux-core 0.88, `set_errorf` in
         job-manager's `submit.c`).
         """
-        if isinstance(given, Exception) or sent.shown is not None:
-            answer(given)
-        else:
-            sent.answer = partial(answer, given)
+        if not isinstance(given, Exception) and sent.shown is None:
+            given = OSError(errno.EPROTO, "the queue has given it an id, and does not have it")
+        answer(given)
 
     def _answered(self, sent: _Sent, answer: int | Exception) -> None:
         del self._sent[sent.tag]

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.flux.delivery import Answer, Outcomes
+from flux_ensemble.members.flux.delivery import ROUNDS, Answer, Outcomes
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.submission import Submitter
 
@@ -29,12 +29,7 @@ class Queue:
         self.answers: list[Answer] = []
         self.submissions = Pipeline(Window(2), self.later)
         self.fences: list[Report] = []
-        self.ticks: list[Callable[[], None]] = []
-        self.outcomes = Outcomes(self.fences.append, self.timer)
-
-    def timer(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        self.ticks.append(callback)
-        return Timer()
+        self.outcomes = Outcomes(self.fences.append, lambda seconds, callback: Timer())
 
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
         self.answers.append(answer)
@@ -77,27 +72,23 @@ def submit_one(queue: Queue) -> tuple[Submitter, list[Any]]:
     return member, outcomes
 
 
-def test_a_job_is_accepted_when_the_journal_has_shown_it_too() -> None:
+def test_a_job_with_an_id_that_the_journal_shows_later_is_accepted() -> None:
     queue = Queue()
     member, outcomes = submit_one(queue)
     queue.answers[0](7)
-    queue.turn()
     assert not outcomes
     member.seen(Tag("a", "rule", 1, 0), 7)
-    assert not outcomes, "not while an event is handled"
-    queue.turn()
+    queue.fences.pop()(None)
     assert outcomes == [CommandDone(outcomes[0].t, 1, {"ids": [7]})]
+    assert len(queue.answers) == 1
 
 
-def test_a_job_that_has_an_id_and_is_not_there_is_refused() -> None:
+def test_a_job_that_is_given_ids_and_is_never_there_is_refused() -> None:
     queue = Queue()
     _, outcomes = submit_one(queue)
-    queue.answers[0](7)
-    # Until it is late: then a fence shows that the queue does not have it.
-    while not queue.fences:
-        queue.ticks.pop(0)()
-    queue.fences.pop()(None)
-    assert len(queue.answers) == 1
+    for number in range(ROUNDS):
+        queue.answers[number](7 + number)
+        queue.fences.pop()(None)
     (failed,) = outcomes
     assert isinstance(failed, CommandFailed)
-    assert failed.reason == "job 0: the queue has given it an id, and does not have it (EIO)"
+    assert failed.reason == "job 0: the queue has given it an id, and does not have it (EPROTO)"
