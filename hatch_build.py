@@ -75,20 +75,22 @@ libraries = [module for module in modules if module.name.endswith("__mypyc")]
 for library in libraries:
     library.extra_compile_args += ["-Wno-all", "-w", "-fvisibility=hidden", inline]
 # Besides, mypyc makes a shim for each module, by whose name that is imported. They are compiled as
-# one, and each module has a copy of that: Python finds the function that has the module's name.
+# one, and each module has a copy of that: Python finds the function that has the module's name, so
+# no two modules may have the same one. A second function, for packages, is the same in all of them
+# and left out.
 shims = [module for module in modules if module not in libraries]
 with open("build/shims.c", "w") as combined:
     for shim in shims:
         for source in shim.sources:
             text = open(source).read()
             combined.write(text[: text.index("PyMODINIT_FUNC PyInit___init__")])
-one = Extension("shim", ["build/shims.c"], extra_compile_args=["-O0", "-w"])
-command = Distribution({"ext_modules": [*libraries, one]}).get_command_obj("build_ext")
+together = Extension("shims", ["build/shims.c"], extra_compile_args=["-O0", "-w"])
+command = Distribution({"ext_modules": [*libraries, together]}).get_command_obj("build_ext")
 command.build_lib = "compiled"
 command.parallel = os.cpu_count()
 command.ensure_finalized()
 command.run()
-built = command.get_ext_fullpath("shim")
+built = command.get_ext_fullpath("shims")
 for shim in shims:
     path = command.get_ext_fullpath(shim.name)
     os.makedirs(os.path.dirname(path), exist_ok=True)

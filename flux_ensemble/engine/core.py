@@ -249,8 +249,7 @@ class Core:
         """The groups with a time limit that is longer than the allocation lasts."""
         if self.stats.t_expires is None:
             return ()
-        left = self.stats.lookup(LEFT)
-        left -= SUBMISSION_SECONDS
+        left = self.stats.lookup(LEFT) - SUBMISSION_SECONDS
         return [name for name, group in self.spec.groups.items() if group.longest > max(left, 0.0)]
 
     def why_not(self, group: str) -> str:

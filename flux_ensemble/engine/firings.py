@@ -125,6 +125,13 @@ class Firing:
         gaps = self.sent.gaps(self.first, self.stop) if self.waiting else ()
         return [index for gap in gaps for index in gap]
 
+    def not_seen(self) -> list[int]:
+        """The jobs that were sent and have not appeared."""
+        sent = [(self.first, self.next)] if self.sent is None else self.sent.intervals
+        return [
+            index for first, stop in sent for index in range(first, stop) if index not in self.seen
+        ]
+
     @property
     def timer(self) -> str:
         """Key of the timer that it waits for, if it is delayed."""

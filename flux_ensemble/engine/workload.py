@@ -101,7 +101,7 @@ class Workload:
         for firing in self.firings:
             if firing.group == group:
                 combinations.begin(firing, firing.to_send())
-                for index in _unseen(firing) if firing.unseen or firing.waiting else ():
+                for index in firing.not_seen() if firing.unseen or firing.waiting else ():
                     combinations.begin(firing, range(index, index + 1))
         for job in self._active[group].values():
             assert job.firing is not None
@@ -216,7 +216,7 @@ class Workload:
         Before, nobody knows which of them are lost.
         """
         if self._watched and firing.lost and not firing.unseen and not firing.waiting:
-            self._end(firing, _unseen(firing))
+            self._end(firing, firing.not_seen())
 
     def admit(self, id: int, tag: Tag, t: float) -> Job | None:
         """A job appeared in the queue; None if its tag was not expected."""
@@ -397,11 +397,3 @@ class Workload:
             assert id == job.id
             assert job.phase is not Phase.GONE
             assert self._active[job.group or ""][id] is job
-
-
-def _unseen(firing: Firing) -> list[int]:
-    """The jobs of a firing that were sent and have not appeared."""
-    sent = [(firing.first, firing.next)] if firing.sent is None else firing.sent.intervals
-    return [
-        index for first, stop in sent for index in range(first, stop) if index not in firing.seen
-    ]

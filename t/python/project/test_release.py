@@ -24,7 +24,8 @@ import flux_ensemble
 ROOT = Path(__file__).parents[3]
 PACKAGING = ROOT / "etc" / "packaging"
 SPACK = PACKAGING / "spack" / "spack_repo" / "flux_ensemble" / "packages"
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WHOLE: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: dict[str, Any] = WHOLE["project"]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,12 @@ def wheel(dist: Path) -> set[str]:
     (file,) = dist.glob("*.whl")
     with zipfile.ZipFile(file) as archive:
         return set(archive.namelist())
+
+
+def test_no_two_compiled_modules_have_the_same_name() -> None:
+    hook = WHOLE["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    names = [Path(module).name for module in hook["compiled"]]
+    assert len(names) == len(set(names)), "hatch_build.py says why"
 
 
 def test_the_index_of_python_takes_the_sdist_and_the_wheel(dist: Path) -> None:
@@ -171,8 +178,7 @@ def test_conda_needs_what_the_package_needs() -> None:
 
 
 def test_conda_builds_with_what_the_package_is_built_with() -> None:
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    assert conda_requirements("host") == requirements(*build)
+    assert conda_requirements("host") == requirements(*WHOLE["build-system"]["requires"])
 
 
 def test_all_descriptions_name_this_version() -> None:
