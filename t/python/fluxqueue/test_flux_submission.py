@@ -27,7 +27,7 @@ class Queue:
         self.turns: list[Callable[[], None]] = []
         self.later = self.turns.append
         self.answers: list[Answer] = []
-        self.submissions = Pipeline(Window(2), self.later)
+        self.submissions = Pipeline(Window(2), self.later, clock=lambda: 0.0)
         self.fences: list[Report] = []
         self.outcomes = Outcomes(self.fences.append, lambda seconds, callback: Timer())
 
