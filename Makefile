@@ -15,6 +15,7 @@
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some thirty minutes
 # make docs     the documentation as a site, in _site/index.html
+# make manual   the manual page for man(1), after a change of docs/man/flux-ensemble.1.md
 # make protocols
 #               generate the Python code of the gRPC protocols, after a change of theirs
 # make lint     formatting, lint, types and the direction of imports
@@ -33,8 +34,8 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons docs protocols lint format \
-    clean
+.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons docs manual protocols lint \
+    format clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -88,6 +89,9 @@ check-pythons: $(VENV)/installed
 
 docs: $(VENV)/installed
 	$(BIN)/sphinx-build -W -q docs _site
+
+manual: $(VENV)/installed
+	$(BIN)/python docs/man/roff.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check

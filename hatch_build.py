@@ -7,14 +7,10 @@ be compiled (there is no C compiler, or no Python.h) the wheel is the same witho
 environment variable FLUX_ENSEMBLE_COMPILE makes that an error (1), or leaves them out (0).
 
 What a site copies: `etc/` comes into the package, without what is for packagers.
-
-The manual page: docs/man has it in Markdown, and docs/man/roff.py makes what man(1) reads of it. An
-environment has it in share/man, where man(1) looks for those of commands on PATH.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -24,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-
-MANUAL = Path("docs/man")
 
 #: Set to 0 it leaves the compiled modules out; with 1 the build fails where they cannot be.
 SWITCH = "FLUX_ENSEMBLE_COMPILE"
@@ -96,68 +90,47 @@ for shim in shims:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     shutil.copy(built, path)
 os.remove(built)
+# What is left is to give back the memory of mypyc, a piece at a time, which takes two seconds.
+os._exit(0)
 """
 
 
 class Build(BuildHookInterface):
-    """Makes the manual page, and compiles modules."""
+    """Compiles modules, and adds what a site copies."""
 
     _aside: tempfile.TemporaryDirectory[str]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build them, and name them to the wheel.
+        """Compile them, and name all of it to the wheel.
 
         Raises:
             RuntimeError: modules that have to be compiled cannot be; why is on standard error.
         """
         self._aside = tempfile.TemporaryDirectory()
-        compiles = version == "standard" and os.environ.get(SWITCH) != "0"
-        # The compiler goes on beside the rest, and its end is waited for.
-        with self._start_compiler() if compiles else contextlib.nullcontext() as compiler:
-            for path in Path(self.root, "etc").iterdir():
-                if path.name not in NOT_INSTALLED:
-                    build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
-            self._write_manual(build_data)
-        if compiler is not None:
-            self._take_compiled(compiler.returncode, build_data)
+        for path in Path(self.root, "etc").iterdir():
+            if path.name not in NOT_INSTALLED:
+                build_data["force_include"][str(path)] = f"flux_ensemble/etc/{path.name}"
+        if version == "standard" and os.environ.get(SWITCH) != "0":
+            self._compile(build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was built aside."""
         self._aside.cleanup()
 
-    def _write_manual(self, build_data: dict[str, Any]) -> None:
-        for source in sorted(Path(self.root, MANUAL).glob("*.md")):
-            page = Path(self._aside.name, source.stem)
-            subprocess.run(
-                [sys.executable, MANUAL / "roff.py", source, self.metadata.version, page],
-                cwd=self.root,
-                check=True,
-            )
-            build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
-
-    @property
-    def _sources(self) -> Path:
-        """Where the compiler works, on a copy of the sources."""
-        return Path(self._aside.name, "sources")
-
-    def _start_compiler(self) -> subprocess.Popen[str]:
-        shutil.copytree(Path(self.root, "flux_ensemble"), self._sources / "flux_ensemble")
-        (self._sources / "mypy.ini").write_text(_MYPY)
-        # What it prints goes to a file, which takes it however much it is.
-        with open(self._sources / "printed", "w") as printed:
-            return subprocess.Popen(
-                [sys.executable, "-c", _COMPILE, *self.config["compiled"]],
-                cwd=self._sources,
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-
-    def _take_compiled(self, status: int, build_data: dict[str, Any]) -> None:
-        """Name what the compiler made to the wheel, now that it has ended."""
-        work = self._sources
-        if status != 0:
-            self.app.display_warning((work / "printed").read_text())
+    def _compile(self, build_data: dict[str, Any]) -> None:
+        """Compile a copy of the sources."""
+        work = Path(self._aside.name)
+        shutil.copytree(Path(self.root, "flux_ensemble"), work / "flux_ensemble")
+        (work / "mypy.ini").write_text(_MYPY)
+        done = subprocess.run(
+            [sys.executable, "-c", _COMPILE, *self.config["compiled"]],
+            cwd=work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode != 0:
+            self.app.display_warning(done.stdout)
             if os.environ.get(SWITCH) == "1":
                 raise RuntimeError(f"the modules cannot be compiled, and {SWITCH}=1 asks for that")
             self.app.display_warning("No modules are compiled: flux-ensemble will be slower.")

@@ -1,20 +1,23 @@
 """Turns the manual page from Markdown into roff, for man(1): MyST's parser, docutils' writer.
 
-    python docs/man/roff.py docs/man/flux-ensemble.1.md 0.1.0 flux-ensemble.1
+    make manual
 
-hatch_build.py runs it for the wheel.
+writes flux-ensemble.1 beside flux-ensemble.1.md. It is under version control, so that nobody needs
+these two to install the package.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-import sys
 from pathlib import Path
 
 from docutils import nodes
 from docutils.core import publish_string
 from docutils.writers import manpage
 from myst_parser.parsers.docutils_ import Parser
+
+from flux_ensemble import __version__
 
 
 def to_roff(text: str, version: str) -> str:
@@ -32,12 +35,14 @@ def to_roff(text: str, version: str) -> str:
     if title is None:
         raise ValueError("the page has to begin with '# NAME(SECTION)'")
     name, section = title.groups()
+    digest = hashlib.sha256(text.encode()).hexdigest()
 
     class Translator(manpage.Translator):
         """docutils' translator; the page has its own section NAME."""
 
         def header(self) -> str:
-            return f'.TH "{name.upper()}" "{section}" "" "{name} {version}"\n'
+            title = f'.TH "{name.upper()}" "{section}" "" "{name} {version}"\n'
+            return f'.\\" Made by roff.py of a source with SHA-256\n.\\" {digest}\n{title}'
 
         def visit_raw(self, node: nodes.raw) -> None:
             # MyST has a line that ends with a backslash for each format that knows none.
@@ -64,5 +69,5 @@ def to_roff(text: str, version: str) -> str:
 
 
 if __name__ == "__main__":
-    source, version, out = sys.argv[1:]
-    Path(out).write_text(to_roff(Path(source).read_text(), version))
+    for source in Path(__file__).parent.glob("*.md"):
+        source.with_suffix("").write_text(to_roff(source.read_text(), __version__))

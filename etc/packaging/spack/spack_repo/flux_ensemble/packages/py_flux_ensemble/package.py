@@ -25,8 +25,6 @@ class PyFluxEnsemble(PythonPackage):
     depends_on("python@3.11:", type=("build", "link", "run"), when="+compiled")
 
     depends_on("py-hatchling@1.25:", type="build")
-    depends_on("py-docutils@0.21:", type="build")
-    depends_on("py-myst-parser@4:", type="build")
     depends_on("py-mypy@2.4:", type="build", when="+compiled")
     depends_on("py-setuptools@77:", type="build", when="+compiled")
 
