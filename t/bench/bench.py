@@ -45,6 +45,7 @@ NAMES = {
     "recover": ("recover", "BENCHMARK"),
     "status-command": ("commands", "STATUS"),
     "validate": ("commands", "VALIDATE"),
+    "install": ("install", "BENCHMARK"),
     "local": ("local", "BENCHMARK"),
     "simulate": ("simulate", "BENCHMARK"),
     "members": ("pools", "BENCHMARK"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,12 @@ def run(paths: Sequence[Path], seconds: float, seed: int) -> list[tuple[str, int
     return ended
 
 
+def inputs(line: str) -> int:
+    """How many a fuzzer's closing line tells of; none where that is no such line."""
+    counted = re.match(r"\w+: (\d+) (inputs|requests), ", line)
+    return int(counted[1]) if counted else 0
+
+
 def main() -> int:
     """Run them all; 1 if one of them has found something, or does not run."""
     parser = argparse.ArgumentParser(description="Run all fuzzers, two at a time.")
@@ -56,6 +63,7 @@ def main() -> int:
         runs = [pool.submit(run, paths, seconds, options.seed) for paths, seconds in shares]
         ended = [one for each in runs for one in each.result()]
     print("----", *(line for line, _ in ended), sep="\n")
+    print(f"{sum(inputs(line) for line, _ in ended)} inputs altogether")
     return 1 if any(code for _, code in ended) else 0
 
 

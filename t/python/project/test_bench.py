@@ -41,6 +41,7 @@ ROWS = {
     ),
     "status-command": (True, ["`flux ensemble status`"]),
     "validate": (False, ["20-rule document"]),
+    "install": (False, ["nothing compiled"]),
     "local": (False, ["20 queued", *(["first job"] if shutil.which("flux") else [])]),
     "simulate": (False, ["a bare SimPy model", "1,000 jobs: memory", "one of 500"]),
     "members": (
