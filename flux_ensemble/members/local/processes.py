@@ -284,14 +284,14 @@ class ProcessRunner:
         for line in lines:
             message = json.loads(line.decode())
             if "started" in message:
-                self._started(self._running[message["started"]], message["group"])
+                self._started(self._running[message["started"]], message)
                 memos = True
             elif "ended" in message:
                 if memos:
                     # What jobs published before they ended comes first, of all that had begun.
                     self._memos.receive()
                     memos = False
-                self._ended(self._running[message["ended"]], message["status"])
+                self._ended(self._running[message["ended"]], message["status"], message["t"])
             elif "unkept" in message:
                 path = self._output.path / f"{message['unkept']}.out"
                 self._full(f"cannot write {path}: {message['note']}")
@@ -303,17 +303,17 @@ class ProcessRunner:
         if gone:
             self._lose()
 
-    def _started(self, running: _Running, group: int) -> None:
-        running.group = group
-        running.tie = self._ties.tie(group)
+    def _started(self, running: _Running, message: Mapping[str, Any]) -> None:
+        running.group = message["group"]
+        running.tie = self._ties.tie(running.group)
         running.t_start = time.monotonic()
-        self.queue.started(running.job)
+        self.queue.started(running.job, message["t"])
         self.limit_changed(running.job)
 
-    def _ended(self, running: _Running, status: int) -> None:
+    def _ended(self, running: _Running, status: int, t: float | None = None) -> None:
         del self._running[running.job.id]
         self._forget(running)
-        self.queue.ended(running.job, status)
+        self.queue.ended(running.job, status, t)
 
     def _forget(self, running: _Running) -> None:
         for handle in (running.limit, running.grace):

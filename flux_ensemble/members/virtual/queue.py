@@ -167,11 +167,16 @@ class VirtualQueue:
                 job.state = "running"
                 self._runner.start(job)
 
-    def started(self, job: VirtualJob) -> None:
-        """The job runs; the event says when and where it was given its nodes, as on Flux."""
+    def started(self, job: VirtualJob, t: float | None = None) -> None:
+        """The job runs; the event says when and where it was given its nodes, as on Flux.
+
+        Args:
+            job: it.
+            t: since when, in epoch seconds, where that is not now.
+        """
         placed = job.claim.placed or ()
         ranks = str(placed[0]) if len(placed) == 1 else joined(placed)
-        self._post_of(job, ("start", {"t_alloc": job.t_alloc, "ranks": ranks}))
+        self._post_of(job, ("start", {"t_alloc": job.t_alloc, "ranks": ranks}), t=t)
 
     def memo(self, job: VirtualJob, values: Mapping[str, Any]) -> None:
         """The job publishes values."""
@@ -182,9 +187,15 @@ class VirtualQueue:
         """Something ends the job: a timeout, a cancel, a command that does not exist."""
         self._post_of(job, ("exception", {"type": kind, "severity": 0, "note": note}))
 
-    def ended(self, job: VirtualJob, status: int) -> None:
-        """The job's processes are gone; `status` is a wait status (wait(2))."""
-        self._post_of(job, ("finish", {"status": status}), _RELEASE)
+    def ended(self, job: VirtualJob, status: int, t: float | None = None) -> None:
+        """The job's processes are gone.
+
+        Args:
+            job: it.
+            status: a wait status (wait(2)).
+            t: since when, in epoch seconds, where that is not now.
+        """
+        self._post_of(job, ("finish", {"status": status}), _RELEASE, t=t)
         self.scheduler.release(job.claim)
         self._remove(job, _FREE, _CLEAN)
         if self.scheduler.waiting:
@@ -227,9 +238,9 @@ class VirtualQueue:
                 self._runner.limit_changed(job)
         self._wake()
 
-    def _post_of(self, job: VirtualJob, *events: Notice) -> float:
-        """Post those events of the job that are wanted; they happen now, which is returned."""
-        now = self._now()
+    def _post_of(self, job: VirtualJob, *events: Notice, t: float | None = None) -> float:
+        """Post those events of the job that are wanted; they happen at `t`, or now: returned."""
+        now = self._now() if t is None else t
         for name, context in events:
             if name in self._wants:
                 tag = job.tag if name == "submit" else None

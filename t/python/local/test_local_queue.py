@@ -319,6 +319,19 @@ def test_a_job_starts_though_the_loop_does_not_turn_again(tmp_path: Path) -> Non
     os.close(reader)
 
 
+def test_a_job_starts_when_its_process_does_not_when_the_queue_hears_of_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with bench(tmp_path, command=shell("exec date +%s.%N >fifo")) as one:
+        one.submit()
+        one.wait("alloc")
+        # The queue does nothing else until the process is there.
+        ran = float(fifo.read_text())
+        one.run()
+    (start,) = [event.t for event in one.events if event.name == "start"]
+    assert start <= ran
+
+
 def test_no_child_outlives_its_job(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

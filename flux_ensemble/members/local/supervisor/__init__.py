@@ -10,10 +10,12 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
                          {"start": ID, "tasks": N, "nodes": N, "command": [...], "cwd",
                           "environment": {...}, "whole": bool, "stdout" or null, "stderr" or null}
                          {"signal": ID, "number": N}
-    supervisor → queue   {"started": ID, "group": PGID}
+    supervisor → queue   {"started": ID, "t": T, "group": PGID}
                          {"refused": ID, "note", "status"}
                          {"unkept": ID, "note"}
-                         {"ended": ID, "status"}
+                         {"ended": ID, "t": T, "status"}
+
+T is in epoch seconds: the queue may have much else to do before it reads these.
 
 The tasks of a job are one process group. When the last of them ends, the rest of the group is
 killed. If the document names no file for a job's output, it goes to ID.out in the directory whose

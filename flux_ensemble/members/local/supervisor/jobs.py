@@ -9,6 +9,7 @@ import select
 import selectors
 import signal
 import socket
+import time
 from typing import Any
 
 from .children import kill_group, wake_for_children
@@ -156,7 +157,7 @@ class Supervisor:
     def _spawn(
         self, job: Job, order: dict[str, Any], environment: dict[str, str], opened: list[int]
     ) -> None:
-        command = order["command"]
+        command, t_start = order["command"], time.time()
         for rank in range(order["tasks"]):
             environment["FLUX_TASK_RANK"] = environment["FLUX_TASK_LOCAL_ID"] = str(rank)
             try:
@@ -179,7 +180,7 @@ class Supervisor:
             job.running += 1
             self._tasks[pid] = job
         self._jobs[job.id] = job
-        self._send({"started": job.id, "group": job.group})
+        self._send({"started": job.id, "t": t_start, "group": job.group})
 
     def _reap(self) -> None:
         while True:
@@ -202,4 +203,4 @@ class Supervisor:
                 if not job.running:
                     self._ties.untie(job.tie)
                     del self._jobs[job.id]
-                    self._send({"ended": job.id, "status": job.status})
+                    self._send({"ended": job.id, "t": time.time(), "status": job.status})
