@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +17,42 @@ from benchmark import Benchmark, Numbers, Row, middle
 PROJECT = Path(__file__).resolve().parents[2]
 
 #: How often it is installed.
-TIMES = 3
+TIMES = 2
 
 
 def measure(smoke: bool) -> Numbers:
-    """Seconds of `pip install`, each time into an empty directory."""
-    if smoke:
-        # Nothing is downloaded.
-        return {"plain": [_install("0", "--no-deps", "--no-build-isolation")]}
-    # What pip has to download it has when the first one has ended.
-    return {
-        "plain": [_install("0") for _ in range(TIMES + 1)][1:],
-        "compiled": [_install("1") for _ in range(TIMES)],
-        "cores": os.cpu_count(),
-    }
-
-
-def _install(compiles: str, *options: str) -> float:
-    environment = {**os.environ, "FLUX_ENSEMBLE_COMPILE": compiles}
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    """Seconds of `pip install`, each time into a new environment."""
     with tempfile.TemporaryDirectory() as directory:
-        begin = time.perf_counter()
-        subprocess.run(
-            [*pip, "--target", directory, *options, str(PROJECT)], env=environment, check=True
-        )
-        seconds = time.perf_counter() - begin
-        assert Path(directory, "bin", "flux-ensemble").exists()
-    return seconds
+        if smoke:
+            # Nothing is downloaded.
+            options = ["--no-deps", "--no-build-isolation", "--target", directory, str(PROJECT)]
+            return {"plain": [_install(sys.executable, options, "0")]}
+        clone = str(Path(directory, "clone"))
+        subprocess.run(["git", "clone", "--quiet", str(PROJECT), clone], check=True)
+        # What pip has to download it has when the first one has ended.
+        return {
+            "plain": [_into_new(clone, "0") for _ in range(TIMES + 1)][1:],
+            "compiled": [_into_new(clone, "1") for _ in range(TIMES)],
+            "cores": os.cpu_count(),
+        }
+
+
+def _into_new(clone: str, compiles: str) -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+        # Nor does it wait for the disk to take what was written before.
+        os.sync()
+        return _install(str(Path(directory, "bin", "python")), [clone], compiles)
+
+
+def _install(python: str, arguments: Sequence[str], compiles: str) -> float:
+    environment = {**os.environ, "FLUX_ENSEMBLE_COMPILE": compiles}
+    # The package that the benchmarks run with.
+    environment.pop("PYTHONPATH", None)
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    begin = time.perf_counter()
+    subprocess.run([*pip, *arguments], env=environment, check=True, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - begin
 
 
 def rows(numbers: Numbers) -> list[Row]:
@@ -73,7 +83,7 @@ def plot(figure: Any, numbers: Numbers) -> None:
 BENCHMARK = Benchmark(
     "install",
     "Installation",
-    """`pip install` of a clone into an empty directory, with all that the package needs, which pip
+    """`pip install` of a clone into a new environment, with all that the package needs, which pip
     has downloaded before. For comparison, the same where nothing is compiled.""",
     measure,
     rows,
