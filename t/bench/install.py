@@ -40,7 +40,7 @@ def measure(smoke: bool) -> Numbers:
 def _into_new(clone: str, compiles: str) -> float:
     with tempfile.TemporaryDirectory() as directory:
         subprocess.run([sys.executable, "-m", "venv", directory], check=True)
-        # Nor does it wait for the disk to take what was written before.
+        # It does not wait for the disk to take what was written before.
         os.sync()
         return _install(str(Path(directory, "bin", "python")), [clone], compiles)
 
@@ -49,9 +49,9 @@ def _install(python: str, arguments: Sequence[str], compiles: str) -> float:
     environment = {**os.environ, "FLUX_ENSEMBLE_COMPILE": compiles}
     # The package that the benchmarks run with.
     environment.pop("PYTHONPATH", None)
-    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip = [python, "-m", "pip", "-qq", "--disable-pip-version-check", "install"]
     begin = time.perf_counter()
-    subprocess.run([*pip, *arguments], env=environment, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([*pip, *arguments], env=environment, check=True)
     return time.perf_counter() - begin
 
 
