@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,22 @@ WHOLE_LIFE = [
     "submit", "validate", "depend", "priority", "alloc",
     "start", "finish", "release", "free", "clean",
 ]  # fmt: skip
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """A FIFO in the directory of the jobs."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def reader(fifo: Path) -> Iterator[int]:
+    """That FIFO, open for reading, so that no job waits to write into it."""
+    fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    yield fd
+    os.close(fd)
 
 
 def test_a_job_has_the_events_of_a_real_job_in_their_order(tmp_path: Path) -> None:
@@ -308,20 +325,16 @@ def test_no_more_runs_at_once_than_there_are_cores(tmp_path: Path) -> None:
     assert most == 4
 
 
-def test_a_job_starts_though_the_loop_does_not_turn_again(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+def test_a_job_starts_though_the_loop_does_not_turn_again(tmp_path: Path, reader: int) -> None:
     with bench(tmp_path, command=shell("echo here >fifo")) as one:
         one.submit()
         one.wait("alloc")
         assert select.select([reader], [], [], PATIENCE)[0], "nobody told the supervisor"
-    os.close(reader)
 
 
-def test_a_job_starts_when_its_process_does_not_when_the_queue_hears_of_it(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
+def test_a_job_starts_when_its_process_does_not_when_the_queue_hears_of_it(
+    tmp_path: Path, fifo: Path
+) -> None:
     with bench(tmp_path, command=shell("exec date +%s.%N >fifo")) as one:
         one.submit()
         one.wait("alloc")
@@ -332,21 +345,14 @@ def test_a_job_starts_when_its_process_does_not_when_the_queue_hears_of_it(tmp_p
     assert start <= ran
 
 
-def test_no_child_outlives_its_job(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+def test_no_child_outlives_its_job(tmp_path: Path, reader: int) -> None:
     with bench(tmp_path, command=shell("sleep 1000 & echo $! >fifo")) as one:
         one.submit()
         one.run()
         await_end(int(os.read(reader, 100)))
-    os.close(reader)
 
 
-def test_closing_the_queue_kills_daemons_that_left_their_group(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+def test_closing_the_queue_kills_daemons_that_left_their_group(tmp_path: Path, reader: int) -> None:
     script = "setsid sh -c 'echo $$ >fifo; : >there; exec sleep 1000' & "
     script += "while ! test -e there; do sleep 0.01; done"
     with bench(tmp_path, command=shell(script)) as one:
@@ -355,12 +361,11 @@ def test_closing_the_queue_kills_daemons_that_left_their_group(tmp_path: Path) -
         pid = int(os.read(reader, 100))
         os.kill(pid, 0)
     await_end(pid)
-    os.close(reader)
 
 
-def test_the_end_of_the_supervisor_is_reported_and_ends_the_jobs(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
+def test_the_end_of_the_supervisor_is_reported_and_ends_the_jobs(
+    tmp_path: Path, fifo: Path
+) -> None:
     with bench(tmp_path, command=shell("ps -o ppid= -p $$ >fifo; exec sleep 1000")) as one:
         one.submit()
         one.wait("start")
