@@ -44,6 +44,12 @@ from flux_ensemble.metrics.paths import parse_label
 RETRIES = 3
 RETRY_DELAY = 1.0
 
+#: Of so many actions it is remembered how the log shows them.
+SHOWN = 1000
+
+#: An action, and the entry `jobs` of one that submits some, as the log shows them.
+_Shown = tuple[dict[str, Any], dict[str, Any]]
+
 
 class Actions:
     """Performs actions for one engine."""
@@ -66,6 +72,8 @@ class Actions:
         self._sending = sending
         self._scaling = scaling
         self._table = core.pending_table
+        #: Actions that were performed, by their identity, and how the log shows them.
+        self._shown: dict[int, tuple[Action, _Shown]] = {}
 
     # -- firing -------------------------------------------------------------------
 
@@ -86,24 +94,50 @@ class Actions:
             event: what made it fire.
             told: what a custom function gets to see of that; default: `event`.
         """
-        jobs = {}
-        if action.name == "submit":
-            jobs["jobs"] = describe(self._core.spec.groups[action.label or ""], action)
-        self.record_firing(origin, action, title, event, **jobs)
+        shown, jobs = self._show(action)
+        self.record_firing(origin, shown, title, event, jobs)
         return self._perform_or_hold(Held(origin, Call(action, told or event)))
 
+    def _show(self, action: Action) -> _Shown:
+        """How the log shows an action; that of a rule is performed again and again."""
+        known = self._shown.get(id(action))
+        if known is not None and known[0] is action:
+            return known[1]
+        jobs: dict[str, Any] = {}
+        if action.name == "submit":
+            jobs["jobs"] = describe(self._core.spec.groups[action.label or ""], action)
+        shown = action_json(action), jobs
+        if len(self._shown) >= SHOWN:
+            self._shown.clear()
+        self._shown[id(action)] = action, shown
+        return shown
+
     def record_firing(
-        self, origin: Origin, action: Action, title: str, event: Mapping[str, Any], **more: Any
+        self,
+        origin: Origin,
+        action: dict[str, Any],
+        title: str,
+        event: Mapping[str, Any],
+        jobs: dict[str, Any],
     ) -> None:
+        """Record a firing.
+
+        Args:
+            origin: the firing.
+            action: as `action_json` has it.
+            title: the rule's title.
+            event: what made it fire.
+            jobs: the entry `jobs`, where it submits some.
+        """
         self._core.firings += 1
         self._core.record(
             "fire",
             rule=origin.rule,
             firing=origin.number,
             trigger=title,
-            action=action_json(action),
+            action=action,
             cause=dict(event) if "job" not in event else {**event, "job": split(event["job"])[1]},
-            **more,
+            **jobs,
         )
 
     def resume(self) -> Iterator[Triggered]:

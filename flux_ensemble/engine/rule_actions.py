@@ -14,6 +14,7 @@ from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.news import TRIGGER_OF
 from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.render import action_json
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.conditions import Variable
@@ -54,7 +55,7 @@ class RuleActions:
     def _unfilled(self, state: RuleState, action: Action, cause: Cause, error: ValueError) -> None:
         """An expression of an action has no value, or one that does not fit."""
         origin = _origin(state, cause)
-        self._actions.record_firing(origin, action, state.rule.title, cause.event)
+        self._actions.record_firing(origin, action_json(action), state.rule.title, cause.event, {})
         self._actions.failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
 
     def _fire_all(

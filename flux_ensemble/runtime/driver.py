@@ -100,6 +100,8 @@ class Driver:
         self._marker = marker
         self.commands = 0
         self._work: deque[Event | list[Command]] = deque()
+        #: Commands that say something, until all others have been performed.
+        self._told: deque[Command] = deque()
         self._working = False
         self._held = 0
         self._closed = False
@@ -172,7 +174,10 @@ class Driver:
         try:
             if first is not None:
                 first()
-            while work:
+            while work or self._told:
+                if not work:
+                    self._tell()
+                    continue
                 item = work.popleft()
                 if type(item) is list:
                     self._held -= 1
@@ -247,13 +252,25 @@ class Driver:
 
     def _perform_all(self, commands: list[Command]) -> None:
         # What the queue does is waited for; what people read is not.
-        for command in sorted(commands, key=_is_told) if len(commands) > 1 else commands:
+        for command in commands:
             # What one of them brings about can close the driver.
-            if not self._closed:
+            if self._closed:
+                break
+            if type(command) in _TOLD:
+                self._told.append(command)
+            else:
                 self.commands += 1
                 self._perform[type(command)](command)
         if commands and not self._engine.acting:
             self._member.revoke()
+
+    def _tell(self) -> None:
+        """Perform the commands that say something."""
+        told = self._told
+        while told:
+            command = told.popleft()
+            self.commands += 1
+            self._perform[type(command)](command)
 
     @property
     def quiet(self) -> bool:
@@ -270,8 +287,11 @@ class Driver:
         self._closed = True
         self._work.clear()
         self._held = 0
-        self._member.revoke()
-        self._stop()
+        try:
+            self._tell()
+        finally:
+            self._member.revoke()
+            self._stop()
 
     def _call(self, command: CallCustom) -> None:
         if self._worker is None:
@@ -351,10 +371,6 @@ class Driver:
             self.post(
                 CommandFailed(self._loop.now(), command, "ECANCELED", "the ensemble has ended")
             )
-
-
-def _is_told(command: Command) -> bool:
-    return type(command) in _TOLD
 
 
 def _of_jobs(event: Event) -> Iterable[Event]:

@@ -99,7 +99,7 @@ def _flush(broker: Broker) -> Steps:
 
 def _refusal(broker: Broker, jobspec: str, rank: int, flags: int = 0) -> Step:
     """Submit a job that is refused, as `flux.job.submit_async` does it, which knows no ranks."""
-    request = {"J": signed(jobspec), "urgency": 0, "flags": flags}
+    request = {"J": signed(jobspec).decode(), "urgency": 0, "flags": flags}
     return broker.response(broker.handle.rpc("job-ingest.submit", request, rank), _check_refusal)
 
 

@@ -6,8 +6,8 @@ jobspec that it signs (flux-core 0.88, `src/common/libjob/submit.c`), and a serv
 
 from __future__ import annotations
 
-import base64
 import os
+from binascii import b2a_base64
 from functools import cache, partial
 from typing import Any
 
@@ -25,18 +25,15 @@ from flux_ensemble.runtime.ports import Loop
 LOST_SECONDS = 600.0
 
 
-def signed(jobspec: str) -> str:
+def signed(jobspec: str) -> bytes:
     """A jobspec as it is submitted by the owner of the instance: see RFC 15, mechanism `none`."""
-    return f"{_header(os.getuid())}.{_base64(jobspec)}.none"
+    return b"%b.%b.none" % (_header(), b2a_base64(jobspec.encode(), newline=False))
 
 
 @cache
-def _header(user: int) -> str:
-    return _base64(f"version\0i1\0mechanism\0snone\0userid\0i{user}\0")
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def _header() -> bytes:
+    header = f"version\0i1\0mechanism\0snone\0userid\0i{os.getuid()}\0"
+    return b2a_base64(header.encode(), newline=False)
 
 
 class Submissions:
@@ -67,7 +64,7 @@ class Submissions:
             OSError: it cannot be sent; there will be no answer.
         """
         flags = FLUX_JOB_PRE_SIGNED | (0 if validate else FLUX_JOB_NOVALIDATE)
-        future = lib.flux_job_submit(self._handle.handle, signed(text).encode(), urgency, flags)
+        future = lib.flux_job_submit(self._handle.handle, signed(text), urgency, flags)
         self._futures.add(future, partial(self._come, answer))
 
     def _come(self, answer: Answer, future: Any) -> None:

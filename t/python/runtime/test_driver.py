@@ -87,6 +87,25 @@ def test_what_is_posted_from_within_waits_for_its_turn() -> None:
     assert len(bench.host.settlings) == 1
 
 
+def test_what_people_read_comes_after_what_later_events_have_the_queue_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submitted: list[int] = []
+    monkeypatch.setattr(
+        FakeHost, "record", lambda *_: submitted.append(len(bench.member.submitted))
+    )
+    bench = Bench(rules=[on_start("a")], finish="never")
+    bench.driver.post(Started(1000.0), Request(1000.0, 1, "submit", {"group": "b"}))
+    assert submitted[:3] == [2, 2, 2]
+
+
+def test_what_was_put_down_is_told_though_a_later_event_is_a_fault() -> None:
+    bench = Bench(rules=[on_start("a")], finish="never")
+    bench.driver.post(Started(1000.0), Request(1000.0, 1, "cancel", {"group": Faulty()}))
+    assert [type(error) for error in bench.host.errors] == [ZeroDivisionError]
+    assert bench.names == ["start", "fire"]
+
+
 def test_an_exception_closes_the_driver_and_the_host_is_told() -> None:
     bench = Bench(finish="never").start()
     bench.ask("cancel", group=Faulty())
