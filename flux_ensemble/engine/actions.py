@@ -44,9 +44,6 @@ from flux_ensemble.metrics.paths import parse_label
 RETRIES = 3
 RETRY_DELAY = 1.0
 
-#: Of so many actions it is remembered how the log shows them.
-SHOWN = 1000
-
 #: An action, and the entry `jobs` of one that submits some, as the log shows them.
 _Shown = tuple[dict[str, Any], dict[str, Any]]
 
@@ -72,8 +69,8 @@ class Actions:
         self._sending = sending
         self._scaling = scaling
         self._table = core.pending_table
-        #: Actions that were performed, by their identity, and how the log shows them.
-        self._shown: dict[int, tuple[Action, _Shown]] = {}
+        #: How the log shows the actions of rules, by their identity.
+        self._shown: dict[int, _Shown] = {}
 
     # -- firing -------------------------------------------------------------------
 
@@ -84,6 +81,8 @@ class Actions:
         title: str,
         event: Mapping[str, Any],
         told: Mapping[str, Any] | None = None,
+        *,
+        again: bool = False,
     ) -> Iterable[Triggered]:
         """Record a firing, and perform its action now or at the resume.
 
@@ -93,24 +92,23 @@ class Actions:
             title: the rule's title, for the log.
             event: what made it fire.
             told: what a custom function gets to see of that; default: `event`.
+            again: this very action may be performed again, and is there as long as the engine.
         """
-        shown, jobs = self._show(action)
+        seen = self._shown.get(id(action)) if again else None
+        if seen is None:
+            seen = self._show(action)
+            if again:
+                self._shown[id(action)] = seen
+        shown, jobs = seen
         self.record_firing(origin, shown, title, event, jobs)
         return self._perform_or_hold(Held(origin, Call(action, told or event)))
 
     def _show(self, action: Action) -> _Shown:
-        """How the log shows an action; that of a rule is performed again and again."""
-        known = self._shown.get(id(action))
-        if known is not None and known[0] is action:
-            return known[1]
+        """How the log shows an action."""
         jobs: dict[str, Any] = {}
         if action.name == "submit":
             jobs["jobs"] = describe(self._core.spec.groups[action.label or ""], action)
-        shown = action_json(action), jobs
-        if len(self._shown) >= SHOWN:
-            self._shown.clear()
-        self._shown[id(action)] = action, shown
-        return shown
+        return action_json(action), jobs
 
     def record_firing(
         self,

@@ -73,7 +73,7 @@ class RuleActions:
             told = {**cause.event, "trigger": _trigger(rule, cause)}
             if cause.job is not None:
                 told.update(cause.job.told())
-        return self._actions.run(origin, action, rule.title, cause.event, told)
+        return self._actions.run(origin, action, rule.title, cause.event, told, again=state.fixed)
 
 
 def _origin(state: RuleState, cause: Cause) -> Origin:
