@@ -23,6 +23,7 @@ from typing import Any
 from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Tag
+from flux_ensemble.engine.fastclass import fastclass
 
 #: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"
@@ -33,7 +34,7 @@ Entry = Mapping[str, Any]
 _OF_JOBS = (JobEvent, JobEvents, JobsAlike)
 
 
-@dataclass(frozen=True, slots=True)
+@fastclass
 class Batch:
     """The events and entries that one commit makes durable.
 

@@ -56,7 +56,6 @@ PIECE_BYTES = 4096
 ROOT = "ensemble"
 
 
-@dataclass(frozen=True, slots=True)
 class _Segment:
     """The segment that is appended to.
 
@@ -66,18 +65,20 @@ class _Segment:
         size: of the pieces, in characters, which are bytes but for rare ones.
     """
 
-    number: int
-    entries: int = 0
-    pieces: tuple[str, ...] = ()
-    size: int = 0
+    __slots__ = ("entries", "key", "number", "pieces", "size")
 
-    def with_batch(self, batch: Batch) -> _Segment:
-        return _Segment(
-            self.number,
-            self.entries + batch.entries,
-            (*self.pieces, batch.text),
-            self.size + len(batch.text),
-        )
+    def __init__(self, name: str, number: int) -> None:
+        self.number = number
+        self.key = _key(name, "log", number)
+        self.entries = 0
+        self.pieces: list[str] = []
+        self.size = 0
+
+    def append(self, batch: Batch) -> None:
+        """It gets a batch."""
+        self.entries += batch.entries
+        self.pieces.append(batch.text)
+        self.size += len(batch.text)
 
     @property
     def full(self) -> bool:
@@ -107,7 +108,7 @@ class KvsStore:
         # It goes with the first batch, so that there is never an ensemble without its
         # log, or with the log of an earlier one of its name.
         self._load = load
-        self._segment = _Segment(0)
+        self._segment = _Segment(name, 0)
         # The segments before it with their entries, and the last of them while it is still
         # to be rewritten.
         self._older: list[tuple[int, int]] = []
@@ -150,18 +151,18 @@ class KvsStore:
             yield lambda change: change.put(_key(self.name, "load"), load)
         rewrite, self._rewrite = self._rewrite, None
         if rewrite is not None:
-            full, text = _key(self.name, "log", rewrite.number), "".join(rewrite.pieces)
-            yield lambda change: change.put(full, text)
-        segment = self._segment.with_batch(batch)
-        key = _key(self.name, "log", segment.number)
+            text = "".join(rewrite.pieces)
+            yield lambda change: change.put(rewrite.key, text)
+        segment = self._segment
+        segment.append(batch)
+        key = segment.key
         yield lambda change: change.append(key, batch.text)
         if batch.snapshot is not None:
             yield from self._plan_snapshot(batch.snapshot, batch.values, segment)
         if segment.full or batch.snapshot is not None:
             self._older.append((segment.number, segment.entries))
             self._rewrite = segment if segment.scattered else None
-            segment = _Segment(segment.number + 1)
-        self._segment = segment
+            self._segment = _Segment(self.name, segment.number + 1)
 
     def _plan_snapshot(
         self, snapshot: str, values: str | None, segment: _Segment
@@ -198,7 +199,7 @@ class KvsStore:
 
     def go_on(self, *, segment: int, chunk: int) -> None:
         """Go on in a segment and with a chunk of values that are not there yet."""
-        self._segment = _Segment(segment)
+        self._segment = _Segment(self.name, segment)
         self._chunks = chunk
 
     def count(self, segment: int, entries: int) -> None:
