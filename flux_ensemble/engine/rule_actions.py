@@ -73,7 +73,9 @@ class RuleActions:
             told = {**cause.event, "trigger": _trigger(rule, cause)}
             if cause.job is not None:
                 told.update(cause.job.told())
-        return self._actions.run(origin, action, rule.title, cause.event, told, again=state.fixed)
+        # One that has run for the last time would be kept for nothing.
+        again = state.live and not any(state.fillings)
+        return self._actions.run(origin, action, rule.title, cause.event, told, again=again)
 
 
 def _origin(state: RuleState, cause: Cause) -> Origin:

@@ -31,8 +31,6 @@ class RuleState(Turns):
     #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
     groups: tuple[str, ...]
     enabled: bool = field(init=False)
-    #: Its actions have no expressions.
-    fixed: bool = field(init=False)
     #: It exists once for each member.
     of_member: bool = field(init=False)
     #: Number of the next firing; ahead of `fired` where a custom function returned actions.
@@ -49,7 +47,6 @@ class RuleState(Turns):
 
     def __post_init__(self) -> None:
         self.enabled = self.rule.enabled
-        self.fixed = not any(self.fillings)
         self.of_member = self.rule.scope == "member"
         self.left = self.repetitions
 
