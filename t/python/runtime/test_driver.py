@@ -90,12 +90,16 @@ def test_what_is_posted_from_within_waits_for_its_turn() -> None:
 def test_what_people_read_comes_after_what_later_events_have_the_queue_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    benches: list[Bench] = []
     submitted: list[int] = []
-    monkeypatch.setattr(
-        FakeHost, "record", lambda *_: submitted.append(len(bench.member.submitted))
-    )
-    bench = Bench(rules=[on_start("a")], finish="never")
-    bench.driver.post(Started(1000.0), Request(1000.0, 1, "submit", {"group": "b"}))
+
+    def record(*_: Any) -> None:
+        submitted.append(len(benches[0].member.submitted))
+
+    monkeypatch.setattr(FakeHost, "record", record)
+    benches.append(Bench(rules=[on_start("a")], finish="never"))
+    request = Request(1000.0, 1, "submit", {"group": "b"})
+    benches[0].driver.post(Started(1000.0), request)
     assert submitted[:3] == [2, 2, 2]
 
 
