@@ -241,9 +241,12 @@ def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
     helpers += family[1:3]
     victims = [process.pid, *(pid for pid in helpers if context.random.random() < 0.5)]
     context.random.shuffle(victims)
-    for pid in victims:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    # Whoever is killed first, the others have no time to act on that: on a busy machine that would
+    # be enough for a run to end, as failed, since what starts its jobs is gone.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     process.wait()
 
 
