@@ -31,7 +31,7 @@ from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
-from flux_ensemble.engine.render import action_json, describe, rule_json
+from flux_ensemble.engine.render import ShownActions, action_json, rule_json
 from flux_ensemble.engine.scaling import Scaling
 from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import NOT_NEEDED, WITHDRAWN, Sending, because
@@ -43,9 +43,6 @@ from flux_ensemble.metrics.paths import parse_label
 #: seconds, which doubles each time.
 RETRIES = 3
 RETRY_DELAY = 1.0
-
-#: An action, and the entry `jobs` of one that submits some, as the log shows them.
-_Shown = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Actions:
@@ -69,8 +66,7 @@ class Actions:
         self._sending = sending
         self._scaling = scaling
         self._table = core.pending_table
-        #: How the log shows the actions of rules, by their identity.
-        self._shown: dict[int, _Shown] = {}
+        self._shown = ShownActions(core.spec.groups)
 
     # -- firing -------------------------------------------------------------------
 
@@ -94,39 +90,19 @@ class Actions:
             told: what a custom function gets to see of that; default: `event`.
             again: this very action may be performed again, and is there as long as the engine.
         """
-        seen = self._shown.get(id(action)) if again else None
-        if seen is None:
-            seen = self._show(action)
-            if again:
-                self._shown[id(action)] = seen
-        shown, jobs = seen
-        self.record_firing(origin, shown, title, event, jobs)
+        shown, jobs = self._shown.of(action, keep=again)
+        self.record_firing(origin, shown, title, event, **jobs)
         return self._perform_or_hold(Held(origin, Call(action, told or event)))
-
-    def _show(self, action: Action) -> _Shown:
-        """How the log shows an action."""
-        jobs: dict[str, Any] = {}
-        if action.name == "submit":
-            jobs["jobs"] = describe(self._core.spec.groups[action.label or ""], action)
-        return action_json(action), jobs
 
     def record_firing(
         self,
         origin: Origin,
-        action: dict[str, Any],
+        action: Mapping[str, Any],
         title: str,
         event: Mapping[str, Any],
-        jobs: dict[str, Any],
+        **more: Any,
     ) -> None:
-        """Record a firing.
-
-        Args:
-            origin: the firing.
-            action: as `action_json` has it.
-            title: the rule's title.
-            event: what made it fire.
-            jobs: the entry `jobs`, where it submits some.
-        """
+        """Record a firing; the action is as `action_json` has it, and `more` goes into the log."""
         self._core.firings += 1
         self._core.record(
             "fire",
@@ -135,7 +111,7 @@ class Actions:
             trigger=title,
             action=action,
             cause=dict(event) if "job" not in event else {**event, "job": split(event["job"])[1]},
-            **jobs,
+            **more,
         )
 
     def resume(self) -> Iterator[Triggered]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -17,6 +18,40 @@ _DEFAULTS = tuple(field.default for field in fields(Action)[1:])
 
 #: Fields that hold keys of the document.
 _NESTED = ("overrides", "expressions")
+
+
+#: An action, and the entry `jobs` of one that submits some.
+Shown = tuple[dict[str, Any], dict[str, Any]]
+
+
+class ShownActions:
+    """Actions as the log shows them when a rule fires.
+
+    Args:
+        groups: of the ensemble, by name.
+    """
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self._groups = groups
+        #: Those that are kept, by the identity of the action.
+        self._kept: dict[int, Shown] = {}
+
+    def of(self, action: Action, *, keep: bool) -> Shown:
+        """How an action is shown.
+
+        Args:
+            action: the action.
+            keep: it may come again, and is there as long as the engine is.
+        """
+        shown = self._kept.get(id(action)) if keep else None
+        if shown is None:
+            jobs = {}
+            if action.name == "submit":
+                jobs["jobs"] = describe(self._groups[action.label or ""], action)
+            shown = action_json(action), jobs
+            if keep:
+                self._kept[id(action)] = shown
+        return shown
 
 
 def describe(group: Group, action: Action) -> list[dict[str, Any]]:

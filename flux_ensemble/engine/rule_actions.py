@@ -55,7 +55,7 @@ class RuleActions:
     def _unfilled(self, state: RuleState, action: Action, cause: Cause, error: ValueError) -> None:
         """An expression of an action has no value, or one that does not fit."""
         origin = _origin(state, cause)
-        self._actions.record_firing(origin, action_json(action), state.rule.title, cause.event, {})
+        self._actions.record_firing(origin, action_json(action), state.rule.title, cause.event)
         self._actions.failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
 
     def _fire_all(
