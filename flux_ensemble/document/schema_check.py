@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,21 @@ def _validator(name: str) -> Any:
     from jsonschema import Draft202012Validator, validators
 
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-    return validators.extend(Draft202012Validator, type_checker=types)(SCHEMAS[name])
+    made = validators.extend(Draft202012Validator, {"items": _items}, type_checker=types)
+    return made(SCHEMAS[name])
+
+
+def _items(validator: Any, schema: Any, value: Any, _: Any) -> Iterator[Any]:
+    """The keyword `items`: what aliases repeat is one object, and is checked once if valid."""
+    if not validator.is_type(value, "array"):
+        return
+    valid: set[int] = set()
+    for index, item in enumerate(value):
+        if id(item) not in valid:
+            errors = list(validator.descend(item, schema, path=index))
+            if not errors:
+                valid.add(id(item))
+            yield from errors
 
 
 def _is_integer(checker: Any, value: Any) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flux_ensemble.metrics.numbers import finite
@@ -158,11 +159,17 @@ def compile_expression(
     Traceback (most recent call last):
     ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
     """
+    compiler = _Compiler(resolve, calculus)
+    compiler.add(_tree(text))
+    return Expression(tuple(compiler.steps), frozenset(compiler.variables))
+
+
+@lru_cache(maxsize=128)
+def _tree(text: str) -> ast.expr:
+    """The tree of an expression that is not too deep: large documents repeat expressions."""
     tree = parse_expression(text)
     _check_depth(tree)
-    compiler = _Compiler(resolve, calculus)
-    compiler.add(tree)
-    return Expression(tuple(compiler.steps), frozenset(compiler.variables))
+    return tree
 
 
 def parse_expression(text: str) -> ast.expr:

@@ -10,6 +10,7 @@ import difflib
 import shlex
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -22,9 +23,11 @@ from flux_ensemble.document.loading import DocumentError, load_mapping, load_tex
 from flux_ensemble.document.plain import MAX_CHARACTERS
 from flux_ensemble.document.problems import MAX_PROBLEMS, MAX_TEXT, Problems, TooMany
 from flux_ensemble.document.rules import parse_rule
+from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.sweep import MAX_PARAMETERS, Sweep
 from flux_ensemble.document.texts import MAX_TEXTS, MAX_WORD, split_command
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.metrics import expressions
 
 JOB = "name: a\njobs: [{name: g, command: c}]\n"
 TERMINATE = {"name": "terminate"}
@@ -185,6 +188,49 @@ def test_an_alias_counts_as_all_the_text_that_it_stands_for() -> None:
     assert sentences(text.replace("*t, ", "*t, " * 10_000)) == [wanted]
     keys = "".join(f"- {{*k : 1, name: g{number}}}\n" for number in range(20_000))
     assert sentences(f"x: [&k {'k' * 1000_000}]\njobs:\n{keys}") == [wanted]
+
+
+class Counted(dict[str, Any]):
+    """A mapping that counts how often it is asked for a key."""
+
+    asked = 0
+
+    def __contains__(self, key: object) -> bool:
+        Counted.asked += 1
+        return super().__contains__(key)
+
+
+def test_the_form_of_what_aliases_repeat_is_checked_once() -> None:
+    def asked(times: int) -> int:
+        Counted.asked = 0
+        one = Counted(name="g", command="c")
+        found = Problems()
+        checked = check_form("document", {"jobs": [one] * times}, found)
+        assert checked == {"jobs": [one] * times}
+        assert not found
+        return Counted.asked
+
+    assert 0 < asked(1) == asked(1000)
+
+
+def test_what_aliases_repeat_is_a_problem_wherever_it_stands() -> None:
+    text = "jobs:\n- &g {name: g, command: c, count: x}\n- {name: h, command: c}\n- *g\n"
+    assert sentences(text) == [
+        f"document:{line}: jobs[{place}].count: expected an integer >= 1, not 'x'"
+        for line, place in ((2, 0), (2, 2))
+    ]
+
+
+def test_an_expression_that_is_repeated_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = Mock(side_effect=expressions.parse_expression)
+    monkeypatch.setattr(expressions, "parse_expression", parse)
+    texts = ("often.a + 17 > 2", "often.a + 18 > 2")
+    found = [expressions.compile_expression(text, len).variables for text in texts * 3]
+    again = expressions.compile_expression(texts[0], ".".join).variables
+    assert [call.args for call in parse.call_args_list] == [(text,) for text in texts]
+    # What a name stands for is not kept with the text.
+    assert found == [{2}] * 6
+    assert again == {"often.a"}
 
 
 @pytest.mark.parametrize(
