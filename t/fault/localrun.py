@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -126,10 +127,17 @@ class LocalRun:
         kept: dict[str, Any] = json.loads((self.files / "status.json").read_text())
         return kept
 
-    def jobs(self) -> list[Job]:
-        """Its jobs by the events that it has put down."""
+    def jobs(self, *, in_order: bool = False) -> list[Job]:
+        """Its jobs by the events that it has put down.
+
+        Args:
+            in_order: an event that it has seen after another one has a later time. What a process
+                published can be read after its end, and has that time, but counts all the same.
+        """
         jobs: dict[int, Job] = {}
+        seen = -math.inf
         for event in self._events():
+            seen = max(event["t"], math.nextafter(seen, math.inf))
             job = jobs.setdefault(event["job"], Job(event["job"]))
             if event["tag"] is not None:
                 group, rule, firing, index = event["tag"]
@@ -137,7 +145,9 @@ class LocalRun:
                 if job.tag is not None and job.tag != {**tag, "run": 0}:
                     raise RuntimeError(f"job {event['job']} has two tags: {job.tag} and {tag}")
                 job.tag = {**tag, "run": 0}
-            job.take({**event, "timestamp": event["t"]})
+            if job.take({**event, "timestamp": event["t"]}) and in_order:
+                name, _, context = job.events[-1]
+                job.events[-1] = (name, seen, context)
         return [job for job in jobs.values() if job.counts]
 
     def _events(self) -> Iterator[dict[str, Any]]:

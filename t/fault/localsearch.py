@@ -103,7 +103,8 @@ def _verify(context: Context, run: LocalRun) -> None:
     findings = verified(run, jobs)
     searches = run.snapshot()["status"]["searches"]
     rows = States(run.files.parent).jobs(NAME)
-    problems, pruned = told.check(run.workload.document, searches, rows, run.entries(), jobs)
+    seen = run.jobs(in_order=True)
+    problems, pruned = told.check(run.workload.document, searches, rows, run.entries(), seen)
     findings.problems += problems
     for policy, number in pruned.items():
         context.row.reached[f"pruned by {policy}"] += number

@@ -56,8 +56,8 @@ class Member(Witness):
         return sum(job.first("start") is not None for job in self.started(ensemble))
 
     def waiting(self, ensemble: str) -> list[Job]:
-        """The jobs of an ensemble that have not begun on it, as far as is known."""
-        return [job for job in self.of(ensemble) if job.first("start") is None]
+        """The jobs of an ensemble that have no resources of it, as far as is known."""
+        return [job for job in self.of(ensemble) if job.first("alloc") is None]
 
     def kill(self) -> None:
         """Kill its broker."""
