@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from flux_ensemble.metrics.expressions import Expression, compile_expression
@@ -57,7 +56,6 @@ class Computed:
         return math.nan if value is None or isinstance(value, str) else float(value)
 
 
-@lru_cache(maxsize=128)
 def compiled(text: str) -> Expression[str]:
     """The expression of a text.
 

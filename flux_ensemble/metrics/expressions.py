@@ -164,9 +164,12 @@ def compile_expression(
     return Expression(tuple(compiler.steps), frozenset(compiler.variables))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def _tree(text: str) -> ast.expr:
-    """The tree of an expression that is not too deep: large documents repeat expressions."""
+    """The tree of an expression that is not too deep.
+
+    Large documents repeat expressions. A tree can have a megabyte, so few are kept.
+    """
     tree = parse_expression(text)
     _check_depth(tree)
     return tree
