@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from flux_ensemble.api.local_session import LocalSession
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local.root import StateError, default_root
@@ -267,9 +267,15 @@ def local_root() -> Path:
 
 
 def reaches_flux() -> bool:
-    """There is a Flux instance to talk to."""
+    """Whether there is a Flux instance to talk to.
+
+    Raises:
+        BindingsError, EnsembleError: FLUX_URI names one that cannot be reached.
+    """
     try:
         Client()
     except (BindingsError, EnsembleError):
+        if is_named():
+            raise
         return False
     return True

@@ -7,6 +7,6 @@ User programs import it, so it needs only Flux's bindings, not the service or th
 
 from flux_ensemble.client.client import Client
 from flux_ensemble.client.errors import EnsembleError
-from flux_ensemble.client.instance import user_context
+from flux_ensemble.client.instance import is_named, user_context
 
-__all__ = ["Client", "EnsembleError", "user_context"]
+__all__ = ["Client", "EnsembleError", "is_named", "user_context"]

@@ -9,6 +9,19 @@ from typing import Any
 from flux_ensemble.client.payloads import is_text
 
 
+def is_named() -> bool:
+    """Whether the environment names a Flux instance.
+
+    Nothing else may then answer in its place, not even if it cannot be reached.
+
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", FLUX_URI="local:///run/flux/local"):
+    ...     is_named()
+    True
+    """
+    return bool(os.environ.get("FLUX_URI"))
+
+
 def user_context(
     cwd: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -33,8 +46,8 @@ def no_instance(exc: OSError, uri: str | None) -> str:
     """
     if uri is not None:
         return f"there is no Flux instance at {uri!r}: {exc.strerror}"
-    uri = os.environ.get("FLUX_URI")
-    if uri is not None:
+    if is_named():
+        uri = os.environ["FLUX_URI"]
         return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"
     return (
         "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "

@@ -77,8 +77,11 @@ def exporter(
             "the exporter needs prometheus_client: pip install 'flux-ensemble[metrics]'"
         ) from None
     # The first request says at once if there is nobody to ask.
-    reach(Client, member, state_dir).list()
-    collect = _collector(lambda: reach(Client, member, state_dir), max_series)
+    target = reach(Client, member, state_dir)
+    target.list()
+    # From now on there is nobody else who could answer in its place.
+    connect = Client if isinstance(target, Client) else lambda: target
+    collect = _collector(connect, max_series)
     try:
         if textfile is not None:
             _write(textfile, collect, interval)

@@ -29,7 +29,7 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.summary_file import Summary
-from flux_ensemble.cli.session.target import Target, member_options, targeted
+from flux_ensemble.cli.session.target import Target, connect_unless, member_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 
@@ -185,7 +185,7 @@ class _Run:
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
             )
         events = self.debug or spec.debug
-        client = None if self.member == "local" else _connect(self.member)
+        client = connect_unless(Client, self.member)
         if client is None:
             if self.isolate:
                 raise Failure("--isolate is for the service in a Flux instance", USAGE)
@@ -270,16 +270,6 @@ class _Run:
             request["record"] = os.path.abspath(self.record)
         others = [(other["name"], other["t_start"]) for other in client.list()]
         return follower.load(request, spec.name, others)
-
-
-def _connect(member: str | None) -> Client | None:
-    """A client of the Flux instance there is; None to do without."""
-    try:
-        return Client()
-    except (BindingsError, EnsembleError):
-        if member == "flux":
-            raise
-        return None
 
 
 def _need_service(client: Client, isolate: bool) -> None:

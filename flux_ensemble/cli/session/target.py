@@ -1,7 +1,7 @@
 """Where an ensemble runs: the options `--member` and `--state-dir`.
 
 Commands are about ensembles of the service; with `--member local` or `--state-dir`, and where no
-Flux instance can be reached, about runs on the local queue.
+Flux instance can be reached and none is named, about runs on the local queue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.cli.session.local_states import LocalStates
-from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.members.local.root import StateError, default_root
 
 #: Whom a command asks about ensembles.
@@ -94,16 +94,39 @@ def reach(connect: Callable[[], Client], member: str | None, state_dir: Path | N
             return LocalStates(state_dir or default_root())
         except StateError as error:
             raise Failure(str(error)) from None
+    client = connect_unless(connect, member)
+    if client is not None:
+        return client
+    with contextlib.suppress(StateError):
+        root = default_root()
+        if root.is_dir():
+            return LocalStates(root)
+    return connect()
+
+
+def connect_unless(connect: Callable[[], Client], member: str | None) -> Client | None:
+    """A client of the Flux instance there is; None where the local queue may take its place.
+
+    Args:
+        connect: makes a client.
+        member: as `--member`.
+
+    Raises:
+        BindingsError, EnsembleError: the instance that the user named cannot be reached.
+    """
+    if member == "local":
+        return None
     try:
         return connect()
-    except (BindingsError, EnsembleError):
-        root = None
-        if member != "flux":
-            with contextlib.suppress(StateError):
-                root = default_root()
-        if root is None or not root.is_dir():
+    except (BindingsError, EnsembleError) as error:
+        if member == "flux":
             raise
-        return LocalStates(root)
+        if not is_named():
+            return None
+        text = f"{error}: unset FLUX_URI, or add --member local, for runs of this machine"
+        if isinstance(error, BindingsError):
+            raise BindingsError(text) from error
+        raise EnsembleError(error.errno or errno.ENOENT, text) from error
 
 
 def label_of(target: Target) -> Callable[[int], str]:

@@ -1,0 +1,139 @@
+"""Whom a command asks: who names a Flux instance gets that instance or an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flux_ensemble import Ensemble
+from flux_ensemble.cli.commands import exporter
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.client import Client, EnsembleError
+
+DOCUMENT = """
+jobs: [{name: a, command: "true"}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+"""
+
+GONE = "there is no Flux instance at FLUX_URI 'local:///nowhere'"
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A local run that has ended, where it is looked for by default; no Flux can be reached."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("FLUX_URI", raising=False)
+
+    def refuse(self: Client) -> None:
+        import os
+
+        from flux_ensemble.client.instance import no_instance
+
+        raise EnsembleError(2, no_instance(OSError(2, os.strerror(2)), None))
+
+    monkeypatch.setattr(Client, "__init__", refuse)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(DOCUMENT)
+    assert run_command(["run", "--quiet", "study.yaml"]) == 0
+    return tmp_path / "study.yaml"
+
+
+def test_a_local_run_does_not_answer_for_an_instance_that_is_gone(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLUX_URI", "local:///nowhere")
+    capsys.readouterr()
+    assert run_command(["wait", "study"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert GONE in err
+    assert "add --member local" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"], ["status", "study"], ["metrics", "study"], ["why", "study"], ["jobs", "study"],
+        ["log", "study"], ["failures", "study"], ["export", "study", "out.csv"],
+        ["report", "study"], ["top", "--once"], ["unload", "study"], ["cancel", "study"],
+        ["metrics-exporter", "--textfile", "out", "--interval", "0"], ["watch", "study"],
+        ["run", "study.yaml"], ["load", "study.yaml"],
+    ],
+)  # fmt: skip
+def test_no_command_takes_another_target_than_the_one_that_is_named(
+    words: list[str],
+    study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FLUX_URI", "local:///nowhere")
+    before = sorted(study.parent.rglob("*"))
+    capsys.readouterr()
+    assert run_command(words) == 1
+    assert GONE in capsys.readouterr().err
+    assert sorted(study.parent.rglob("*")) == before
+    # Who names the local queue gets that.
+    if words[0] != "load":
+        assert GONE not in _err([words[0], "--member", "local", *words[1:]], capsys)
+
+
+def _err(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    run_command(words)
+    return capsys.readouterr().err
+
+
+def test_where_no_instance_is_named_local_runs_answer(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["wait", "study"]) == 0
+    # As in a shell that has emptied the variable.
+    monkeypatch.setenv("FLUX_URI", "")
+    assert run_command(["wait", "study"]) == 0
+    assert "study: completed" in capsys.readouterr().out
+
+
+def test_a_program_gets_the_instance_that_is_named_or_an_error(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Ensemble.attach("study").status()["state"] == "completed"
+    monkeypatch.setenv("FLUX_URI", "local:///nowhere")
+    with pytest.raises(EnsembleError, match=GONE):
+        Ensemble.attach("study")
+    with pytest.raises(EnsembleError, match=GONE):
+        Ensemble(name="other", jobs=[{"name": "a", "command": "true"}]).start()
+    assert Ensemble.attach("study", "local").status()["state"] == "completed"
+
+
+def test_an_exporter_of_an_instance_that_goes_away_does_not_go_on_with_local_runs(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was begun without a name for the instance, as on a machine whose Flux is the system's."""
+    state = SimpleNamespace(there=True)
+
+    class System(Client):
+        def __init__(self) -> None:
+            if not state.there:
+                raise EnsembleError(2, "gone")
+
+        def list(self) -> Any:
+            return []
+
+        def status(self, name: str | None = None) -> Any:
+            if not state.there:
+                raise EnsembleError(113, "gone")
+            return {"ensembles": []}
+
+    asked: list[Any] = []
+    monkeypatch.setattr(exporter, "Client", System)
+    monkeypatch.setattr(exporter, "_write", lambda path, collect, interval: asked.append(collect))
+    assert run_command(["metrics-exporter", "--textfile", "out"]) == 0
+    (collect,) = asked
+    list(collect())
+    state.there = False
+    for _ in range(2):
+        text = "\n".join(str(sample) for metric in collect() for sample in metric.samples)
+        assert "study" not in text
+        assert "flux_ensemble" in text
