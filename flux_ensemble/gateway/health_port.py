@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from flux_ensemble.pages import Page, serve_port
+
+_NO_PAGE = Page(HTTPStatus.NOT_FOUND, "text/plain", b"see /healthz, /readyz or /metrics\n")
 
 
 class HealthPort:
@@ -41,42 +43,26 @@ class HealthPort:
         ready: Callable[[], str | None] = lambda: None,
         host: str = "",
     ) -> None:
-        def metrics() -> tuple[int, str, bytes]:
-            return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
+        def metrics() -> Page:
+            return Page(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry))
 
-        def answer(check: Callable[[], str | None]) -> tuple[int, str, bytes]:
+        def answer(check: Callable[[], str | None]) -> Page:
             wrong = check()
             code = HTTPStatus.OK if wrong is None else HTTPStatus.SERVICE_UNAVAILABLE
-            return code, "text/plain; charset=utf-8", f"{wrong or 'ok'}\n".encode()
+            return Page(code, "text/plain; charset=utf-8", f"{wrong or 'ok'}\n".encode())
 
-        pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+        pages: dict[str, Callable[[], Page]] = {
             "/healthz": lambda: answer(healthy),
             "/readyz": lambda: answer(ready),
             "/metrics": metrics,
         }
 
-        class Handler(BaseHTTPRequestHandler):
-            # A client that sends nothing holds its thread no longer.
-            timeout = 10
+        def give(path: str, headers: object) -> Page:
+            page = pages.get(path)
+            return _NO_PAGE if page is None else page()
 
-            def do_GET(self) -> None:
-                page = pages.get(self.path.partition("?")[0])
-                if page is None:
-                    self.send_error(HTTPStatus.NOT_FOUND)
-                    return
-                code, kind, body = page()
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Probes are no news."""
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
+        self._server = serve_port(host, port, give)
+        self.port: int = self._server.socket.getsockname()[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="health", daemon=True
         )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import os
 import ssl
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+from flux_ensemble.files import read
 
 #: What a URI that names a member starts with.
 MEMBER_URI = "flux-ensemble://member/"
@@ -141,20 +142,13 @@ class Contents:
 
 
 def _contents(file: Path) -> bytes:
-    """What is in a file; one that has no end, or is no file, is not waited for."""
+    """What is in a file of the user's or of root's; see `files.read`."""
     try:
-        # Opening a FIFO would wait for somebody to write.
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise TlsError(f"cannot read {str(file)!r}: it is not a regular file")
-            contents = opened.read(_LARGEST + 1)
+        return read(file, limit=_LARGEST)
     except OSError as exc:
         raise TlsError(f"cannot read {str(file)!r}: {exc.strerror}") from exc
     except ValueError as exc:
         raise TlsError(f"cannot read {str(file)!r}: {exc}") from exc
-    if len(contents) > _LARGEST:
-        raise TlsError(f"cannot read {str(file)!r}: it is larger than {_LARGEST} bytes")
-    return contents
 
 
 @contextmanager

@@ -9,10 +9,8 @@ of events. Replay feeds the events to a fresh engine and compares its commands.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -25,6 +23,7 @@ from flux_ensemble.engine.codec import command_from_json, encode, event_from_jso
 from flux_ensemble.engine.commands import CallCustom, Command
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
+from flux_ensemble.files import create
 from flux_ensemble.metrics.names import NEWER_COUNTERS, NUMBER
 from flux_ensemble.metrics.paths import COUNT
 from flux_ensemble.runtime.durability.lines import MAX_LINE
@@ -114,27 +113,10 @@ def _open(path: str | Path) -> IO[str]:
     """Open a file for a recording, and wait for nobody who might read it.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, is no regular file, or is one that another user has put in
+            its place.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        fd = os.open(path, flags, 0o666)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # a FIFO that nobody reads
-            raise _irregular(path) from None
-        raise
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise _irregular(path)
-        os.ftruncate(fd, 0)
-        return open(fd, "w", encoding="utf-8")
-    except OSError:
-        os.close(fd)
-        raise
-
-
-def _irregular(path: str | Path) -> OSError:
-    return OSError(errno.EINVAL, "expected a regular file", str(path))
+    return open(create(path, regular=True), "w", encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

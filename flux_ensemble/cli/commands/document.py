@@ -21,6 +21,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.session import completion
+from flux_ensemble.files import writing
 from flux_ensemble.texts import listed, printable
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
         return
     path = Path(file or f"{template}.yaml")
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as out:
+        with writing(path, new=not force) as out:
             out.write(text)
     except FileExistsError:
         raise Failure(f"{path} is there already: --force replaces it", USAGE) from None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from flux_ensemble.files import replacing
 
 Job = Mapping[str, Any]
 
@@ -57,10 +57,8 @@ def write(path: Path, jobs: Iterable[Job], *, force: bool = False) -> int:
         raise ExportError(f"{path} exists: --force replaces it")
     counted = _Counted(jobs)
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
-            beside = Path(directory, "jobs")
+        with replacing(path) as beside:
             writer(beside, counted)
-            os.replace(beside, path)
     except OSError as error:
         if error is counted.error:
             raise

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
@@ -17,6 +15,7 @@ from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.messages import explain, plain
 from flux_ensemble.cli.display.metrics_tables import metrics_rows
 from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.files import replacing
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.gather import gather
 from flux_ensemble.report.page import MARK
@@ -83,10 +82,8 @@ def written(path: Path, text: str, contents: Sequence[Content], *, force: bool) 
     if not force and path.exists() and not _is_report(path):
         raise CommandFailure(f"{path} exists and is no report: --force replaces it")
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
-            beside = Path(directory, "page")
+        with replacing(path) as beside:
             size = beside.write_bytes(text.encode())
-            os.replace(beside, path)
     except OSError as error:
         raise CommandFailure(f"cannot write {path}: {error.strerror}") from None
     jobs = plural(sum(content.run.jobs.count for content in contents), "job")

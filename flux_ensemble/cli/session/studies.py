@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.common import USAGE, Failure, naming
+from flux_ensemble.files import replacing
 
 if TYPE_CHECKING:
     from flux_ensemble.cli.session.target import Target
@@ -41,10 +40,8 @@ def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
         with naming(target, name):
             searches = searches_of(target.log(name))
             jobs = list(target.jobs(name))
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
-            beside = Path(directory, path.name)
+        with replacing(path) as beside:
             written = write(beside, name, searches, jobs)
-            os.replace(beside, path)
     except StudyError as error:
         raise Failure(f"{name}: {error}") from None
     except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import print_error
+from flux_ensemble.files import writing
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -63,6 +64,7 @@ class Summary:
             summary["error"] = error[:_LONGEST]
         try:
             # Not put in place of another file: it may be a mount of its own.
-            self._path.write_text(json.dumps(summary, ensure_ascii=False) + "\n")
+            with writing(self._path) as file:
+                file.write(json.dumps(summary, ensure_ascii=False) + "\n")
         except OSError as exc:
             print_error(f"cannot write the summary {str(self._path)!r}: {exc.strerror}")

@@ -14,19 +14,16 @@ or device is taken for one of our files, and none that another user owns.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from pathlib import Path
 
+from flux_ensemble import files
 from flux_ensemble.members.local.root import StateError
 from flux_ensemble.runtime.durability.lines import write_all
 
 #: A directory to look up names in: it need not be readable.
 _LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-#: How many symbolic links there are in a path at most, as in the kernel.
-_MAX_LINKS = 40
 
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -45,13 +42,15 @@ class Directory:
     Args:
         fd: its descriptor, which is closed with it.
         path: what messages call it.
-        ours: files in it have to belong to the user.
+        ours: files in it have to belong to the user; else to whom the directory belongs.
     """
 
     def __init__(self, fd: int, path: Path, *, ours: bool) -> None:
         self.fd = fd
         self.path = path
         self._ours = ours
+        # What is another user's word has to be that user's own: root could read anything for them.
+        self._owner = os.geteuid() if ours else os.fstat(fd).st_uid
 
     def __enter__(self) -> Directory:
         return self
@@ -218,10 +217,11 @@ class Directory:
     def _check(self, name: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise self._foreign(name, status, "a file")
-        if self._ours and status.st_uid != os.geteuid():
+        if status.st_uid != self._owner:
+            whose = "you" if self._ours else f"user {self._owner}, as its directory does"
             raise StateError(
-                f"{self.path / name} belongs to user {status.st_uid} and not to you: remove it, or "
-                "name another state directory with --state-dir"
+                f"{self.path / name} belongs to user {status.st_uid} and not to {whose}: remove "
+                "it, or name another state directory with --state-dir"
             )
 
     def _foreign(self, name: str, status: os.stat_result, expected: str) -> StateError:
@@ -241,64 +241,14 @@ def open_directory(path: Path, *, make: bool = False, ours: bool = True) -> Dire
     Args:
         path: the directory.
         make: make what is not there of it, for the user alone.
-        ours: files in it have to belong to the user.
+        ours: files in it have to belong to the user; else to whom their directory belongs.
 
     Raises:
         StateError: there is a symbolic link of another user on the way.
         OSError: it cannot be opened or made.
     """
-    absolute = path.absolute()
-    names = [*reversed(absolute.parts[1:])]
-    links = 0
-    here = os.open("/", _LOOK)
     try:
-        while names:
-            name = names.pop()
-            try:
-                there = os.open(name, _LOOK, dir_fd=here)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=here)
-                names.append(name)
-                continue
-            except NotADirectoryError:
-                target = _read_link(here, name, absolute)
-                links += 1
-                if links > _MAX_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
-                if not target.is_absolute():
-                    names += reversed(target.parts)
-                    continue
-                names += reversed(target.parts[1:])
-                there = os.open("/", _LOOK)
-            os.close(here)
-            here = there
-        return Directory(here, path, ours=ours)
-    except BaseException:
-        os.close(here)
-        raise
-
-
-def _read_link(directory: int, name: str, path: Path) -> Path:
-    """Where a symbolic link on the way to `path` leads.
-
-    Raises:
-        StateError: it is another user's.
-        OSError: it is none.
-    """
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISLNK(status.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-        target = Path(os.readlink("", dir_fd=fd))
-    finally:
-        os.close(fd)
-    if status.st_uid not in (0, os.geteuid()):
-        raise StateError(
-            f"{name!r} in {path} is a symbolic link of user {status.st_uid}, to {str(target)!r}: "
-            "name the state directory itself with --state-dir"
-        )
-    return target
+        fd = files.open_directory(path, make=make)
+    except files.ForeignFile as error:
+        raise StateError(f"{error}: name the state directory itself with --state-dir") from None
+    return Directory(fd, path, ours=ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,11 +23,15 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE
+from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as text_parser
 
 from flux_ensemble.exporter.families import PREFIX, families
-from flux_ensemble.exporter.server import ExporterError, listen, read_token, write_textfile
+from flux_ensemble.exporter.server import ExporterError, listen, write_textfile
+from flux_ensemble.gateway.health_port import HealthPort
+from flux_ensemble.pages import MOST_WAITING
+from flux_ensemble.tokens import TokenError, read_token
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,8 +105,8 @@ def value(found: dict[Any, float], name: str, **labels: str) -> float:
 
 
 @contextmanager
-def served(address: str, token_file: Path | None = None) -> Iterator[Any]:
-    with listen(address, collect, token_file) as server:
+def served(address: str, token_file: Path | None = None, **limits: float) -> Iterator[Any]:
+    with listen(address, collect, token_file, **limits) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -224,11 +230,11 @@ def test_a_token_that_others_can_read_or_that_is_short_is_refused(tmp_path: Path
     file = tmp_path / "token"
     file.write_text("a" * 40)
     file.chmod(0o644)
-    with pytest.raises(ExporterError, match="chmod 600"):
+    with pytest.raises(TokenError, match="chmod 600"):
         read_token(file)
     file.write_text("short")
     file.chmod(0o600)
-    with pytest.raises(ExporterError, match="at least 16"):
+    with pytest.raises(TokenError, match="at least 16"):
         read_token(file)
 
 
@@ -240,6 +246,88 @@ def test_a_socket_that_nobody_listens_on_is_replaced_and_another_is_not(tmp_path
         assert get(str(path))[0] == 200
         with pytest.raises(ExporterError, match="somebody listens"):
             listen(str(path), collect, None)
+
+
+def connected(address: Any, text: str = "") -> socket.socket:
+    """A connection on which the beginning of a request has been sent."""
+    client = socket.create_connection(address[:2], timeout=PATIENCE)
+    client.sendall(text.encode())
+    return client
+
+
+def scraped(address: Any, token: str) -> str:
+    host, port = address[:2]
+    request = urllib.request.Request(f"http://{host}:{port}/metrics")
+    request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_client_that_never_ends_its_headers_keeps_no_scrape_waiting(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    # The time for a request is longer than anybody here waits.
+    with (
+        served("localhost:0", file, seconds=100 * PATIENCE) as address,
+        connected(address, "GET /metrics HTTP/1.1\r\nA: b\r\n"),
+    ):
+        assert f"{PREFIX}up 1.0" in scraped(address, file.read_text().strip())
+
+
+def test_a_request_that_comes_byte_by_byte_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
+    with (
+        served("localhost:0", tmp_path / "token", seconds=0.2) as address,
+        connected(address, "GET /metrics HTTP/1.1\r\nA: ") as slow,
+    ):
+        slow.settimeout(0.05)
+        t_late = time.monotonic() + PATIENCE
+        with contextlib.suppress(ConnectionError):
+            while True:
+                assert time.monotonic() < t_late
+                slow.send(b"b")
+                with contextlib.suppress(TimeoutError):
+                    assert slow.recv(1000) == b""
+                    break
+
+
+def test_connections_without_a_request_end_each_other_and_no_scrape(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with (
+        served("localhost:0", file, seconds=100 * PATIENCE) as address,
+        contextlib.ExitStack() as stack,
+    ):
+        idle = [stack.enter_context(connected(address)) for _ in range(MOST_WAITING + 5)]
+        assert f"{PREFIX}up 1.0" in scraped(address, file.read_text().strip())
+        # The scrape was one more that waited for a while.
+        assert [one.recv(1000) for one in idle[:6]] == [b""] * 6
+
+
+def test_a_client_that_does_not_read_its_page_keeps_nobody_waiting(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with served("localhost:0", file) as address:
+        token = file.read_text().strip()
+        asked = f"GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+        with connected(address, asked):
+            assert f"{PREFIX}up 1.0" in scraped(address, token)
+
+
+def test_probes_are_answered_while_clients_never_end_their_headers() -> None:
+    port = HealthPort(0, CollectorRegistry(), host="localhost")
+    try:
+        with contextlib.ExitStack() as stack:
+            address = ("localhost", port.port)
+            for _ in range(MOST_WAITING + 5):
+                stack.enter_context(connected(address, "GET /healthz HTTP/1.1\r\n"))
+            url = f"http://localhost:{port.port}/healthz"
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+                assert answer.read() == b"ok\n"
+    finally:
+        port.close()
+
+
+def test_a_socket_where_others_could_take_its_place_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(ExporterError, match="others can write in"):
+        listen(str(tmp_path / "metrics.sock"), collect, None)
 
 
 def test_a_textfile_is_what_node_exporter_reads(tmp_path: Path) -> None:
