@@ -79,7 +79,8 @@ def open_to_read(path: str | Path, owners: Collection[int] | None = None) -> int
     directory, name = _walk(Path(path), trusted() | set(owners), last=True)
     try:
         # What it is has to be known before it is opened: to open a device can have effects.
-        found = os.open(name, _flags(directory, os.O_PATH), dir_fd=directory)
+        with _named(path):
+            found = os.open(name, _flags(directory, os.O_PATH), dir_fd=directory)
     finally:
         os.close(directory)
     try:
@@ -140,7 +141,8 @@ def create(path: str | Path, *, mode: int = 0o666, new: bool = False, regular: b
         with contextlib.suppress(FileNotFoundError):
             _check_trap(path, directory, os.stat(name, dir_fd=directory, follow_symlinks=False))
         try:
-            fd = os.open(name, flags, mode, dir_fd=directory)
+            with _named(path):
+                fd = os.open(name, flags, mode, dir_fd=directory)
         except OSError as error:
             if error.errno == errno.ENXIO and regular:  # a FIFO that nobody reads
                 raise _irregular(path) from None
@@ -239,6 +241,24 @@ def _walk(
         make: make directories that are not there.
         last: leave the last name; else it is that of a directory too, and "" is given.
     """
+    with _named(path):
+        return _step(path, followed, make=make, last=last)
+
+
+@contextlib.contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """Errors name the whole path, whatever name in it they are about."""
+    try:
+        yield
+    except ForeignFile:
+        raise
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def _step(path: Path, followed: Collection[int], *, make: bool, last: bool) -> tuple[int, str]:
+    """See `_walk`."""
     names = [*reversed(path.absolute().parts[1:])]
     links = 0
     here = os.open("/", _LOOK)

@@ -395,7 +395,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(
     mine = authority.issue("mine")
     for path, reason in (
         (fifo, "it is not a regular file"),
-        (tmp_path, "Is a directory"),
+        (tmp_path, "it is not a regular file"),
         (Path("/dev/zero"), "it is not a regular file"),
         (large, "it is larger than 1048576 bytes"),
         (Path("a\0b"), "embedded null byte"),
