@@ -60,7 +60,9 @@ test_expect_success 'they are those of flux-jobs' '
 	import json
 
 	for job in map(json.loads, open("jobs")):
-	    print(job["id"], job["returncode"], job["ranks"])
+	    # Flux has the exit code of its shell, which is 128 and the number of a signal.
+	    code = 128 + job["signal"] if job["signal"] else job["returncode"]
+	    print(job["id"], code, job["ranks"])
 	EOD
 	sort actual >sorted && test_cmp expected sorted
 '
@@ -179,8 +181,8 @@ test_expect_success 'a local run leaves its jobs in a file' '
 	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |
 		sort >out &&
 	cat >expected <<-EOD &&
-	killed 0 failed 137
-	long 0 timeout 143
+	killed 0 failed -9
+	long 0 timeout -15
 	sim 0 success 0
 	sim 1 failed 3
 	EOD

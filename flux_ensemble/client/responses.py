@@ -283,6 +283,7 @@ class Job(TypedDict):
     runtime: float | None
     outcome: str | None
     returncode: int | None
+    signal: int | None
     exception: dict[str, str | None]
     memo: dict[str, Any]
     memo_left_out: int

@@ -231,7 +231,7 @@ def compiled(text: str, names: Names) -> Expression[Variable]:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     try:
-        return compile_expression(text, names.resolve)
+        return compile_expression(text, names.resolve, fitted=names.fitted)
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(
             f"expected an expression such as 'job.params.NAME', not {shown(text)}"

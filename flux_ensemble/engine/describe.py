@@ -99,6 +99,7 @@ class Describer:
             "runtime": None if seconds is None else round(seconds, 6),
             "outcome": job.outcome,
             "returncode": job.returncode,
+            "signal": job.signal,
             "exception": {"type": job.exception_type, "note": job.exception_note},
             "memo": job.memo,
             "memo_left_out": job.memo_left_out,

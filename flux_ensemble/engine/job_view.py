@@ -137,6 +137,7 @@ def _pending(job: Job) -> float | None:
 _OF_JOB: Final[dict[str, str]] = {
     "id": "id",
     "returncode": "returncode",
+    "signal": "signal",
     "outcome": "outcome",
     "exception.type": "exception_type",
     "exception.note": "exception_note",

@@ -16,6 +16,7 @@ from typing import Any, Final
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.texts import clip
 
 
@@ -73,9 +74,6 @@ _UNUSUAL: Mapping[str, Any] = {
 
 #: Attributes that are not as JSON has them, with what converts them.
 _KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict, "told": tuple}
-
-#: The return codes of jobs that have no wait status, as flux-jobs(1) has them.
-_NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
 
 #: Most characters that are kept of a job's memo, as JSON, and of the note of its exception.
 MAX_MEMO = 4096
@@ -191,11 +189,20 @@ class Job:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, or its signal as a negative number, as in flux-jobs(1); None before."""
-        if self.status is None:
-            return _NEVER_RAN.get(self.outcome or "")
-        signal = self.status & 0x7F
-        return -signal if signal else self.status >> 8
+        """Its exit code, or the negative number of the signal that ended it.
+
+        None where nothing of it has ended: it goes on, or it never ran.
+        """
+        status = self.status
+        if status is None:
+            return None
+        signal = self.signal
+        return status >> 8 if signal is None else -signal
+
+    @property
+    def signal(self) -> int | None:
+        """The number of the signal that ended it; None where none did."""
+        return None if self.status is None else signal_of(self.status)
 
     @property
     def may_be_canceled(self) -> bool:

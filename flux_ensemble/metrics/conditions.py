@@ -15,9 +15,11 @@ from typing import Any, Literal
 
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.metrics.domains import fitted, number
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
+from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.paths import (
     BEST,
     COUNT,
@@ -201,7 +203,7 @@ def compile_condition(
         return Condition(str(when), compare=compare, number=number)
     names = Names(groups, statistics, subject, job, bests, by, searches)
     try:
-        expression = compile_expression(text, names.resolve)
+        expression = compile_expression(text, names.resolve, fitted=names.fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(
             f"expected a number, a comparison such as '> 5', or an expression such as "
@@ -291,6 +293,25 @@ class Names:
             return keys[-1]
         known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))
         raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
+
+    def fitted(self, variable: Variable, value: Value) -> Value:
+        """A literal that is compared with what a name stands for, as that has it.
+
+        Raises:
+            ValueError: it can never be that.
+
+        >>> names = Names(["md"], ["mean"], None, None)
+        >>> names.fitted(JobField("outcome"), "failed")
+        'failed'
+        >>> names.fitted(MetricPath("count", "md", "success"), "many")
+        Traceback (most recent call last):
+        ValueError: 'count.md.success' is a number, and never the text 'many'
+        """
+        if isinstance(variable, JobField):
+            return fitted(variable.name, value, str(variable))
+        if isinstance(variable, MetricPath) and variable.statistic not in (BEST, SEARCH):
+            return number(str(variable), value)
+        return value
 
     def objection(self, path: MetricPath) -> str | None:
         """Why a metric cannot be named here; None if it can."""

@@ -140,7 +140,10 @@ class Expression(Generic[Variable]):
 
 
 def compile_expression(
-    text: str, resolve: Callable[[list[str]], Variable], calculus: bool = False
+    text: str,
+    resolve: Callable[[list[str]], Variable],
+    calculus: bool = False,
+    fitted: Callable[[Variable, Value], Value] | None = None,
 ) -> Expression[Variable]:
     """Compile an expression.
 
@@ -148,10 +151,12 @@ def compile_expression(
         text: of at most MAX_LENGTH characters.
         resolve: returns the variable for the keys of a name: `a.b["c"]` has the keys a, b, c.
         calculus: it may have powers, and functions such as `exp`.
+        fitted: returns a literal that a variable is compared with as the variable has it, or
+            raises ValueError where it can never be that.
 
     Raises:
         SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
-        ValueError: it uses unsupported syntax, or `resolve` refuses a name.
+        ValueError: it uses unsupported syntax, or `resolve` refuses a name, or `fitted` a literal.
 
     >>> sorted(compile_expression("max(a.b, c['d-e']) > 1", ".".join).variables)
     ['a.b', 'c.d-e']
@@ -159,7 +164,7 @@ def compile_expression(
     Traceback (most recent call last):
     ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
     """
-    compiler = _Compiler(resolve, calculus)
+    compiler = _Compiler(resolve, calculus, fitted)
     compiler.add(_tree(text))
     return Expression(tuple(compiler.steps), frozenset(compiler.variables))
 
@@ -215,8 +220,14 @@ def _check_depth(tree: ast.expr) -> None:
 class _Compiler(Generic[Variable]):
     """Turns a tree into steps, and refuses syntax that conditions do not have."""
 
-    def __init__(self, resolve: Callable[[list[str]], Variable], calculus: bool) -> None:
+    def __init__(
+        self,
+        resolve: Callable[[list[str]], Variable],
+        calculus: bool,
+        fitted: Callable[[Variable, Value], Value] | None,
+    ) -> None:
         self._resolve = resolve
+        self._fitted = fitted
         self._calculus = calculus
         self._functions = CALCULUS if calculus else FUNCTIONS
         self.steps: list[Step] = []
@@ -257,11 +268,11 @@ class _Compiler(Generic[Variable]):
                 raise _refusal(node)
 
     def _compare(self, node: ast.Compare) -> None:
-        *before, last = node.comparators
         *chained, operation = map(_operation, node.ops)
         if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops[:-1]):
             raise _refusal(node)
-        self.add(node.left)
+        first, *before, last = self._operands(node)
+        self.add(first)
         jumps = [
             self._then(operand, Step("chain", compare))
             for operand, compare in zip(before, chained, strict=True)
@@ -274,6 +285,32 @@ class _Compiler(Generic[Variable]):
         else:
             self._then(last, Step("call", operation, 2))
         self._land(jumps)
+
+    def _operands(self, node: ast.Compare) -> list[ast.expr]:
+        """The operands of a comparison, with literals as what they are compared with has them."""
+        operands = [node.left, *node.comparators]
+        for place, operator in enumerate(node.ops):
+            left, right = operands[place : place + 2]
+            if isinstance(operator, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+                _check_ordered(left, right)
+            elif isinstance(operator, (ast.Eq, ast.NotEq)):
+                operands[place : place + 2] = self._fit(right, left), self._fit(left, right)
+            elif isinstance(right, (ast.Tuple, ast.List)):
+                items = [self._fit(left, item) for item in right.elts]
+                operands[place + 1] = ast.Tuple(items)
+        return operands
+
+    def _fit(self, node: ast.expr, other: ast.expr) -> ast.expr:
+        """What a node is compared with; in place of a literal the one that a variable has."""
+        keys = _keys(node)
+        if keys is None or self._fitted is None:
+            return other
+        try:
+            literal = _literal(_constant(other))
+        except ValueError:
+            # Something else, or refused when it is compiled.
+            return other
+        return ast.Constant(self._fitted(self._resolve(keys), literal))
 
     def _then(self, node: ast.expr, step: Step) -> int:
         """Add a node and a step after it; returns the step's index."""
@@ -298,6 +335,20 @@ class _Compiler(Generic[Variable]):
         for argument in node.args:
             self.add(argument)
         self.steps.append(Step("call", self._functions[name], len(node.args)))
+
+
+def _check_ordered(*operands: ast.expr) -> None:
+    """Refuse text among what is to be larger or smaller.
+
+    Raises:
+        ValueError: there is some.
+    """
+    for operand in operands:
+        if isinstance(operand, ast.Constant) and isinstance(operand.value, str):
+            raise ValueError(
+                f"{shortened(repr(operand.value))} is text, which is neither smaller nor larger "
+                "than anything (a number stands without quotes)"
+            )
 
 
 def _operation(node: ast.AST) -> Callable[..., Value]:

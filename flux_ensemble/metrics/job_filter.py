@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flux_ensemble.metrics.domains import fitted
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
+from flux_ensemble.metrics.operations import Value
 from flux_ensemble.texts import listed, shown
 
 #: Fields of a job that have a value.
@@ -35,6 +37,7 @@ FIELDS = (
     "runtime",
     "outcome",
     "returncode",
+    "signal",
     "memo_left_out",
     "output",
     "error",
@@ -70,7 +73,7 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     try:
-        expression = compile_expression(text.strip(), _resolve)
+        expression = compile_expression(text.strip(), _resolve, fitted=_fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(
             f"expected an expression such as 'job.returncode != 0', not {shown(text)}"
@@ -92,6 +95,11 @@ def _resolve(keys: list[str]) -> tuple[str, ...]:
     hint = "" if len(path) > 1 else f"; a parameter is {shown(f'params.{name}')}"
     fields = listed((*FIELDS, *nested))
     raise ValueError(f"a job has no field {shown(name)} (fields: {fields}){hint}")
+
+
+def _fitted(path: tuple[str, ...], value: Value) -> Value:
+    """A literal that a field is compared with, as the field has it."""
+    return value if path[0] in ("params", "memo") else fitted(".".join(path), value)
 
 
 def _value(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -10,12 +10,12 @@ parameters. Among a few failed jobs some value is frequent by chance; such value
 from __future__ import annotations
 
 import math
-import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.report.source import place_of
 from flux_ensemble.report.texts import plural
 
@@ -25,9 +25,6 @@ Job = Mapping[str, Any]
 Trait = tuple[str, str]
 
 FAILED = ("failed", "timeout")
-
-#: A shell ends with 128 and the number of the signal that its command died of.
-_SHELL = 128
 
 #: What is shown of a value: it is that of so many failed jobs, and has that lift.
 MIN_JOBS, MIN_LIFT = 3, 1.5
@@ -66,6 +63,10 @@ class Kind:
             return 'job.outcome == "timeout"'
         if job["exception"]["type"] is not None:
             return f'job.exception.type == "{job["exception"]["type"]}"'
+        if job["signal"] is not None:
+            return f"job.signal == {job['signal']}"
+        if job["returncode"] is None:
+            return f'job.outcome == "{job["outcome"]}"'
         return f"job.returncode == {job['returncode']}"
 
 
@@ -196,20 +197,9 @@ def reason(job: Job) -> str:
     exception, code = job["exception"]["type"], job["returncode"]
     if exception is not None:
         return f"exception {exception}"
-    if code is None:
-        return "unknown"
-    if code < 0:
-        return _signal(-code)
-    if code > _SHELL and (name := _signal(code - _SHELL)).startswith("SIG"):
-        return f"exit {code} ({name})"
-    return f"exit {code}"
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    if job["signal"] is not None:
+        return name_of(job["signal"])
+    return "unknown" if code is None else f"exit {code}"
 
 
 def _traits(job: Job) -> Iterator[Trait]:

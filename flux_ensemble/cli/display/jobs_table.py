@@ -15,7 +15,7 @@ _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
     "name", "state", "group", "rule", "firing", "index", "attempt", "trial",
     "trial_state", "nnodes", "duration", "ranks", "runtime", "outcome", "returncode",
-    "memo_left_out", "output", "error",
+    "signal", "memo_left_out", "output", "error",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",

@@ -17,6 +17,7 @@ from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.cli.top.rows import Rows
 from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.metrics.signals import name_of
 
 _STYLES = {"success": "good", "failed": "bad", "timeout": "bad", "canceled": "warn",
            "running": "action"}  # fmt: skip
@@ -106,8 +107,10 @@ def job_line(job: Mapping[str, Any], label: Callable[[int], str]) -> Line:
     """A job in one line: id, group, how it is or ended, how long it took, and its parameters."""
     status = job["outcome"] or job["state"]
     runtime = "" if job.get("runtime") is None else fsd(job["runtime"])
-    code = job.get("returncode")
-    ended = "" if code in (None, 0) else f"exit {code}" if code > 0 else f"signal {-code}"
+    code, signal = job.get("returncode"), job.get("signal")
+    ended = f"exit {code}" if code else ""
+    if signal is not None:
+        ended = name_of(signal)
     params = " ".join(f"{name}={value}" for name, value in job.get("params", {}).items())
     note = (job.get("exception") or {}).get("note") or ""
     return (

@@ -201,5 +201,6 @@ JOB: Form = {
     "nnodes": _or_none(_count),
     "runtime": _or_none(_number),
     "returncode": _or_none(_number),
+    "signal": _or_none(_count),
     "exception": {"type": _or_none(_text), "note": _or_none(_text)},
 }

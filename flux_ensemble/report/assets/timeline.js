@@ -307,7 +307,8 @@ function describeJob(run, row) {
     `${jobName(run, row)} ${group.get(row)}`,
     outcome.get(row) ? WORDS[outcome.get(row)] : state.get(row),
   ];
-  if (returncode.get(row)) lines.push(`exit code ${returncode.get(row)}`);
+  const code = returncode.get(row);
+  if (code) lines.push(code < 0 ? `signal ${-code}` : `exit code ${code}`);
   if (exception.get(row)) lines.push(`exception ${exception.get(row)}`);
   if (begin !== null) lines.push(`from ${seconds(begin)}${end === null ? "" : `, for ${seconds(end - begin)}`}`);
   for (const kind of ["params", "memo"]) {

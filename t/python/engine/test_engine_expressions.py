@@ -194,11 +194,47 @@ def test_a_condition_on_the_job(when: str, holds: bool) -> None:
     assert bool(sent(play)) is holds
 
 
-@pytest.mark.parametrize(("status", "code"), [(0, 0), (3 << 8, 3), (9, -9), (139, -11)])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(0, 0), (3 << 8, 3), (9, -9), (139, -11), (139 << 8, -11), (150 << 8, 150), (255 << 8, 255)],
+)
 def test_the_returncode_is_the_exit_code_or_the_negative_signal(status: int, code: int) -> None:
     play = played(of_job(submit("after", params={"x": "{job.returncode}"}), "job-finish"))
     play.run(1, status)
     assert sent(play)[0].params == {"x": code}
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "job.returncode == -11",
+        "job.returncode == 139",
+        "job.returncode in [137, 139]",
+        "job.signal == 11",
+        "job.signal == 'SIGSEGV'",
+        "job.signal in ('kill', 'segv')",
+        "job.signal != 9 and job.signal >= 1",
+    ],
+)
+@pytest.mark.parametrize("status", [11, 139, 139 << 8], ids=["bare", "core dumped", "of a shell"])
+def test_a_signal_is_found_however_it_is_written_and_told(when: str, status: int) -> None:
+    play = played(of_job(submit("after"), "job-fail", when=when))
+    play.run(1, status)
+    assert sent(play)
+    play = played(of_job(submit("after"), "job-fail", when=when))
+    play.run(1, 3 << 8)
+    assert not sent(play)
+
+
+def test_a_job_that_was_canceled_before_it_ran_has_no_returncode_and_no_signal() -> None:
+    play = played(
+        of_job(submit("after"), "job-cancel", when="job.returncode < 1000 or job.signal > 0")
+    )
+    play.event(1, "submit")
+    play.event(1, "validate")
+    play.event(1, "exception", type="cancel", severity=0)
+    play.event(1, "clean")
+    assert not sent(play)
 
 
 def test_an_exception_has_its_type_and_note() -> None:

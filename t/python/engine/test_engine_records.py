@@ -159,7 +159,7 @@ def test_parameters_and_attempts_are_those_of_the_firing() -> None:
     ]
 
 
-def test_a_job_that_never_ran_has_the_return_code_that_flux_gives_it() -> None:
+def test_a_job_that_never_ran_has_neither_a_return_code_nor_a_signal() -> None:
     play = played()
     for job, kind in ((1, "cancel"), (2, "alloc")):
         play.event(job, "submit")
@@ -167,9 +167,9 @@ def test_a_job_that_never_ran_has_the_return_code_that_flux_gives_it() -> None:
         play.event(job, "exception", type=kind, severity=0)
         play.event(job, "clean")
     rows = described(play, through_json(play.engine.records.take()))
-    assert [(row["outcome"], row["returncode"], row["runtime"]) for row in rows] == [
-        ("canceled", -128, None),
-        ("failed", 1, None),
+    assert [(row["outcome"], row["returncode"], row["signal"]) for row in rows] == [
+        ("canceled", None, None),
+        ("failed", None, None),
     ]
 
 

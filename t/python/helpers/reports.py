@@ -107,7 +107,7 @@ def job(number: int, **fields: Any) -> dict[str, Any]:
         "id": number, "name": "sim", "state": "inactive", "group": "sim", "rule": "begin",
         "firing": 0, "index": number, "attempt": 0, "params": {}, "nnodes": 1, "ranks": "0",
         "t_submit": 10.0, "t_alloc": 11.0, "t_run": 12.0, "t_end": 13.0 + number,
-        "runtime": 1.0 + number, "outcome": "success", "returncode": 0,
+        "runtime": 1.0 + number, "outcome": "success", "returncode": 0, "signal": None,
         "exception": {"type": None, "note": None}, "memo": {}, "memo_left_out": 0,
         "output": None, "error": None,
     }  # fmt: skip

@@ -17,6 +17,8 @@ from flux_ensemble.metrics.expressions import (
     Expression,
     compile_expression,
 )
+from flux_ensemble.metrics.job_fields import scope_of
+from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.metrics.paths import MetricPath, parse_path
 
 GROUPS = ("a", "a-b", "x.y")
@@ -24,8 +26,8 @@ STATISTICS = ("mean", "max")
 VALUES = {"count.a.success": 3, "mean.a-duration": 50.0, "mean.a-b-duration": None}
 
 
-def compiled(when, subject="metric"):
-    return compile_condition(when, groups=GROUPS, statistics=STATISTICS, subject=subject)
+def compiled(when, subject="metric", job=None):
+    return compile_condition(when, groups=GROUPS, statistics=STATISTICS, subject=subject, job=job)
 
 
 def lookup(path):
@@ -70,8 +72,6 @@ def test_a_number_or_a_comparison_looks_at_the_rule_s_metric(when, value, holds)
         ("mean['a-b-duration'] < 60", False),
         ("mean['a-b-duration'] != 60", False),
         ("mean['a-b-duration'] + 1 > 0", False),
-        ("count.a.success == 'three'", False),
-        ("count.a.success < 'three'", False),
     ],
 )
 def test_an_expression_is_about_metrics_and_empty_ones_make_comparisons_false(when, holds):
@@ -214,8 +214,8 @@ def test_an_integer_of_more_than_64_bits_becomes_a_fraction(when, holds):
         "fom + 'x' != ''",
         "-fom != 0",
         "+fom != 0",
-        "fom < 'b'",
-        "'a' <= fom",
+        "fom < count.a.success",
+        "fom <= fom",
         "fom > 1",
         "1 < fom < 3",
         "round(fom) != 0",
@@ -469,3 +469,69 @@ def test_what_the_parser_of_python_warns_of_does_not_reach_users(text: str) -> N
         warnings.simplefilter("always")
         compile_expression(text, ".".join)
     assert not seen
+
+
+# -- what can never hold ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("job.outcome == 'fail'", "'job.outcome' is never 'fail' (did you mean 'failed'? one of: "),
+        ("'cancelled' == job.outcome", "did you mean 'canceled'?"),
+        ("job.outcome in ['failed', 'timed-out']", "'job.outcome' is never 'timed-out'"),
+        ("job.outcome != 1", "'job.outcome' is never 1 (one of: success, failed, "),
+        ("job.returncode == 'SIGSEGV'", "of a signal write 'job.signal == \"SIGSEGV\"'"),
+        ("job.returncode == 256", "an exit code from 0 to 255"),
+        ("job.returncode == -128", "'job.returncode' is never -128"),
+        ("job.signal == 'SIGSEG'", "'job.signal' is never 'SIGSEG' (did you mean 'SIGSEGV'?"),
+        ("job.signal == 0", "empty for a job that no signal ended"),
+        ("job.copied == 'yes'", "'job.copied' is true or false"),
+        ("job.attempt == 0.5", "'job.attempt' is an integer >= 0, and never 0.5"),
+        ("job.runtime == '30m'", "'job.runtime' is a number, and never the text '30m'"),
+        ("job.runtime > '30m'", "'30m' is text, which is neither smaller nor larger"),
+        ("job.exception.type == 1", "'job.exception.type' is text, and never 1"),
+        ("count.a.success == 'three'", "'count.a.success' is a number, and never the text 'three'"),
+        ("mean['a-duration'] in ('fast', 3)", "is a number, and never the text 'fast'"),
+    ],
+)
+def test_a_comparison_that_can_never_hold_is_refused(when: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        compiled(when, job=scope_of("job-fail", ["t"]))
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "job.outcome == 'failed' or job.outcome not in ('success', 'canceled')",
+        "'time' in job.outcome",
+        "job.returncode == -9 or job.returncode in (137, 255, 150)",
+        "job.copied == 1",
+        "job.params.t == 'any' or job.memo.state == 'fail'",
+        "job.exception.type == 'any'",
+        "job.attempt == 2.0",
+    ],
+)
+def test_what_can_hold_is_accepted(when: str) -> None:
+    compiled(when, job=scope_of("job-fail", ["t"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("state == 'done'", "'state' is never 'done'"),
+        ("outcome == 'fail'", "did you mean 'failed'?"),
+        ("job.trial_state == 'stopped'", "'trial_state' is never 'stopped'"),
+        ("ranks == 0", "'ranks' is text, and never 0 (write it in quotes)"),
+    ],
+)
+def test_a_filter_that_chooses_no_job_whatever_there_is_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        compile_filter(text)
+
+
+def test_a_filter_finds_a_signal_however_it_is_written() -> None:
+    killed = {"returncode": -9, "signal": 9}
+    for text in ("job.returncode == 137", "returncode == -9", "signal == 'SIGKILL'", "signal == 9"):
+        assert compile_filter(text)(killed), text
+        assert not compile_filter(text)({"returncode": 9, "signal": None}), text
