@@ -11,6 +11,10 @@ service is removed, but not when the instance shuts down.
 An instance that is started with the state of an earlier one takes the resources of that from its
 KVS (flux-core, `src/modules/resource/inventory.c`), time limit included. If that is over, no job
 can run. Then the enclosing instance is asked for the true one, and the resource module told.
+
+Under Slurm, Flux asks squeue for the time left. Between the limit and the kill, up to half a minute
+later, squeue prints INVALID, which Flux takes for no limit. So once the guard has fired, a limit
+that is gone is believed only if it stays away for some seconds before the old end.
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ RESPONSE_SECONDS = 10.0
 
 #: The guard takes at most this part of the allocation.
 GUARD_SHARE = 0.05
+
+#: For how many seconds, all before the end, the time limit has to be gone to be believed gone.
+LASTING_SECONDS = 3.0
 
 #: Why the queue is stopped, for `flux queue status`.
 STOP_REASON = "the allocation is about to expire"
@@ -76,6 +83,21 @@ class Allocation:
         self._timer: Handle | None = None
         self._stopped = False
         self._renewed = False
+        #: Since when no limit is reported although the guard has fired.
+        self._t_gone: float | None = None
+
+    def outlasts(self, t_end: float) -> bool:
+        """Whether there is time after an end that was about to come.
+
+        Args:
+            t_end: when the allocation was to expire when its guard fired, in this instance or in
+                an earlier one with the same state.
+        """
+        if self.t_expires is not None:
+            return self.t_expires != t_end
+        # Of an instance that goes on beyond its own end, Slurm's INVALID says nothing.
+        t_instance = self._t_instance()
+        return t_instance is None or not t_instance < t_end <= time.time()
 
     def watch(self) -> None:
         """Look now, and from time to time."""
@@ -111,9 +133,9 @@ class Allocation:
         except Exception as error:
             self._log_error(f"cannot tell when the allocation expires: {sentence(error)}")
             return
-        if not self._renewed and self.t_expires is not None and self.t_expires <= time.time():
+        if not self._renewed and self._is_of_earlier():
             self._renewed = True
-            yield from self._renew(self.t_expires)
+            yield from self._renew()
             self._look()
             return
         self._renewed = True
@@ -131,23 +153,59 @@ class Allocation:
     def _receive(self, future: Any) -> None:
         # An R (RFC 20); 0 is no limit.
         execution = future.get()["R"]["execution"]
-        self.t_expires = execution.get("expiration") or None
+        t_expires = execution.get("expiration") or None
+        if t_expires is None and not self._is_gone():
+            return
+        self._t_gone = None
+        self.t_expires = t_expires
         self._t_guard = math.inf
         if self.t_expires is not None and self._guard:
-            lasts = self.t_expires - execution.get("starttime", 0.0)
+            # Resources that Flux has found by itself have no start.
+            t_start = execution.get("starttime") or self._t_instance() or time.time()
+            lasts = self.t_expires - t_start
             self._t_guard = self.t_expires - min(self._guard, GUARD_SHARE * lasts)
 
-    def _renew(self, t_expired: float) -> Steps:
+    def _is_gone(self) -> bool:
+        """Whether a limit that is not reported any more is really gone."""
+        if not self._stopped or self.t_expires is None:
+            return True
+        now = time.time()
+        if self._t_gone is None:
+            self._t_gone = now
+        return now < self.t_expires and now - self._t_gone >= LASTING_SECONDS
+
+    def _is_of_earlier(self) -> bool:
+        """Whether the limit is over, and was so before this instance began."""
+        if self.t_expires is None or self.t_expires > time.time():
+            return False
+        t_instance = self._t_instance()
+        return t_instance is None or self.t_expires <= t_instance
+
+    def _t_instance(self) -> float | None:
+        """When the instance began; None where Flux does not tell."""
+        try:
+            return float(self._broker.handle.attr_get("broker.starttime"))
+        except (OSError, ValueError):
+            return None
+
+    def _renew(self) -> Steps:
         """The time limit is that of an earlier instance: replace it."""
         handle = self._broker.handle
+        t_expired = self.t_expires
         try:
-            request = {"expiration": expiration(handle.attr_get) or 0.0}
+            true = expiration(handle.attr_get) or 0.0
+            # What Flux's own look at Slurm has set meanwhile is not to be overwritten.
+            future = handle.rpc("resource.status", {}, nodeid=0)
+            yield self._broker.response(future, self._receive, RESPONSE_SECONDS)
+            if self.t_expires != t_expired:
+                return
+            request = {"expiration": true}
             future = handle.rpc("resource.expiration-update", request, nodeid=0)
             yield self._broker.response(future, seconds=RESPONSE_SECONDS)
         except Exception as error:
             self._log_error(
-                f"Flux takes the allocation for expired since {t_expired:.0f}, the time limit "
-                f"of the instance whose state this one was started with: {sentence(error)}"
+                f"Flux takes the allocation for expired since {t_expired or 0.0:.0f}, the time "
+                f"limit of the instance whose state this one was started with: {sentence(error)}"
             )
 
     def _stop_queue(self, stopped: bool) -> None:

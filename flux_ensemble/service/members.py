@@ -350,7 +350,10 @@ class Members:
 
     def _say_expiration(self, ensemble: Ensemble) -> None:
         t_expires = self._allocation.t_expires
-        if _wants_expiration(ensemble) and ensemble.engine.stats.t_expires != t_expires:
+        engine = ensemble.engine
+        if not _wants_expiration(ensemble) or engine.stats.t_expires == t_expires:
+            return
+        if engine.t_walltime is None or self._allocation.outlasts(engine.t_walltime):
             ensemble.post([AllocationChanged(time.time(), t_expires)])
 
     def _go_on_where_known(self) -> None:

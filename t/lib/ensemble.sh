@@ -61,8 +61,8 @@ options_given() {
 	:
 }
 
-# Replaces the function of sharness: the prerequisites here are FLUX, and ROOT for tests that are
-# other users, too, of files with test_under_flux.
+# Replaces the function of sharness: the prerequisites here are FLUX, SLURM (slurm.sh), and ROOT
+# for tests that are other users, too, of files with test_under_flux.
 test_skip_() {
 	test_count=$(($test_count + 1))
 	why='flux is not on PATH'
@@ -74,6 +74,13 @@ test_skip_() {
 		then
 			test "$(id -u)" != 0 || ! command -v setpriv >/dev/null || return 1
 			why='only root can be another user, by setpriv'
+		fi ;;
+	SLURM)
+		why='flux is not on PATH'
+		if command -v flux >/dev/null
+		then
+			command -v slurmctld >/dev/null && command -v munged >/dev/null && return 1
+			why='slurmctld and munged are not on PATH'
 		fi ;;
 	*) error "bug in the test script: unknown prerequisite $test_prereq" ;;
 	esac

@@ -6,9 +6,10 @@ log's "finish" entry.
 
 `run` owns its ensemble: a signal or `--timeout` ends it and cancels its jobs, and the
 reactor goes on until they have ended; a second signal leaves at once. `watch` does not:
-the first signal leaves. When the allocation of the instance ends, Flux ends what runs in it by
-SIGALRM, then SIGTERM: `run` then says what is left, and cancels nothing, since a later
-instance with the same statedir goes on with it.
+the first signal leaves. Both leave shortly before the allocation of the instance expires, so that
+a script has time to end in order, and say what is left. They cancel nothing, since a later instance
+with the same statedir goes on with it. A SIGALRM or SIGTERM from then on is not the user's: Flux
+and Slurm end by these what still runs.
 
 When the service goes away, the command waits for it to come back, and goes on with what it
 has not printed yet. If that was before it had answered the load, the ensemble may be there or not:
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
 
 #: What ends the command, and where it owns its ensemble that too.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+
+#: How many seconds before the allocation expires the command leaves; at most half of what is left
+#: when the service stops starting jobs.
+LEAVE_SECONDS = 5.0
 
 
 class Follower:
@@ -98,6 +103,8 @@ class Follower:
         self._outlook = Outlook()
         self._ending = False
         self._expired = False
+        #: When the command leaves by itself, since the allocation is about to expire.
+        self._t_leave: float | None = None
         # Not when it has expired: the broker does not answer any more then.
         self._kept = kept_directory(client.handle.attr_get)
         self._log = 0
@@ -211,8 +218,9 @@ class Follower:
             drop_output()
 
     def _left(self, status: Mapping[str, Any]) -> str:
-        """What is left to do when the allocation has expired, and what becomes of it."""
+        """What is left to do when the allocation expires, and what becomes of it."""
         jobs = status["jobs"]
+        when = "is about to expire" if self._t_leave is not None else "has expired"
         left = jobs["waiting"] + jobs["active"]
         then = (
             f"an instance with the statedir {self._kept} goes on with them"
@@ -220,7 +228,7 @@ class Follower:
             else "a later instance would go on with them, had this one a statedir of its own: see "
             "'flux ensemble doctor'"
         )
-        return f"the allocation has expired, {left} of {jobs['total']} jobs are left: {then}"
+        return f"the allocation {when}, {left} of {jobs['total']} jobs are left: {then}"
 
     def _then(
         self,
@@ -277,9 +285,15 @@ class Follower:
                 self._line(line)
         if entry["name"] in ("walltime", "allocation"):
             self._ending = entry["name"] == "walltime"
+            self._t_leave = self._leaves(entry["context"]["t_expires"]) if self._ending else None
         if entry["name"] == "finish":
             self._state = entry["context"]["state"]
             self._stop()
+
+    def _leaves(self, t_expires: float) -> float | None:
+        """When to leave before the allocation expires; None if that was an earlier one."""
+        left = t_expires - time.time()
+        return t_expires - min(LEAVE_SECONDS, left / 2) if left > 0.0 else None
 
     def _on_log_end(self, exc: OSError) -> None:
         if exc.errno == errno.ENODATA:
@@ -306,7 +320,9 @@ class Follower:
         self._stop()
 
     def _ask(self, *_: Any) -> None:
-        if self._name is None:
+        if self._t_leave is not None and time.time() >= self._t_leave:
+            self._expire()
+        elif self._name is None:
             assert self._loading is not None
             self._loading.look()
         elif not self._asking:
@@ -343,9 +359,7 @@ class Follower:
 
     def _on_signal(self, number: int = signal.SIGINT) -> None:
         if number == signal.SIGALRM or (self._ending and number != signal.SIGINT):
-            self._expired = True
-            self._forced = self._forced or FAILED
-            self._stop()
+            self._expire()
         elif not self._owner or self._forced is not None:
             if self._name is not None:
                 self._line((Span(f"   left {self._name!r} to the service", "warn"),))
@@ -353,6 +367,12 @@ class Follower:
             self._stop()
         else:
             self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
+
+    def _expire(self) -> None:
+        """Leave what is left to the next allocation."""
+        self._expired = True
+        self._forced = self._forced or FAILED
+        self._stop()
 
     def _end(self, code: int, why: str, hint: str) -> None:
         self._forced = code

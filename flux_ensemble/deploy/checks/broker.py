@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo
+from flux_ensemble.deploy.launch import split_by_slurm
 from flux_ensemble.deploy.loading import MODULES_SINCE, parse_version
 
 #: Clocks may differ by this, in seconds.
@@ -36,6 +37,16 @@ def flux_version(instance: InstanceInfo) -> Finding:
             "Python broker modules came with 0.84: run `flux ensemble serve` beside this one",
         )
     return Finding("flux", "ok", text)
+
+
+def launch(instance: InstanceInfo) -> Finding:
+    """The instance is not one of several that were meant to be one."""
+    split = split_by_slurm(instance.handle.attr_get)
+    if split is not None:
+        text, _, advice = split.partition(": ")
+        return Finding("launch", "problem", text, advice)
+    size = int(instance.handle.attr_get("size"))
+    return Finding("launch", "ok", f"{size} broker{'' if size == 1 else 's'} in one instance")
 
 
 def journal(instance: InstanceInfo) -> Finding:

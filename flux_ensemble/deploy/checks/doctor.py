@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.deploy.checks.broker import clocks, flux_version, journal
+from flux_ensemble.deploy.checks.broker import clocks, flux_version, journal, launch
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
 from flux_ensemble.deploy.checks.service import guests, keeper, members, scaler, service
 from flux_ensemble.deploy.checks.storage import checkpoint, content, kvs, logs, statedir
 
 CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
     flux_version,
+    launch,
     service,
     keeper,
     statedir,

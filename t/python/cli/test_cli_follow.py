@@ -319,6 +319,54 @@ def test_the_end_of_the_allocation_cancels_nothing_and_says_what_is_left(
     assert view.lines[-1].startswith(left)
 
 
+def at(clock: list[float], t: float) -> Step:
+    """It is `t` now, and the counts are asked for."""
+
+    def step(handle: Handle) -> None:
+        clock[0] = t
+        timer(0.2)(handle)
+
+    return step
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the command, which begins at 1."""
+    now = [1.0]
+    monkeypatch.setattr(follow, "time", types.SimpleNamespace(time=lambda: now[0]))
+    return now
+
+
+@pytest.mark.parametrize("owner", [True, False])
+def test_it_leaves_by_itself_before_the_allocation_expires(owner: bool, clock: list[float]) -> None:
+    early, due = at(clock, 4.9), at(clock, 5.1)
+    runs, handle, view = follower(LOADED, WALLTIME, early, due, owner=owner)
+    assert runs.load(REQUEST, "a", []) == 1
+    assert "cancel" not in handle.ops()
+    assert view.lines[-1].startswith("the allocation is about to expire, 3 of 10 jobs are left: ")
+
+
+def test_where_little_time_is_left_it_stays_for_half_of_that(clock: list[float]) -> None:
+    clock[0] = 8.0
+    runs, _, view = follower(LOADED, WALLTIME, at(clock, 8.4), at(clock, 8.6))
+    assert runs.load(REQUEST, "a", []) == 1
+    assert view.lines[-1].startswith("the allocation is about to expire")
+
+
+def test_it_stays_where_the_allocation_was_extended_in_time(clock: list[float]) -> None:
+    extended = entry("allocation", t_expires=None)
+    runs, _, view = follower(LOADED, WALLTIME, extended, at(clock, 8.0), finish("completed"))
+    assert runs.load(REQUEST, "a", []) == 0
+    assert not any("about to expire" in line for line in view.lines)
+
+
+def test_the_end_of_an_earlier_allocation_makes_nobody_leave(clock: list[float]) -> None:
+    clock[0] = 10.0
+    runs, _, view = follower(LOADED, WALLTIME, at(clock, 11.0), finish("completed"))
+    assert runs.load(REQUEST, "a", []) == 0
+    assert not any("about to expire" in line for line in view.lines)
+
+
 def test_where_the_state_is_kept_it_says_what_goes_on() -> None:
     handle = Handle(LOADED, send_signal(signal.SIGALRM))
     handle.attributes["statedir"] = "/kept"

@@ -1,0 +1,79 @@
+# A Slurm cluster on this machine, for tests: munge with a key of its own, a controller, two nodes.
+#
+#   . "$SHARNESS_TEST_SRCDIR/lib/slurm.sh"      # after ensemble.sh
+#   test_expect_success SLURM 'the cluster begins' 'start_slurm'
+#   ... and at the end: stop_slurm
+#
+# All of it listens on loopback, on ports that were free. Its files are in the directory $slurm,
+# whose path has no space.
+
+PATH=$PATH:/usr/sbin
+slurm=$(mktemp -d "${TMPDIR:-/tmp}/slurm.XXXXXX")
+
+# Print so many TCP ports that nobody listens on.
+free_ports() {
+	python3 -c '
+import socket, sys
+sockets = [socket.socket() for _ in range(int(sys.argv[1]))]
+for one in sockets:
+    one.bind(("127.0.0.1", 0))
+print(*(one.getsockname()[1] for one in sockets))' "$1"
+}
+
+start_slurm() {
+	chmod 755 "$slurm" &&
+	mkdir "$slurm/munge" "$slurm/state" "$slurm/spool" "$slurm/bin" && chmod 700 "$slurm/munge" &&
+	host=$(hostname -s) && user=$(id -un) &&
+	set -- $(free_ports 3) &&
+	(umask 077 && head -c 1024 /dev/urandom >"$slurm/munge/key") &&
+	cat >"$slurm/slurm.conf" <<-EOD &&
+		ClusterName=test
+		SlurmctldHost=$host(127.0.0.1)
+		SlurmctldPort=$1
+		SlurmctldPidFile=$slurm/controller.pid
+		SlurmctldLogFile=$slurm/controller.log
+		SlurmdPidFile=$slurm/%n.pid
+		SlurmdLogFile=$slurm/%n.log
+		SlurmdSpoolDir=$slurm/spool/%n
+		StateSaveLocation=$slurm/state
+		SlurmUser=$user
+		SlurmdUser=$user
+		AuthInfo=socket=$slurm/munge/socket
+		SlurmdParameters=config_overrides
+		ProctrackType=proctrack/linuxproc
+		TaskPlugin=task/none
+		MpiDefault=pmi2
+		SelectType=select/cons_tres
+		NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$2 CPUs=8
+		NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=8
+		PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+	EOD
+	# The broker takes SLURM_CONF out of the environment of what asks Slurm for the time left.
+	cat >"$slurm/bin/squeue" <<-EOD &&
+		#!/bin/sh
+		SLURM_CONF=$slurm/slurm.conf exec $(command -v squeue) "\$@"
+	EOD
+	chmod +x "$slurm/bin/squeue" &&
+	SLURM_CONF=$slurm/slurm.conf && PATH=$slurm/bin:$PATH && export SLURM_CONF PATH &&
+	munged --force --key-file="$slurm/munge/key" --socket="$slurm/munge/socket" \
+		--pid-file="$slurm/munge/pid" --log-file="$slurm/munge/log" \
+		--seed-file="$slurm/munge/seed" &&
+	slurmctld -i && slurmd -N n1 && slurmd -N n2 &&
+	wait_until both_idle
+}
+
+both_idle() {
+	is 2 "$(sinfo -h -t idle -o %D)" 2>/dev/null
+}
+
+# End its daemons, by the ids that they wrote down, and all that is still in its queue.
+stop_slurm() {
+	command -v scancel >/dev/null && scancel --me 2>/dev/null
+	for each in "$slurm"/n1.pid "$slurm"/n2.pid "$slurm"/controller.pid "$slurm"/munge/pid; do
+		test ! -e "$each" || kill "$(cat "$each")" 2>/dev/null
+	done
+	for each in "$slurm"/controller.pid "$slurm"/munge/pid; do
+		wait_until test ! -e "$each"
+	done
+	rm -rf "$slurm"
+}
