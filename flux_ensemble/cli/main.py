@@ -49,7 +49,10 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "metrics": "Show the statistics of every job group.",
         "why": "Show why rules fire or do not, and what they wait for.",
     },
-    "search": {"search": "Show the searches of an ensemble, and the best trials."},
+    "search": {
+        "search": "Show the searches of an ensemble, and the best trials.",
+        "best": "Show the best jobs of an ensemble, with their parameters.",
+    },
     "jobs": {
         "jobs": "Show the jobs of an ensemble, and how each of them ended.",
         "failures": "Show why jobs failed, and what those have in common.",

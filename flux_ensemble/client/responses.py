@@ -137,6 +137,24 @@ class Why(TypedDict):
     rules: list[RuleReason]
 
 
+class BestJob(TypedDict):
+    """A best job of the document (`best` under `metrics`); its values are None before there is one.
+
+    `of` is the variable of the group. `running` says that the job still runs, as it can with
+    `live`. `job` is its id, after the name of its member and a colon where it has one.
+    """
+
+    name: str
+    group: str
+    of: str
+    mode: str
+    live: bool
+    running: bool
+    value: float | None
+    job: int | str | None
+    params: dict[str, Any]
+
+
 class BestTrial(TypedDict):
     """One of the best trials of a search."""
 
@@ -231,6 +249,7 @@ class EnsembleStatus(TypedDict):
     retries: int
     directory: str
     errors: list[str]
+    best: NotRequired[list[BestJob]]
     searches: NotRequired[list[SearchStatus]]
     pools: NotRequired[dict[str, PoolStatus]]
     t_predicted: NotRequired[float]

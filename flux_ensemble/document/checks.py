@@ -127,7 +127,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
 
     >>> entries = [{"statistic": "quantile", "q": 0.9, "name": "p90"}]
     >>> read_statistics(entries, Problems())[-1]
-    Statistic(name='p90', kind='Quantile', arguments={'q': 0.9}, of='success')
+    Statistic(name='p90', kind='Quantile', arguments={'q': 0.9}, of=None)
     """
     statistics = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
     if len(entries) > MAX_STATISTICS:
@@ -146,7 +146,7 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
         arguments = dict(mapping)
         kind = arguments.pop("statistic")
         name = arguments.pop("name", kind)
-        of = arguments.pop("of", OF[0])
+        of = arguments.pop("of", None)
         if not matches(IDENTIFIER, name):
             problems.add(
                 at,
@@ -178,7 +178,7 @@ def read_bests(
 
     >>> entries = [{"best": {"name": "top", "of": "md-fom", "mode": "max"}}]
     >>> read_bests(entries, ["md"], ["mean"], Problems())
-    (Best(name='top', group='md', variable='fom', mode='max'),)
+    (Best(name='top', group='md', variable='fom', mode='max', live=False),)
     """
     bests: dict[str, Best] = {}
     for index, entry in enumerate(entries):
@@ -199,7 +199,8 @@ def read_bests(
         except ValueError as error:
             problems.add((*at, "of"), str(error))
             continue
-        bests[best["name"]] = Best(best["name"], group, variable, best.get("mode", "max"))
+        mode, live = best.get("mode", "max"), best.get("live", False)
+        bests[best["name"]] = Best(best["name"], group, variable, mode, live)
     return tuple(bests.values())
 
 

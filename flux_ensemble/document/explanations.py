@@ -86,10 +86,9 @@ KEYS: dict[str, Key] = {
         ("quantile", "rolling_max", "ew_mean"),
     ),
     "metrics.of": Key(
-        "Which jobs' durations the statistic takes in; with 'by' the metric itself, such as "
-        "simulate-fom.",
-        ("finished",),
-        "success",
+        "Which jobs the statistic is of: by default the durations of those that succeeded, and what "
+        "any job publishes; with 'by' the metric itself, such as simulate-fom.",
+        ("finished", "success"),
     ),
     "metrics.by": Key("Keep the metric by the values of these parameters, too.", (["t"],)),
     "metrics.best": Key(
@@ -99,6 +98,11 @@ KEYS: dict[str, Key] = {
     "metrics.best.name": Key("What expressions call it: best.NAME.", ("top",)),
     "metrics.best.of": Key("A memo key, duration or pending of a group.", ("simulate-fom",)),
     "metrics.best.mode": Key("Whether the greatest or the least value is best.", ("min",), "max"),
+    "metrics.best.live": Key(
+        "Take in jobs that still run, with their latest value; one that fails is dropped again.",
+        (True,),
+        False,
+    ),
     "rate-window": Key("What rates such as rate.GROUP are taken over.", ("5m",), "60s"),
     "custom": Key(
         "Python source with functions for 'custom' actions.",

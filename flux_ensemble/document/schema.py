@@ -273,13 +273,14 @@ _METRIC = {
         "properties": {
             "name": text(),
             "statistic": text(),
-            "of": choice("the jobs whose durations it takes in", OF),
+            "of": choice("the jobs that it is of", OF),
             "best": mapping(
                 "a mapping such as {name: top, of: GROUP-KEY, mode: max}",
                 {
                     "name": text(pattern=IDENTIFIER),
                     "of": text(),
                     "mode": choice("a mode", MODES),
+                    "live": BOOLEAN,
                 },
                 "name",
                 "of",

@@ -235,7 +235,7 @@ class Lives:
     def _possible(self) -> bool:
         """Whether nothing looks at single jobs, of whatever group."""
         core, stats = self._core, self._core.stats
-        of_values = stats.by or stats.rates or stats.watches or stats.bests.kept
+        of_values = stats.by or stats.rates or stats.watches or self._observer.values.ended
         predicts = bool(core.workload.predictions.models)
         return core.t_walltime is None and not (of_values or stats.of_members.active or predicts)
 

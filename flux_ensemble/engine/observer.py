@@ -221,10 +221,12 @@ class Observer:
             self.values.of_member(job, group, "pending", pending)
         if self._predictions is not None:
             self._predictions.started(job)
-        if not self.values.further:
-            return _STARTED
-        better = self.values.better(job, group, "pending", pending)
-        return None, _STARTED[1] + better + self.values.by_value(job, group, "pending", pending)
+        changed = _STARTED[1]
+        if self.values.ended:
+            changed += self.values.running(job, group, ("pending",))
+        if self.values.further:
+            changed += self.values.by_value(job, group, "pending", pending)
+        return _STARTED if changed is _STARTED[1] else (None, changed)
 
     def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
@@ -241,8 +243,6 @@ class Observer:
         succeeded = job.outcome == "success"
         changed = _SUCCEEDED if succeeded else _RAN
         if self.values.further:
-            if succeeded:
-                changed += self.values.better(job, group, "duration", seconds)
             changed += self.values.by_value(job, group, "duration", seconds, variables)
         return self._conclude(job, group, event, changed)
 
@@ -302,10 +302,13 @@ class Observer:
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
         counts[outcome] += 1
-        if changed is _SUCCEEDED and firing.trial is None and not self._works:
+        plain = changed is _SUCCEEDED and not (self.values.ended or self._works)
+        if plain and firing.trial is None:
             counts["finished"] += 1
             return outcome, _DONE
         changed += _CONCLUDED[outcome]
+        if self.values.ended:
+            changed += self.values.over(job, group)
         won = outcome == "success"
         work = core.copies.over(firing, job.index, won=won) if self._works else None
         if work is not None and won:

@@ -61,7 +61,7 @@ def dump(engine: Engine) -> dict[str, Any]:
     if engine.observer.values.crowded:
         state["crowded"] = sorted(engine.observer.values.crowded)
     if bests := engine.stats.bests.dump():
-        state["bests"] = bests
+        state["best"] = bests
     if engine.not_started:
         state["not_started"] = engine.not_started
     if engine.function_states:
@@ -170,7 +170,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
     engine.observer.values.crowded.update(state.get("crowded", ()))
-    engine.stats.bests.load(state.get("bests", {}))
+    engine.stats.bests.load(state.get("best", {}))
     engine.not_started.extend(state.get("not_started", ()))
     engine.function_states.update(state.get("function_states", {}))
     for id, idle in state.get("deferred", ()):

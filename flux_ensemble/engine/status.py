@@ -35,6 +35,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "firings": engine.firings,
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
+        **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),
         **({"searches": searches} if searches else {}),
         **({} if remaining is None else {"t_predicted": engine.t + remaining}),
         **({"pools": _pools(engine, engine.members)} if engine.members is not None else {}),

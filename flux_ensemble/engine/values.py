@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.job_keys import ordinal_of
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
+from flux_ensemble.engine.jobs import Job, runtime
 from flux_ensemble.engine.news import Change
+from flux_ensemble.metrics.best import Best, Point
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.names import DURATION_OF_FINISHED, GAUGES, STREAMS
+from flux_ensemble.metrics.names import (
+    DURATION_OF_FINISHED,
+    GAUGES,
+    OF_SUCCESS,
+    STREAMS,
+    of_success,
+)
 from flux_ensemble.metrics.numbers import Number, finite
 from flux_ensemble.metrics.paths import BEST
 from flux_ensemble.metrics.streams import MAX_NAME, MAX_VALUES, MAX_VARIABLES
@@ -28,13 +35,15 @@ class Values:
 
     Attributes:
         further: whether values go anywhere else than to the streams of their group and its members.
+        ended: whether what jobs had published when they ended is taken in.
         crowded: groups for which it was logged that a memo key was ignored, and metrics for which
             it was that values of parameters were.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.further = core.stats.bests.kept or bool(core.stats.by)
+        self.further = bool(core.stats.by)
+        self.ended = core.stats.bests.kept or core.stats.takes_successes
         self.crowded: set[str] = set()
 
     def published(self, job: Job, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -43,19 +52,20 @@ class Values:
         stats = self._core.stats
         for key, value in memo.items():
             number = finite(value) if type(value) in (int, float) else None
-            if number is None or key in _RESERVED_VARIABLES or stats.kept_by_value(group, key):
+            if number is None or self._is_reserved(group, key):
                 stats.ignore(group, key)
             elif stats.has_room(group, key):
                 stats.observe(group, key, number)
                 self.of_member(job, group, key, number)
                 changed.append(("", key))
                 if self.further:
-                    changed += self.better(job, group, key, number)
                     changed += self.by_value(job, group, key, number)
             else:
                 stats.ignore(group, key)
                 if group not in self.crowded:
                     self._leave_out(group, key)
+        if self.ended:
+            changed += self.running(job, group, memo)
         return tuple(changed)
 
     def of_member(self, job: Job, group: str, variable: str, value: Number) -> None:
@@ -65,11 +75,64 @@ class Values:
         name = self._core.member_names[ordinal_of(job.id)]
         self._core.stats.of_members.observe(name, group, variable, value)
 
-    def better(self, job: Job, group: str, variable: str, value: Number) -> tuple[Change, ...]:
-        """The best jobs that it is one of now."""
+    def running(self, job: Job, group: str, variables: Container[str]) -> tuple[Change, ...]:
+        """A job that runs has other values of variables now; the best jobs that this changes."""
         bests = self._core.stats.bests
-        names = bests.offer(group, variable, value, job.id, lambda: self._core.job_of(job)[1])
-        return tuple((BEST, name) for name in names)
+        changed: list[Change] = []
+        for best in bests.of(group):
+            if best.live and job.outcome is None and best.variable in variables:
+                if bests.run(best.name, job.id, self._point(best, job)):
+                    changed.append((BEST, best.name))
+        return tuple(changed)
+
+    def over(self, job: Job, group: str) -> tuple[Change, ...]:
+        """The outcome of a job is known; the metrics of its values at the end that changed."""
+        bests = self._core.stats.bests
+        changed: list[Change] = []
+        for best in bests.of(group):
+            point = self._point(best, job) if job.outcome == "success" else None
+            if bests.end(best.name, job.id, point):
+                changed.append((BEST, best.name))
+        if self._core.stats.takes_successes and job.outcome == "success":
+            for key, value in job.memo.items():
+                if type(value) in (int, float) and not self._is_reserved(group, key):
+                    changed += self._succeeded(job, group, key, value)
+        return tuple(changed)
+
+    def _succeeded(self, job: Job, group: str, key: str, value: Number) -> list[Change]:
+        """Take in what a job had published that has succeeded, beside what jobs publish."""
+        stats, variable = self._core.stats, of_success(key)
+        number = finite(value)
+        if number is None or not stats.has_room(group, key):
+            return []
+        stats.observe(group, variable, number)
+        self.of_member(job, group, variable, number)
+        return [("", variable), *self.by_value(job, group, key, number, (variable,))]
+
+    def _is_reserved(self, group: str, key: str) -> bool:
+        """Whether a memo key has the name of another variable."""
+        stats = self._core.stats
+        return (
+            key in _RESERVED_VARIABLES
+            or (stats.takes_successes and key.endswith(OF_SUCCESS))
+            or stats.kept_by_value(group, key) is not None
+        )
+
+    def _point(self, best: Best, job: Job) -> Point | None:
+        """A job with the value that it has of the variable of a best; None if it has none."""
+        value: Any = None
+        if best.variable == "pending":
+            value = None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
+        elif best.variable == "duration":
+            value = None if job.t_end is None else runtime(job.t_start, job.t_end, job.t_end)
+        else:
+            value = job.memo.get(best.variable)
+        value = finite(value) if type(value) in (int, float) else None
+        if value is None:
+            return None
+        names = self._core.member_names
+        id = job.id if job.id <= MAX_ID else named(names, job.id)
+        return Point(value, id, dict(self._core.job_of(job)[1]))
 
     def by_value(
         self, job: Job, group: str, variable: str, value: Number, streams: Sequence[str] = ()

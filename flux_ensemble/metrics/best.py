@@ -1,10 +1,15 @@
-"""The best job so far by one of its values, with its parameters: `best.NAME.params.X`."""
+"""The best job by one of its values, with its parameters: `best.NAME.params.X`.
+
+The best is that of the jobs that have succeeded, by the value that a job had at its end. With
+`live`, jobs that run take part with the value that they have now; so a job that fails leaves, and
+the best is what it would be without it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.metrics.job_fields import PARAMS
 from flux_ensemble.metrics.numbers import Number
@@ -19,12 +24,16 @@ MODES = ("max", "min")
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What is kept: of the jobs of `group`, the one with the largest or smallest `variable`."""
+    """What is kept: of the jobs of `group`, the one with the largest or smallest `variable`.
+
+    With `live`, jobs that run take part.
+    """
 
     name: str
     group: str
     variable: str
     mode: str = "max"
+    live: bool = False
 
     def beats(self, value: Number, other: Number) -> bool:
         """Whether a value is better than another.
@@ -62,75 +71,177 @@ class Best:
         return MetricPath(BEST, self.group, ".".join((self.name, *rest)))
 
 
+class Point(NamedTuple):
+    """A job with its value.
+
+    Attributes:
+        value: finite.
+        job: as expressions have its id.
+        params: its parameters.
+    """
+
+    value: Number
+    job: int | str
+    params: Mapping[str, Any]
+
+    def dump(self) -> dict[str, Any]:
+        """The job as JSON.
+
+        >>> Point(0.5, 17, {"t": 300}).dump()
+        {'value': 0.5, 'job': 17, 'params': {'t': 300}}
+        """
+        return {"value": self.value, "job": self.job, "params": dict(self.params)}
+
+
+class _Kept:
+    """One best job.
+
+    Attributes:
+        ended: the best of those that have succeeded.
+        running: those that run, by their ids, in the order in which they came to their values.
+        now: the best of all of them; of equal ones the one that has succeeded, then the first.
+    """
+
+    def __init__(self, best: Best) -> None:
+        self.best = best
+        self.ended: Point | None = None
+        self.running: dict[int, Point] = {}
+        self.now: Point | None = None
+
+    def run(self, id: int, point: Point | None) -> bool:
+        """A job that runs has a value now, or none; whether the best is another one now."""
+        before = self.running.get(id)
+        if before is not None and point is not None and before.value == point.value:
+            return False
+        self.running.pop(id, None)
+        if point is not None:
+            self.running[id] = point
+        if self.now is not None and self.now is before:
+            return self._look()
+        if point is None or not self._beats(point, self.now):
+            return False
+        self.now = point
+        return True
+
+    def end(self, id: int, point: Point | None) -> bool:
+        """A job is over; with a value if it has succeeded and has one."""
+        before = self.running.pop(id, None)
+        if point is not None and self._beats(point, self.ended):
+            self.ended = point
+        elif before is None or self.now is not before:
+            return False
+        return self._look()
+
+    def _look(self) -> bool:
+        now = self.ended
+        for point in self.running.values():
+            if self._beats(point, now):
+                now = point
+        before, self.now = self.now, now
+        return before is None or now is None or before[:2] != now[:2]
+
+    def _beats(self, point: Point, other: Point | None) -> bool:
+        return other is None or self.best.beats(point.value, other.value)
+
+
 class Bests:
     """The best jobs of one ensemble.
 
     >>> bests = Bests([Best("top", "md", "fom")])
-    >>> bests.offer("md", "fom", 0.5, 17, lambda: {"t": 300})
-    ['top']
-    >>> bests.offer("md", "fom", 0.4, 18, lambda: {"t": 310})
-    []
+    >>> bests.end("top", 17, Point(0.5, 17, {"t": 300})), bests.end("top", 18, None)
+    (True, False)
     >>> bests.lookup("top.params.t"), bests.lookup("top.job")
     (300, 17)
     """
 
     def __init__(self, bests: Iterable[Best]) -> None:
-        self._of: dict[tuple[str, str], list[Best]] = {}
+        self._of: dict[str, list[Best]] = {}
+        self._kept: dict[str, _Kept] = {}
         for best in bests:
-            self._of.setdefault((best.group, best.variable), []).append(best)
-        self._held: dict[str, tuple[Number, int, Mapping[str, Any]]] = {}
+            self._of.setdefault(best.group, []).append(best)
+            self._kept[best.name] = _Kept(best)
 
     @property
     def kept(self) -> bool:
         """Whether any are."""
-        return bool(self._of)
+        return bool(self._kept)
 
-    def offer(
-        self,
-        group: str,
-        variable: str,
-        value: Number,
-        job: int,
-        params: Callable[[], Mapping[str, Any]],
-    ) -> list[str]:
-        """Take in a finite value of a job.
+    def of(self, group: str) -> Iterable[Best]:
+        """Those of the jobs of a group."""
+        return self._of.get(group, ())
+
+    def run(self, name: str, id: int, point: Point | None) -> bool:
+        """A job that runs has a value for a best that is live, or none any more.
 
         Args:
-            group, variable: whose value it is.
-            value: the value.
-            job: the job's id.
-            params: gives its parameters.
+            name: of the best.
+            id: of the job.
+            point: the job with its value.
 
         Returns:
-            The names of those that it is the best of now.
+            Whether the best has changed.
         """
-        better = []
-        for best in self._of.get((group, variable), ()):
-            held = self._held.get(best.name)
-            if held is None or best.beats(value, held[0]):
-                self._held[best.name] = value, job, dict(params())
-                better.append(best.name)
-        return better
+        return self._kept[name].run(id, point)
+
+    def end(self, name: str, id: int, point: Point | None) -> bool:
+        """A job is over.
+
+        Args:
+            name: of the best.
+            id: of the job.
+            point: the job with its value at the end, if it has succeeded and has one.
+
+        Returns:
+            Whether the best has changed.
+        """
+        return self._kept[name].end(id, point)
 
     def lookup(self, path: str) -> Any:
         """The value of a field such as `top.value`; None where there is no job yet."""
         name, field, *key = path.split(".", 2)
-        held = self._held.get(name)
-        if held is None:
+        now = self._kept[name].now
+        if now is None:
             return None
-        value, job, params = held
         if field == PARAMS:
-            return params.get(key[0])
-        return value if field == "value" else job
+            return now.params.get(key[0])
+        return now.value if field == "value" else now.job
+
+    def snapshot(self) -> dict[str, Any]:
+        """Those that there are as JSON: name -> value, job and parameters."""
+        return {
+            name: kept.now.dump() for name, kept in self._kept.items() if kept.now is not None
+        }
+
+    def report(self) -> list[dict[str, Any]]:
+        """What is kept, with the best jobs so far, as JSON (docs/rpc.md, `ensemble.status`)."""
+        return [
+            {
+                "name": best.name,
+                "group": best.group,
+                "of": best.variable,
+                "mode": best.mode,
+                "live": best.live,
+                "running": kept.now is not None and kept.now is not kept.ended,
+                **(kept.now.dump() if kept.now else {"value": None, "job": None, "params": {}}),
+            }
+            for best, kept in ((kept.best, kept) for kept in self._kept.values())
+        ]
 
     def dump(self) -> dict[str, Any]:
-        """All of them as JSON: name -> value, job id and parameters."""
+        """All of them as JSON: name -> the best that has succeeded, and those that run."""
         return {
-            name: {"value": value, "job": job, "params": dict(params)}
-            for name, (value, job, params) in self._held.items()
+            name: {
+                "ended": kept.ended and kept.ended.dump(),
+                "running": [[id, point.dump()] for id, point in kept.running.items()],
+            }
+            for name, kept in self._kept.items()
+            if kept.now is not None
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
         """Set what `dump` returned."""
-        for name, held in value.items():
-            self._held[name] = held["value"], held["job"], held["params"]
+        for name, dumped in value.items():
+            kept = self._kept[name]
+            kept.ended = dumped["ended"] and Point(**dumped["ended"])
+            kept.running = {id: Point(**point) for id, point in dumped["running"]}
+            kept._look()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from flux_ensemble.metrics.names import GAUGES, NUMBER, Statistic, of_finished
+from flux_ensemble.metrics.names import GAUGES, NUMBER, Statistic, of_finished, of_success
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import COUNT, MetricPath
 from flux_ensemble.metrics.stream import Stream
@@ -109,7 +109,11 @@ class MemberMetrics:
         Returns:
             How many statistics had values.
         """
-        variables = None if variable is None else (variable, of_finished(variable))
+        variables = (
+            None
+            if variable is None
+            else (variable, of_finished(variable), of_success(variable))
+        )
         keys = [
             key
             for key in self._streams

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.metrics.by_value import unsplit
+
 #: Longest name of a group, rule, ensemble, parameter or statistic, in characters.
 MAX_NAME = 128
 
@@ -41,7 +43,10 @@ STREAMS = ("duration", "pending")
 #: The stream of `duration` for the statistics that are of all finished jobs; paths do not name it.
 DURATION_OF_FINISHED = "duration of finished"
 
-#: Whose durations a statistic can take in.
+#: Ends the stream of a memo key for the statistics that are of jobs that succeeded.
+OF_SUCCESS = " of success"
+
+#: Whose values a statistic can take in; without, durations of jobs that succeeded, and all memos.
 OF = ("success", "finished")
 
 #: Variables that exist only while a heartbeat is evaluated.
@@ -68,13 +73,14 @@ STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 class Statistic:
     """A statistic kept for every stream: `name` in paths, River `kind` (or `NUMBER`) and arguments.
 
-    Of the stream `duration`, it takes in the jobs that `of` says, one of `OF`.
+    It takes in the jobs that `of` says, one of `OF`; by default the durations of jobs that
+    succeeded, and what jobs publish as soon as they do.
     """
 
     name: str
     kind: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    of: str = "success"
+    of: str | None = None
 
     def stream(self, variable: str) -> str:
         """The variable of the stream that it is of where a path has `variable`.
@@ -83,8 +89,12 @@ class Statistic:
         'duration'
         >>> Statistic("longest", "Max", of="finished").stream("duration")
         'duration of finished'
+        >>> Statistic("mean", "Mean", of="success").stream("fom")
+        'fom of success'
         """
-        return of_finished(variable) if self.of == "finished" else variable
+        if self.of == "finished":
+            return of_finished(variable)
+        return of_success(variable) if self.of == "success" else variable
 
 
 def of_finished(variable: str) -> str:
@@ -97,11 +107,25 @@ def of_finished(variable: str) -> str:
     return f"{DURATION_OF_FINISHED}{variable[len('duration') :]}" if own else variable
 
 
+def of_success(variable: str) -> str:
+    """The variable of the jobs that succeeded where there is another one of all: of memo keys.
+
+    >>> of_success("duration"), of_success("fom"), of_success("fom[t=300]")
+    ('duration', 'fom of success', 'fom of success[t=300]')
+    """
+    base = unsplit(variable)
+    if base in STREAMS or base in GAUGES or base == DURATION_OF_FINISHED:
+        return variable
+    return f"{base}{OF_SUCCESS}{variable[len(base) :]}"
+
+
 def as_named(variable: str) -> str:
     """The variable of a stream as paths name it.
 
-    >>> as_named("duration of finished[t=300]"), as_named("fom")
-    ('duration[t=300]', 'fom')
+    >>> as_named("duration of finished[t=300]"), as_named("fom of success"), as_named("fom")
+    ('duration[t=300]', 'fom', 'fom')
     """
-    base, bracket, values = variable.partition("[")
-    return f"duration{bracket}{values}" if base == DURATION_OF_FINISHED else variable
+    base = unsplit(variable)
+    if base == DURATION_OF_FINISHED:
+        return f"duration{variable[len(base) :]}"
+    return f"{base.removesuffix(OF_SUCCESS)}{variable[len(base) :]}"

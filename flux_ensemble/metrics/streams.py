@@ -16,11 +16,13 @@ from flux_ensemble.metrics.names import (
     IGNORED,
     MEMBER_METRICS,
     NUMBER,
+    OF_SUCCESS,
     RATE,
     STREAMS,
     Statistic,
     as_named,
     of_finished,
+    of_success,
 )
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import (
@@ -77,6 +79,7 @@ class Metrics:
         ignored: by group and key, how many values of memos have no statistics.
         rates: how fast jobs finish, of the groups for which that is watched.
         watches: the detectors of rules on drift and anomalies, by the ids of the rules.
+        takes_successes: whether statistics take in what jobs have published that succeeded.
         detected: the rules whose detectors the latest values triggered, with these values.
         of_members: what rules with `scope: member` read.
         t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
@@ -112,15 +115,21 @@ class Metrics:
         self.remaining: Callable[[], float | None] | None = None
         self._statistics = tuple(statistics)
         self._by_name = {statistic.name: statistic for statistic in statistics}
-        #: The statistics of `duration`, by the variable of the stream that they are of.
+        finishing = tuple(one for one in statistics if one.of == "finished")
+        #: The statistics of variables that every group has.
         self._of: dict[str, tuple[Statistic, ...]] = {
-            variable: tuple(statistic for statistic in statistics if statistic.of == of)
-            for variable, of in (("duration", "success"), (DURATION_OF_FINISHED, "finished"))
+            "duration": tuple(one for one in statistics if one.of != "finished"),
+            DURATION_OF_FINISHED: finishing,
+            "pending": self._statistics,
         }
-        finished = (DURATION_OF_FINISHED,) if self._of[DURATION_OF_FINISHED] else ()
+        #: Those of what jobs have published that succeeded, and those of what any job publishes.
+        self._of_success = tuple(one for one in statistics if one.of == "success")
+        self._of_published = tuple(one for one in statistics if one.of != "success")
+        finished = (DURATION_OF_FINISHED,) if finishing else ()
         #: The variables that take in how long a job ran, of one that succeeded and of another one.
         self._durations: tuple[tuple[str, ...], tuple[str, ...]] = ("duration", *finished), finished
         self.counts: dict[str, dict[str, int]] = {}
+        self.takes_successes = bool(self._of_success)
         #: What is kept by value, by group and variable.
         self.by: dict[tuple[str, str], list[ByValue]] = {}
         for by_value in by:
@@ -154,7 +163,7 @@ class Metrics:
         if not self.by or not variable.endswith("]"):
             return None
         base = unsplit(variable)
-        own = "duration" if base == DURATION_OF_FINISHED else base
+        own = "duration" if base == DURATION_OF_FINISHED else base.removesuffix(OF_SUCCESS)
         return base if base != variable and (group, own) in self.by else None
 
     def observe(self, group: str, variable: str, value: Number) -> None:
@@ -178,16 +187,22 @@ class Metrics:
         stream = self._streams.get((group, variable))
         if stream is None:
             base = self.kept_by_value(group, variable)
-            statistics = self._of.get(base or variable, self._statistics)
-            stream = self._streams[group, variable] = Stream(statistics)
+            stream = self._streams[group, variable] = Stream(self._taken(base or variable))
             self._count(group, variable, base, 1)
         return stream
+
+    def _taken(self, variable: str) -> tuple[Statistic, ...]:
+        """The statistics that take in the values of a variable."""
+        known = self._of.get(variable)
+        if known is not None:
+            return known
+        return self._of_success if variable.endswith(OF_SUCCESS) else self._of_published
 
     def _count(self, group: str, variable: str, base: str | None, change: int) -> None:
         """Count one more stream, or one less."""
         if base is not None:
             self._values[group, base] = self._values.get((group, base), 0) + change
-        elif variable not in _BUILT_IN:
+        elif variable not in _BUILT_IN and not variable.endswith(OF_SUCCESS):
             self._variables[group] += change
 
     def reset(self, group: str, variable: str | None = None) -> int:
@@ -196,7 +211,11 @@ class Metrics:
         Returns:
             How many streams had values.
         """
-        wanted = None if variable is None else (variable, of_finished(variable))
+        wanted = (
+            None
+            if variable is None
+            else (variable, of_finished(variable), of_success(variable))
+        )
         keys = [
             (name, stream)
             for name, stream in self._streams
@@ -278,12 +297,13 @@ class Metrics:
             return self.bests.lookup(variable)
         if statistic == SEARCH:
             return field_of(self.searches, variable)
-        if variable.startswith("duration"):
-            variable = self._by_name[statistic].stream(variable)
+        named = self._by_name[statistic]
+        if named.of is not None:
+            variable = named.stream(variable)
         stream = self._streams.get((group, variable))
         if stream is not None:
             return stream.get(statistic)
-        return 0 if self._by_name[statistic].kind == NUMBER else None
+        return 0 if named.kind == NUMBER else None
 
     def _of_member(self, path: MetricPath) -> float | None:
         if path == PENDING_NODES:
@@ -356,7 +376,7 @@ class Metrics:
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
         if self.rates:
             nested[RATE] = {group: rate.get(self.t) for group, rate in self.rates.items()}
-        bests = self.bests.dump()
+        bests = self.bests.snapshot()
         if bests:
             nested[BEST] = bests
         if self.searches:

@@ -1,4 +1,7 @@
-"""The best points of a sweep: the jobs with the most and the least of each key of their memos."""
+"""The first jobs by each key of their memos: those that succeeded with the most and the least of it.
+
+Which job or trial is the best is known by the status; here are the points beside it.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,21 @@ _Held = tuple[float, int, Mapping[str, Any]]
 
 
 class Points:
-    """The jobs with the most and the least of each key.
+    """The jobs of each group that succeeded with the most and the least of each key.
 
     >>> points = Points()
     >>> for number in range(100):
-    ...     points.add({"id": number, "memo": {"fom": number % 7, "text": "x"}})
-    >>> [job["id"] for job in points.best("fom", "max")[:3]], points.keys
-    ([6, 13, 20], ['fom'])
-    >>> points.best("fom", "min")[0]["id"]
-    0
+    ...     memo = {"fom": number % 7, "text": "x"}
+    ...     outcome = "success" if number != 6 else "failed"
+    ...     points.add({"id": number, "group": "md", "outcome": outcome, "memo": memo})
+    >>> [job["id"] for job in points.first("md", "fom", "max")[:3]], points.keys
+    ([13, 20, 27], ['fom'])
+    >>> points.first("md", "fom", "min")[0]["id"], points.first("other", "fom", "min")
+    (0, [])
     """
 
     def __init__(self) -> None:
-        self._most: dict[str, list[_Held]] = {}
-        self._least: dict[str, list[_Held]] = {}
+        self._held: dict[tuple[str, str, str], list[_Held]] = {}
         self._seen: dict[str, int] = {}
 
     @property
@@ -46,16 +50,19 @@ class Points:
             if key not in self._seen:
                 if len(self._seen) == MAX_KEYS:
                     continue
-                self._seen[key], self._most[key], self._least[key] = 0, [], []
+                self._seen[key] = 0
             self._seen[key] += 1
+            if job["outcome"] != "success":
+                continue
             # Of equal values the first ones stay.
             order = -self._seen[key]
-            _keep(self._most[key], (value, order, job))
-            _keep(self._least[key], (-value, order, job))
+            for mode, sign in (("max", 1), ("min", -1)):
+                held = self._held.setdefault((job["group"], key, mode), [])
+                _keep(held, (sign * value, order, job))
 
-    def best(self, key: str, mode: str) -> list[Mapping[str, Any]]:
-        """The best jobs by a key, the best one first; `mode` is "max" or "min"."""
-        held = (self._most if mode == "max" else self._least).get(key, [])
+    def first(self, group: str, key: str, mode: str) -> list[Mapping[str, Any]]:
+        """The jobs of a group by a key, in order; `mode` is "max" or "min"."""
+        held = self._held.get((group, key, mode), [])
         return [job for _, _, job in sorted(held, key=itemgetter(0, 1), reverse=True)]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.engine.trials import COMPLETE
 from flux_ensemble.report.best import Points
 from flux_ensemble.report.columns import Codes, Counts, Encoded, Ids, Times, Values
 from flux_ensemble.report.digest import Digest
@@ -43,7 +44,7 @@ class Jobs:
         count: how many they are.
         outcomes: how many jobs of each group ended how; None are active.
         first: the first of them.
-        points: the best ones.
+        points: the first by what they published.
         params, memo: the columns of parameters and of keys of memos.
         times: when they were submitted, began, and ended.
         seconds: how long jobs ran, in all.
@@ -103,7 +104,7 @@ class Jobs:
             self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
             self.points.add(job)
             value = job["memo"].get(self._objectives.get(job["group"], ""))
-            if job["outcome"] == "success" and type(value) in (int, float):
+            if job.get("trial_state") == COMPLETE and type(value) in (int, float):
                 self.trials.setdefault(job["group"], []).append((job["t_end"] or 0.0, value))
         t_run = job["t_run"]
         if t_run is not None:

@@ -11,6 +11,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
@@ -126,7 +127,7 @@ def _article(content: Content, key: str) -> Markup:
             h("p.headline", headline(run, content.failures)),
             h("p.quiet", "; ".join(facts)),
         ),
-        cards(run, content.failures, content.figure, share),
+        cards(run, content.failures, share),
         h("nav.parts", h("ul", links), aria_label=f"Sections of {status['name']}"),
         inside,
         id=key,
@@ -165,7 +166,7 @@ def _about(content: Content) -> dict[str, Any]:
         "f58": run.source.kind == "Flux",
         "params": list(run.jobs.params),
         "memo": run.jobs.points.keys,
-        "figure": None if figure is None else {"key": figure.key, "mode": figure.mode},
+        "figure": None if figure is None else asdict(figure),
         "simulatedSpan": None if content.simulated is None else content.simulated.span,
         "summary": plural(run.jobs.count, "job"),
     }

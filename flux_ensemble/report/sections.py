@@ -64,7 +64,7 @@ def sections(content: Content, key: str) -> Iterator[Markup]:
         ("members", "Members", members(run.members, run.begin, run.end, content.rows)),
         ("failures", "Failures", _failures(content)),
         ("searches", "Searches", searches(content.run, key)),
-        ("sweep", "Parameters and best points", _sweep(content, key)),
+        ("sweep", "Parameters and points", _sweep(content, key)),
         ("groups", "Groups", _groups(content)),
         ("statistics", "Statistics", _statistics(content, key)),
         ("rules", "Rules", _rules(content)),
@@ -221,11 +221,11 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
             "parallel",
             "Parameters of the jobs",
             f"Each line is a job, through its values of {', '.join(params[:8])}; the strongest "
-            f"lines have the {what}. Broken lines are jobs that failed.",
+            f"lines are jobs that succeeded with the {what}. Broken lines are jobs that failed.",
         )
     if figure is None:
         return
-    best = run.jobs.points.best(figure.key, figure.mode)
+    best = run.jobs.points.first(figure.group, figure.key, figure.mode)
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     rows = [
         [
@@ -239,10 +239,10 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     yield h(
         "div",
         table(
-            f"Best points: {figure.words}", ["Job", "Group", figure.key, *names], rows,
+            f"Jobs that succeeded with the {figure.words}", ["Job", "Group", figure.key, *names], rows,
             numeric=range(2, 3 + len(names)),
         ),
-        data_best=True,
+        data_first=True,
     )  # fmt: skip
 
 

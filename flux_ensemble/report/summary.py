@@ -1,4 +1,4 @@
-"""What a report says first: what happened, what failed and why, which point is the best."""
+"""What a report says first: what happened, what failed and why, which points are the best."""
 
 from __future__ import annotations
 
@@ -22,38 +22,44 @@ OUTCOMES = {
 }
 
 
+#: The modes of a best, with the words for them, and what a search does.
+_WORDS = {"max": "highest", "min": "lowest"}
+_MODES = {"maximize": "max", "minimize": "min"}
+
+#: Best points, and parameters of one, that the card shows.
+_POINTS, _PARAMS = 4, 8
+
+
 @dataclass(frozen=True)
 class Figure:
-    """What points are compared by: a key of memos, and whether more of it is better.
+    """What the document says that points are compared by.
 
     Args:
-        key: of memos.
+        group: whose jobs they are.
+        key: of their memos.
         mode: "max" or "min".
-        said: the document says so.
     """
 
+    group: str
     key: str
     mode: str
-    said: bool
 
     @property
     def words(self) -> str:
         """What the best point has."""
-        return f"{'highest' if self.mode == 'max' else 'lowest'} {self.key}"
+        return f"{_WORDS[self.mode]} {self.key}"
 
 
-def figure_of(run: Run, document: Mapping[str, Any] | None) -> Figure | None:
-    """What the points of a run are compared by: as its document says, else the commonest key."""
-    keys = run.jobs.points.keys
-    metrics = (document or {}).get("metrics")
-    for one in metrics if isinstance(metrics, list) else ():
-        best = one.get("best") if isinstance(one, dict) else None
-        if isinstance(best, dict):
-            of, mode = str(best.get("of", "")), str(best.get("mode", "max"))
-            key = next((key for key in keys if of.endswith(f"-{key}")), None)
-            if key is not None:
-                return Figure(key, mode, said=True)
-    return Figure(keys[0], "max", said=False) if keys else None
+def figure_of(run: Run) -> Figure | None:
+    """What the points of a run are compared by, as its document says; None if it says nothing."""
+    status, keys = run.source.status, run.jobs.points.keys
+    for best in status.get("best", ()):
+        if best["of"] in keys:
+            return Figure(best["group"], best["of"], best["mode"])
+    for search in status.get("searches", ()):
+        if search["objective"] in keys:
+            return Figure(search["group"], search["objective"], _MODES[search["direction"]])
+    return None
 
 
 def counts(run: Run) -> dict[str | None, int]:
@@ -127,15 +133,13 @@ def _class(outcome: str | None) -> str:
     return f"o-{outcome or 'active'}"
 
 
-def cards(
-    run: Run, failures: Sequence[Failure], figure: Figure | None, share: float | None
-) -> Markup:
+def cards(run: Run, failures: Sequence[Failure], share: float | None) -> Markup:
     """The three things to see at once."""
     return h(
         "div.cards",
         _card("What happened", _happened(run, share)),
         _card("What failed, and why", _failed(run, failures)),
-        _card("The best point", _best(run, figure)),
+        _card("The best point", _best(run)),
     )
 
 
@@ -180,18 +184,55 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
         yield h("p.quiet", f"{plural(len(failures) - 1, 'more reason')}: see below.")
 
 
-def _best(run: Run, figure: Figure | None) -> Iterator[Markup]:
-    best = run.jobs.points.best(figure.key, figure.mode) if figure else []
-    if figure is None or not best:
+def _best(run: Run) -> Iterator[Markup]:
+    """What the status has as best, and nothing that it does not have."""
+    status = run.source.status
+    points = [_best_job(best, run) for best in status.get("best", ())]
+    points += [_best_trial(search) for search in status.get("searches", ())]
+    if not points:
         yield h("p.big", h("b", NOTHING))
-        yield h("p.quiet", "No job has published a number: there is nothing to compare by.")
+        yield h(
+            "p.quiet",
+            "The document keeps no best point: it has no entry 'best' under 'metrics', and no "
+            "search.",
+        )
+    for point in points[:_POINTS]:
+        yield from point
+    if len(points) > _POINTS:
+        yield h("p.quiet", f"There are {len(points) - _POINTS} more.")
+
+
+def _best_job(best: Mapping[str, Any], run: Run) -> Iterator[Markup]:
+    what = f"{_WORDS[best['mode']]} {best['of']}"
+    if best["value"] is None:
+        yield h("p.big", h("b", NOTHING), h("span", f" {what}"))
+        yield h("p.quiet", f"No job of {best['group']} that succeeded has a value of {best['of']}.")
         return
-    job = best[0]
-    yield h("p.big", h("b", number(job["memo"][figure.key])), h("span", f" {figure.words}"))
-    pairs = [(name, number(value)) for name, value in job["params"].items()]
-    yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:8]])
-    where = f"Job {job_keys.shown(job['id'], job, run.source.label)} of {job['group']}"
-    if job["outcome"] != "success":
-        where += f", which {OUTCOMES[job['outcome']]}"
-    said = "" if figure.said else "; the document names no best, so the highest is taken"
-    yield h("p.quiet", f"{where}{said}.")
+    yield from _point(best, what)
+    member, _, id = str(best["job"]).rpartition(":")
+    context = {"member": member} if member else {}
+    job = job_keys.shown(int(id), context, run.source.label)
+    runs = ", which still runs" if best["running"] else ""
+    yield h("p.quiet", f"Best {best['name']!r}: job {job} of {best['group']}{runs}.")
+
+
+def _best_trial(search: Mapping[str, Any]) -> Iterator[Markup]:
+    name = f"search {search['id']!r}"
+    if "front" in search:
+        yield h("p.big", h("b", search["front_size"]), h("span", " in the Pareto front"))
+        yield h("p.quiet", f"Of {name}: see below.")
+        return
+    what = f"{_WORDS[_MODES[search['direction']]]} {search['objective']}"
+    if not search["best"]:
+        yield h("p.big", h("b", NOTHING), h("span", f" {what}"))
+        yield h("p.quiet", f"No trial of {name} is complete.")
+        return
+    trial = search["best"][0]
+    yield from _point(trial, what)
+    yield h("p.quiet", f"Trial {trial['trial']} of {name}.")
+
+
+def _point(point: Mapping[str, Any], what: str) -> Iterator[Markup]:
+    yield h("p.big", h("b", number(point["value"])), h("span", f" {what}"))
+    pairs = [(name, number(value)) for name, value in point["params"].items()]
+    yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:_PARAMS]])

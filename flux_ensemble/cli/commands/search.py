@@ -1,4 +1,4 @@
-"""The command that looks at searches."""
+"""The commands that look at searches, and at what is best."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import click
 
 from flux_ensemble.cli.common import Failure, naming
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
+from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.target import Target, targeted
+from flux_ensemble.cli.session.target import Target, label_of, targeted
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
@@ -77,6 +78,30 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
             _print_best(search, output.no_header)
 
 
+@click.command
+@click.argument("name", shell_complete=completion.ensembles)
+@table_options(BESTS)
+@targeted
+def best(name: str, output: Output, target: Target) -> None:
+    """Show the best jobs of ensemble NAME, and the best trial of each search, with parameters.
+
+    Those are the entries "best" under "metrics" of its document, and its searches.
+    """
+    with naming(target, name):
+        (status,) = target.status(name)["ensembles"]
+    rows = best_rows(status, label_of(target))
+    if not rows:
+        raise Failure(
+            f"ensemble {name!r} keeps no best job: an entry {{best: {{name: NAME, of: GROUP-KEY}}}} "
+            "under 'metrics' of its document does, and so does a search"
+        )
+    if output.as_json:
+        kept: Any = {key: status.get(key, []) for key in ("best", "searches")}
+        print_json(kept)
+    else:
+        output.show(BESTS, rows)
+
+
 def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[SearchStatus]:
     """All searches, or the one that was asked for.
 
@@ -97,8 +122,8 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
 
 def _row(search: SearchStatus) -> dict[str, Any]:
     """A row of the table of searches."""
-    best = search["best"]
-    found = f"{best[0]['value']:.6g}" if best else "-"
+    trials = search["best"]
+    found = f"{trials[0]['value']:.6g}" if trials else "-"
     if "front_size" in search:
         found = f"front {search['front_size']}"
     keys, ways = search["objective"].split(", "), search["direction"].split(", ")
@@ -150,4 +175,4 @@ def _text(params: Mapping[str, Any], name: str) -> str:
     return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
 
 
-COMMANDS = (search,)
+COMMANDS = (search, best)

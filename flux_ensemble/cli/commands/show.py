@@ -11,10 +11,12 @@ import click
 from flux_ensemble.cli.common import EXIT_CODES, naming
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.tables import (
+    BESTS,
     ENSEMBLES,
     GROUPS,
     MEMBERS,
     RULES,
+    best_rows,
     ensemble_row,
     group_rows,
     member_rows,
@@ -22,7 +24,7 @@ from flux_ensemble.cli.display.tables import (
 )
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import summary_of
-from flux_ensemble.cli.session.target import Target, targeted
+from flux_ensemble.cli.session.target import Target, label_of, targeted
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
@@ -84,6 +86,10 @@ def status(name: str | None, output: Output, target: Target) -> None:
             click.echo(f"{left} left as predicted\n")
     output.show(GROUPS, group_rows(ensemble))
     if output.is_default:
+        bests = best_rows(ensemble, label_of(target))
+        if bests:
+            click.echo()
+            BESTS.show(bests, no_header=output.no_header)
         members = member_rows(ensemble, time.time())
         if members:
             click.echo()

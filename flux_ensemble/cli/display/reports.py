@@ -61,7 +61,7 @@ def describe(
         failures=list(_failures(counted, source)),
         statistics=_statistics(source.metrics),
         document=None if loaded is None else text_of(loaded, environment=environment),
-        figure=figure_of(run, document),
+        figure=figure_of(run),
         seed=None if document is None else document.get("seed"),
         usage=usage(
             times.rows("t_run"), times.rows("t_end"), run.jobs.ranks, run.end, size and size[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import job_id
@@ -11,7 +11,13 @@ from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.plain_tables import fsd
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import EnsembleStatus, MemberStatus, RuleStatus, Summary
+    from flux_ensemble.client.responses import (
+        BestJob,
+        EnsembleStatus,
+        MemberStatus,
+        RuleStatus,
+        Summary,
+    )
 
 ENSEMBLES = Table(
     "list",
@@ -117,6 +123,24 @@ MEMBERS = Table(
     yields="reason",
 )
 
+BESTS = Table(
+    "best",
+    {
+        "name": "NAME",
+        "of": "OF",
+        "value": "VALUE",
+        "job": "JOB",
+        "params": "PARAMS",
+    },
+    {
+        "default": {
+            "description": "the best jobs, and the best trials of searches",
+            "format": "+:{name:<4} +:{of:<8} {value:>10} +:{job:<8} {params}",
+        },
+    },
+    yields="params",
+)
+
 #: Of so many members the table says how often a rule has fired for them.
 MOST_MEMBERS = 4
 
@@ -135,6 +159,55 @@ def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
         "color_state": colour(STATE_STYLES.get(summary["state"], "")),
         "color_off": colour_off(),
     }
+
+
+def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[str, Any]]:
+    """The rows of `BESTS`: each best job of the document, and the best trial of each search.
+
+    Args:
+        status: of the ensemble, which has found them.
+        label: prints the id of a job.
+    """
+    rows = [
+        {
+            "name": best["name"],
+            "of": f"{best['mode']} {best['group']}-{best['of']}",
+            "value": "-" if best["value"] is None else f"{best['value']:.6g}",
+            "job": "-" if best["job"] is None else _best_job(best, label),
+            "params": words_of(best["params"]),
+        }
+        for best in status.get("best", ())
+    ]
+    for search in status.get("searches", ()):
+        keys, ways = search["objective"].split(", "), search["direction"].split(", ")
+        of = ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True))
+        row = {"name": search["id"], "of": of, "value": "-", "job": "-", "params": ""}
+        if "front_size" in search:
+            row["value"] = f"front {search['front_size']}"
+        elif search["best"]:
+            trial = search["best"][0]
+            row["value"], row["job"] = f"{trial['value']:.6g}", f"trial {trial['trial']}"
+            row["params"] = words_of(trial["params"])
+        rows.append(row)
+    return rows
+
+
+def _best_job(best: BestJob, label: Callable[[int], str]) -> str:
+    member, _, id = str(best["job"]).rpartition(":")
+    text = f"{member}:{label(int(id))}" if member else label(int(id))
+    return f"{text} (runs)" if best["running"] else text
+
+
+def words_of(params: Mapping[str, Any]) -> str:
+    """Parameters as `x=1.5 y=0.5`.
+
+    >>> words_of({"x": 1.5, "mode": "fast"})
+    'x=1.5 mode=fast'
+    """
+    return " ".join(
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+    )
 
 
 def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:

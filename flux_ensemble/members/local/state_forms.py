@@ -145,11 +145,28 @@ _SEARCH: Form = {
     "best": [{"trial": _count, "value": _number, "params": _object}],
 }
 
+#: A best job: its id, or its member and id.
+_BEST: Form = {
+    "value": _number,
+    "job": lambda value: _count(value) or _text(value),
+    "params": _object,
+}
+
+#: A best job of the status, which there may not be yet.
+_BEST_OF: Form = {
+    **dict.fromkeys(("name", "group", "of", "mode"), _text),
+    "running": lambda value: type(value) is bool,
+    "value": lambda value: value is None or _number(value),
+    "job": lambda value: value is None or _count(value) or _text(value),
+    "params": _object,
+}
+
 
 def _status(value: Any) -> bool:
     # Those that have no search do not say so.
     return (
         fits(value, _STATUS)
+        and fits(value.get("best", []), [_BEST_OF])
         and fits(value.get("searches", []), [_SEARCH])
         and all(
             fits(search.get("front", []), _FRONT) and fits(search.get("front_size", 0), _count)
@@ -164,7 +181,7 @@ _COUNTS: Form = {...: {...: _count}}
 _OF_METRICS: dict[str, Form] = {
     COUNT: _COUNTS,
     IGNORED: _COUNTS,
-    BEST: {...: {"value": _number, "job": _count, "params": _object}},
+    BEST: {...: _BEST},
     SEARCH: lambda value: _searches(value),
 }
 

@@ -19,8 +19,8 @@ async function drawRun(article, run) {
 
 function drawSweep(article, box, run) {
   const parallel = new Parallel(box, run);
-  const best = article.querySelector("[data-best]");
-  if (best) drawBest(best, run, parallel);
+  const first = article.querySelector("[data-first]");
+  if (first) drawFirst(first, run, parallel);
 }
 
 /** With several ensembles one is shown at a time: that of the address. */

@@ -50,10 +50,11 @@ class Parallel {
     const { figure } = run.about;
     this.what = figure ? `memo.${figure.key}` : "runtime";
     this.mode = figure ? figure.mode : "min";
+    this.groups = columns.group;
     const tools = element("div", { class: "tools" });
     const what = choice("Compare by", whats, (value) => { this.what = value; this.changed(); });
     what.select.value = this.what;
-    const mode = choice("Best is the", [["max", "highest"], ["min", "lowest"]], (value) => { this.mode = value; this.changed(); });
+    const mode = choice("First the", [["max", "highest"], ["min", "lowest"]], (value) => { this.mode = value; this.changed(); });
     mode.select.value = this.mode;
     tools.append(what.box, mode.box);
     if (axes.length > this.params.length) {
@@ -82,12 +83,20 @@ class Parallel {
     this.listeners.forEach((listener) => listener());
   }
 
-  /** How good each job is among those that have a value: 1 the best, 0 the worst. */
+  /** Whether a job is compared: it has succeeded, and where the document says whose jobs are, is of that group. */
+  compares(row) {
+    const { figure } = this.run.about;
+    const outcome = this.outcomes[this.run.jobs.columns.outcome.array[row]];
+    const other = figure && this.what === `memo.${figure.key}` && this.groups.get(row) !== figure.group;
+    return outcome === "success" && !other;
+  }
+
+  /** How good each job is among those that are compared and have a value: 1 the best, 0 the worst, and those that are not compared. */
   rank() {
     this.values = new Float64Array(this.rows);
     let count = 0;
     for (let row = 0; row < this.rows; row++) {
-      this.values[row] = this.figure.number(row);
+      this.values[row] = this.compares(row) ? this.figure.number(row) : NaN;
       if (!Number.isNaN(this.values[row])) count++;
     }
     const keys = sortable(this.values);
@@ -100,10 +109,13 @@ class Parallel {
       const good = this.mode === "max" ? (to - 1) / last : 1 - from / last;
       for (let at = from; at < to; at++) this.good[rows[at]] = good;
     }
+    for (let row = 0; row < this.rows; row++) {
+      if (Number.isNaN(this.good[row]) && !Number.isNaN(this.figure.number(row))) this.good[row] = 0;
+    }
   }
 
-  /** The rows of the best jobs. */
-  best(most) {
+  /** The rows of the first jobs. */
+  first(most) {
     const sign = this.mode === "max" ? 1 : -1;
     const found = [];
     for (let row = 0; row < this.rows; row++) {
@@ -204,7 +216,7 @@ class Parallel {
       }
     }
     const [red, green, blue] = parts(colour("accent"));
-    for (const row of this.best(10)) {
+    for (const row of this.first(10)) {
       for (let at = 0; at + 1 < axes.length; at++) {
         const ends = [axes[at].place(row), axes[at + 1].place(row)];
         if (!ends.some(Number.isNaN)) this.line(context, at, ends, `rgb(${red},${green},${blue})`, 2, []);

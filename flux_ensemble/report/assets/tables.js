@@ -1,7 +1,7 @@
-// The table of jobs, with a search, and that of the best points.
+// The table of jobs, with a search, and that of the first ones by what they published.
 
 const PAGE = 20;
-const SHOWN_BEST = 10;
+const SHOWN_FIRST = 10;
 
 class JobsTable {
   constructor(box, run) {
@@ -154,16 +154,16 @@ class JobsTable {
   }
 }
 
-/** The best points, as the chart above compares jobs. */
-function drawBest(box, run, parallel) {
+/** The first jobs, as the chart above compares them. */
+function drawFirst(box, run, parallel) {
   const table = box.querySelector("table");
   const { group } = run.jobs.columns;
   const names = run.about.params.slice(0, 8);
   const draw = () => {
-    const rows = parallel.best(SHOWN_BEST);
+    const rows = parallel.first(SHOWN_FIRST);
     const what = parallel.what.replace(/^memo\./, "");
     const value = parallel.what === "runtime" ? seconds : shownValue;
-    table.querySelector("caption").textContent = `Best points: ${parallel.mode === "max" ? "highest" : "lowest"} ${what}`;
+    table.querySelector("caption").textContent = `Jobs that succeeded with the ${parallel.mode === "max" ? "highest" : "lowest"} ${what}`;
     const head = ["Job", "Group", what, ...names];
     table.tHead.replaceChildren(element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at > 1 ? "number" : null }, name))));
     table.tBodies[0].replaceChildren(...rows.map((row) => element(

@@ -119,9 +119,9 @@ def test_whatever_the_values_every_statistic_has_a_finite_value_or_none(given: l
         ({"statistic": "mean", "on": [1, 2]},
          "metrics[0].on: expected a number or a boolean, not a list with 2 items"),
         ({"statistic": "mean", "of": [1, 2]},
-         "metrics[0].of: expected the jobs whose durations it takes in, not a list with 2 items"),
+         "metrics[0].of: expected the jobs that it is of, not a list with 2 items"),
         ({"statistic": "mean", "of": "failed"},
-         "metrics[0].of: expected the jobs whose durations it takes in, not 'failed' "
+         "metrics[0].of: expected the jobs that it is of, not 'failed' "
          "(one of: success, finished)"),
         ({"statistic": "rolling_mode", "window_size": 100_001},
          "metrics[0].window_size: expected an integer >= 1 and <= 100000, not 100001"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.recorded import recorded
+from flux_ensemble.report.source import Source
 from flux_ensemble.runtime.recording import Recorder, RecordingError
 
 
@@ -65,15 +67,89 @@ def test_the_first_card_says_why_most_jobs_failed_and_what_they_have_in_common()
     assert "params.t = 3 is 4 times as frequent among them" in text
 
 
-@pytest.mark.parametrize(("mode", "best"), [("max", 39), ("min", 0)])
-def test_the_best_point_is_that_of_the_document(mode: str, best: int) -> None:
+#: Two groups that publish the same keys, and of one of them the least of one key is the best.
+TWINS: dict[str, Any] = {
+    "name": "twins",
+    "jobs": [
+        {"name": "scan", "command": "scan {x}", "params": {"x": [3, 1, 2]}},
+        {"name": "check", "command": "check {x}", "params": {"x": [7, 8]}},
+    ],
+    "metrics": [{"best": {"name": "top", "of": "scan-loss", "mode": "min"}}],
+    "rules": [
+        {
+            "trigger": "start",
+            "actions": [{"name": "submit", "label": one} for one in ("scan", "check")],
+        }
+    ],
+    "simulate": {
+        one: {"duration": 5, "memo": {"val-loss": {"expression": "9 - x"}, "loss": {"param": "x"}}}
+        for one in ("scan", "check")
+    },
+}
+
+#: A search for the least.
+LEAST: dict[str, Any] = {
+    "name": "least",
+    "seed": 3,
+    "jobs": [{"name": "trial", "command": "trial {x}"}],
+    "search": [
+        {
+            "id": "hpo",
+            "group": "trial",
+            "variables": {"x": {"low": 0.0, "high": 1.0}},
+            "minimize": "loss",
+            "sampler": "random",
+            "trials": 12,
+            "parallel": 4,
+        }
+    ],
+    "rules": [{"trigger": "start", "action": {"name": "search", "label": "hpo"}}],
+    "simulate": {"trial": {"duration": 5, "memo": {"loss": {"param": "x"}}}},
+}
+
+
+def best_card(made: Source) -> str:
+    """The text of the card with the best point."""
+    (card,) = re.findall(r"<h3>The best point</h3>(.*?)</section>", html(made), re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub("<[^>]*>", " ", card))).strip()
+
+
+def test_the_best_point_is_the_one_that_the_status_has_whatever_the_jobs_say() -> None:
     jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(40)]
-    document = {"metrics": [{"best": {"name": "top", "of": "sim-fom", "mode": mode}}]}
-    load = {"timestamp": 10.0, "name": "load", "context": {"document": document}}
-    content = describe(source(jobs, entries=[load]), environment=False)
-    assert content.figure is not None
-    assert content.figure.mode == mode
-    assert content.run.jobs.points.best("fom", mode)[0]["params"] == {"t": best}
+    best = {
+        "name": "top", "group": "sim", "of": "fom", "mode": "max", "live": False, "running": False,
+        "value": 7.0, "job": 7, "params": {"t": 7},
+    }  # fmt: skip
+    text = best_card(source(jobs, status={"best": [best]}))
+    assert text == "7 highest fom t = 7 Best 'top': job 7 of sim."
+
+
+def test_the_best_point_is_of_the_group_the_key_and_the_mode_of_the_document() -> None:
+    assert best_card(simulated(TWINS)).startswith("1 lowest loss x = 1 Best 'top': job 2 of scan")
+    (first,) = re.findall("<div data-first>.*?</table>", html(simulated(TWINS)), re.DOTALL)
+    assert re.findall(r"<td>(\w+)</td>", first) == ["scan"] * 3
+
+
+def test_the_best_point_of_a_search_that_minimizes_is_its_best_trial() -> None:
+    made = simulated(LEAST)
+    trial = made.status["searches"][0]["best"][0]
+    card = best_card(made)
+    assert card.endswith(f"Trial {trial['trial']} of search 'hpo'.")
+    values = [one["value"] for one in made.status["searches"][0]["best"]]
+    assert trial["value"] == min(values)
+    assert card.startswith(f"{trial['value']:.6g} lowest loss")
+
+
+def test_where_the_document_keeps_no_best_the_card_says_so_and_guesses_none() -> None:
+    text = best_card(simulated({**TWINS, "metrics": []}))
+    assert text.startswith("\u2013 The document keeps no best point")
+    assert "<div data-first>" not in html(simulated({**TWINS, "metrics": []}))
+
+
+def test_a_failed_job_with_the_highest_value_is_no_best_point() -> None:
+    failing = {**TWINS["simulate"]["scan"], "failure-rate": 1.0}
+    text = best_card(simulated({**TWINS, "simulate": {**TWINS["simulate"], "scan": failing}}))
+    assert text.endswith("No job of scan that succeeded has a value of loss.")
 
 
 def test_values_of_environment_variables_stay_out_unless_they_are_asked_for() -> None:
