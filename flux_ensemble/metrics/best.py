@@ -208,9 +208,7 @@ class Bests:
 
     def snapshot(self) -> dict[str, Any]:
         """Those that there are as JSON: name -> value, job and parameters."""
-        return {
-            name: kept.now.dump() for name, kept in self._kept.items() if kept.now is not None
-        }
+        return {name: kept.now.dump() for name, kept in self._kept.items() if kept.now is not None}
 
     def report(self) -> list[dict[str, Any]]:
         """What is kept, with the best jobs so far, as JSON (docs/rpc.md, `ensemble.status`)."""

@@ -110,9 +110,7 @@ class MemberMetrics:
             How many statistics had values.
         """
         variables = (
-            None
-            if variable is None
-            else (variable, of_finished(variable), of_success(variable))
+            None if variable is None else (variable, of_finished(variable), of_success(variable))
         )
         keys = [
             key

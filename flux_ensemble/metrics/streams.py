@@ -212,9 +212,7 @@ class Metrics:
             How many streams had values.
         """
         wanted = (
-            None
-            if variable is None
-            else (variable, of_finished(variable), of_success(variable))
+            None if variable is None else (variable, of_finished(variable), of_success(variable))
         )
         keys = [
             (name, stream)

@@ -120,7 +120,12 @@ def test_tables_are_there_without_scripts(browser: Browser, study: Path) -> None
     from selenium.webdriver.common.by import By
 
     text = page.driver.find_element(By.TAG_NAME, "body").text
-    for part in ("need JavaScript", "Jobs of each group", "Jobs that succeeded with", "What each rule did"):
+    for part in (
+        "need JavaScript",
+        "Jobs of each group",
+        "Jobs that succeeded with",
+        "What each rule did",
+    ):
         assert part in text
     assert "sim" in text
     assert "exit 1" in text
