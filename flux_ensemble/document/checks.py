@@ -16,7 +16,6 @@ from flux_ensemble.metrics.names import (
     DEFAULT_STATISTICS,
     MEMBER_METRICS,
     NUMBER,
-    OF,
     RATE,
     STATISTIC_SIZES,
     Statistic,

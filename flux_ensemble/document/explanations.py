@@ -86,8 +86,8 @@ KEYS: dict[str, Key] = {
         ("quantile", "rolling_max", "ew_mean"),
     ),
     "metrics.of": Key(
-        "Which jobs the statistic is of: by default the durations of those that succeeded, and what "
-        "any job publishes; with 'by' the metric itself, such as simulate-fom.",
+        "Which jobs the statistic is of: by default the durations of those that succeeded, and "
+        "what any job publishes; with 'by' the metric itself, such as simulate-fom.",
         ("finished", "success"),
     ),
     "metrics.by": Key("Keep the metric by the values of these parameters, too.", (["t"],)),

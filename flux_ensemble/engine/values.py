@@ -80,9 +80,9 @@ class Values:
         bests = self._core.stats.bests
         changed: list[Change] = []
         for best in bests.of(group):
-            if best.live and job.outcome is None and best.variable in variables:
-                if bests.run(best.name, job.id, self._point(best, job)):
-                    changed.append((BEST, best.name))
+            wanted = best.live and job.outcome is None and best.variable in variables
+            if wanted and bests.run(best.name, job.id, self._point(best, job)):
+                changed.append((BEST, best.name))
         return tuple(changed)
 
     def over(self, job: Job, group: str) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""The first jobs by each key of their memos: those that succeeded with the most and the least of it.
+"""The first jobs by each key of their memos: that succeeded with the most and the least of it.
 
 Which job or trial is the best is known by the status; here are the points beside it.
 """

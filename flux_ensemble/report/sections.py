@@ -239,7 +239,9 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     yield h(
         "div",
         table(
-            f"Jobs that succeeded with the {figure.words}", ["Job", "Group", figure.key, *names], rows,
+            f"Jobs that succeeded with the {figure.words}",
+            ["Job", "Group", figure.key, *names],
+            rows,
             numeric=range(2, 3 + len(names)),
         ),
         data_first=True,

@@ -92,8 +92,8 @@ def best(name: str, output: Output, target: Target) -> None:
     rows = best_rows(status, label_of(target))
     if not rows:
         raise Failure(
-            f"ensemble {name!r} keeps no best job: an entry {{best: {{name: NAME, of: GROUP-KEY}}}} "
-            "under 'metrics' of its document does, and so does a search"
+            f"ensemble {name!r} keeps no best job: its document has no search, and under 'metrics' "
+            "no entry such as {best: {name: NAME, of: GROUP-KEY}}"
         )
     if output.as_json:
         kept: Any = {key: status.get(key, []) for key in ("best", "searches")}

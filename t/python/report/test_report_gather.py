@@ -15,7 +15,6 @@ from simulations import predict
 from warm import WarmProcess
 
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.recorded import recorded
