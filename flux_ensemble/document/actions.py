@@ -20,7 +20,7 @@ from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Bested, Names, Searches
 from flux_ensemble.metrics.paths import parse_label
-from flux_ensemble.texts import listed
+from flux_ensemble.texts import listed, shortened
 
 #: Actions whose label is a job group or a search, a pool of members, and those that need a label.
 _ON_POOLS = ("grow", "shrink")
@@ -334,6 +334,14 @@ class ActionReader:
         """Check a submission, as far as it has no expressions."""
         count, params = entry.get("count"), entry.get("params")
         if isinstance(params, Mapping):
+            for name, value in params.items():
+                if isinstance(value, Mapping) and len(value) == 1 and None in value.values():
+                    (inside,) = value
+                    self._problems.add(
+                        (*at, "params", name),
+                        f"expected text with an expression, in quotes: '{{{shortened(inside)}}}'",
+                    )
+                    return
             params = {name: 0 if has_braces(value) else value for name, value in params.items()}
         else:
             params = None

@@ -10,6 +10,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
+from flux_ensemble.metrics.hints import in_seconds
 from flux_ensemble.texts import shown
 
 _TEXT = re.compile(r"((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(ms|s|m|h|d)?", re.ASCII)
@@ -46,6 +47,18 @@ def parse_duration(value: Any, *, limit: bool = True) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(
             f"expected a duration (seconds, or text such as '30s', '1.5h' or '100ms'), "
-            f"not {shown(value)}"
+            f"not {shown(value)}{_meant(value)}"
         )
     return seconds
+
+
+def _meant(value: Any) -> str:
+    """What a text that is a duration elsewhere is here, in brackets."""
+    written = in_seconds(value.strip()) if isinstance(value, str) else None
+    if written is None or written[0] != value.strip():
+        return ""
+    seconds = written[1]
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f" (write {seconds / _UNITS[unit]:g}{unit})"
+    return f" (write {seconds:g}s)"

@@ -26,7 +26,7 @@ from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
-from flux_ensemble.texts import shown
+from flux_ensemble.texts import listed, shown
 
 #: Keys that cannot be combined with `jobspec`, which has the same information.
 _IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
@@ -271,6 +271,17 @@ class GroupReader:
         try:
             if isinstance(value, dict) and value.keys() == {"file"}:
                 return self._points.column(value["file"], name, self._problems, at)
+            if (
+                isinstance(value, dict)
+                and value
+                and not any(item is not None for item in value.values())
+            ):
+                raise ValueError(
+                    f"expected a list in brackets, [{listed(value)}], and not in braces"
+                )
+            if not value and self._problems.blames(at):
+                # What was wrong in it was left out.
+                return None
             return parse_values(value)
         except ValueError as error:
             self._problems.add(at, str(error))

@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.overrides import OVERRIDES
-from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.templates import Template, compiled, has_braces
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import Expression
@@ -80,7 +80,8 @@ class Policy:
             try:
                 self._conditions.append(compiled(text, names))
             except ValueError as error:
-                raise ValueError(f"on: {error}") from None
+                near = hint(text, OUTCOMES)
+                raise ValueError(f"on: {error}{near and f' ({near.strip()})'}") from None
         self.fixed: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
         for key, value in (retries.overrides or {}).items():

@@ -119,6 +119,9 @@ def explain(
 def _sentence(error: Any) -> str:
     value, schema = error.instance, error.schema
     sentence = f"expected {schema.get('description', 'something else')}, not {shown(value)}"
+    if isinstance(value, dict) and len(value) == 1 and None in value.values():
+        # {n} is a mapping for YAML.
+        sentence += f' (put braces in quotes: "{{{next(iter(value))}}}")'
     if error.validator == "enum" and isinstance(value, str):
         names = [str(name) for name in error.validator_value]
         sentence += f" ({hint(value, names)}one of: {listed(names)})"

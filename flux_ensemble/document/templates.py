@@ -14,6 +14,7 @@ from flux_ensemble.document.plain import text_problem
 from flux_ensemble.document.texts import as_text
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.texts import shortened, shown
 
 #: Most expressions in one text.
@@ -215,6 +216,14 @@ def most_expressions(value: Any) -> int:
     return sum(map(most_expressions, value)) if isinstance(value, Iterable) else 0
 
 
+def _plain_brace(text: str) -> str:
+    """The remedy where braces may be meant as text, or as a format of Python's."""
+    name, colon, _ = text.partition(":")
+    if colon and name.isidentifier():
+        return f" (there are no formats: write '{{{{{name}}}}}', or round it with round(x, 2))"
+    return " (write '{{' for a brace)"
+
+
 def compiled(text: str, names: Names) -> Expression[Variable]:
     """Compile an expression of a document.
 
@@ -235,5 +244,5 @@ def compiled(text: str, names: Names) -> Expression[Variable]:
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(
             f"expected an expression such as 'job.params.NAME', not {shown(text)}"
-            " (write '{{' for a brace)"
+            f"{remedy(text) or _plain_brace(text)}"
         ) from None

@@ -8,6 +8,7 @@ Scalars are resolved as yaml.SafeLoader does, with fewer surprises: dates, `12:3
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,12 @@ _TAGS = {
 _TEXT_AS_KEYS = frozenset({"on", "off", "yes", "no", "y", "n"})
 
 _TOO_DEEP = f"a document nests at most {MAX_DEPTH} levels deep"
+
+#: A comparison after a key, which YAML takes for the beginning of a block of text.
+_COMPARISON = re.compile(r"[\s-]*(?P<key>[\w-]+):\s+(?P<value>>[^\n]*?)\s*")
+
+#: A tag that is the beginning of a condition.
+_WORDLESS = re.compile(r"!(=|\w+\.|\()")
 
 _SKIPPED = object()
 _MERGE = object()
@@ -157,6 +164,9 @@ def _malformed(text: str, error: yaml.MarkedYAMLError) -> Problem:
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
     if "\t" in indent:
         said += " (YAML is indented with spaces, not with tabs)"
+    unquoted = _COMPARISON.fullmatch(lines[at])
+    if unquoted is not None:
+        said += f' (put a comparison in quotes: {unquoted["key"]}: "{unquoted["value"]}")'
     return Problem(at + 1, "", f"malformed YAML: {said}")
 
 
@@ -167,11 +177,12 @@ class _Frame:
         line: its first line.
         key: the key whose value comes next, None where a key comes next.
         merged: the mappings that `<<` named.
+        odd: the key whose value comes next, where that is no text.
         size: how many values it has, itself included.
         height: how many levels of mappings and lists it has.
     """
 
-    __slots__ = ("anchor", "height", "key", "key_line", "line", "lines", "merged", "size",
+    __slots__ = ("anchor", "height", "key", "key_line", "line", "lines", "merged", "odd", "size",
                  "value")  # fmt: skip
 
     def __init__(self, value: Any, anchor: str | None, line: int) -> None:
@@ -182,6 +193,7 @@ class _Frame:
         self.merged: list[dict[str, Any]] = []
         self.size = 1
         self.height = 1
+        self.odd: str | None = None
         self.key: Any = None
         self.key_line = 0
 
@@ -255,8 +267,7 @@ class _Builder:
             frame.key = _MERGE
         elif not isinstance(key, str):
             frame.key = _SKIPPED
-            message = f"expected a key that is text, not {shortened(text)} (put it in quotes)"
-            self.problems.add(self._path(), message, line)
+            frame.odd = text
         elif key in frame.value:
             frame.key = _SKIPPED
             message = f"duplicate key {shown(key)} (first on line {frame.lines[key]})"
@@ -330,6 +341,12 @@ class _Builder:
             self.document.start = line
             return None
         frame = self._stack[-1]
+        if frame.odd is not None:
+            # A value is missing in {1, 2}, which Python has for a set of values.
+            remedy = "put it in quotes" if value is not None else "a list has brackets: [1, 2]"
+            message = f"expected a key that is text, not {shortened(frame.odd)} ({remedy})"
+            frame.odd = None
+            self.problems.add(self._path(), message, frame.key_line)
         frame.size += size
         frame.height = max(frame.height, height + 1)
         if isinstance(frame.value, list):
@@ -362,7 +379,9 @@ def _tagged(tag: str, text: str, line: int) -> Any:
         value = float(value)
     if type(value) is not _TAGS.get(tag):
         raise UnreadableError(
-            line, f"the tag {_short_tag(tag)!r} is not supported on {shown(text)}"
+            line,
+            f"the tag {_short_tag(tag)!r} is not supported on {shown(text)}"
+            + (" (text that begins with '!' is put in quotes)" if _WORDLESS.match(tag) else ""),
         )
     return value
 

@@ -17,6 +17,7 @@ from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.domains import fitted, number
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.hints import meant, remedy
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
 from flux_ensemble.metrics.operations import Value
@@ -52,6 +53,9 @@ Variable = MetricPath | JobField | str
 
 #: What a `when` can use besides the metrics it names, by trigger.
 SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
+
+#: An expression in braces.
+_FILLED = re.compile(r"\{\s*((?:job|count|best|search|params)[.\[][^{}]*?)\s*\}")
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -205,9 +209,10 @@ def compile_condition(
     try:
         expression = compile_expression(text, names.resolve, fitted=names.fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
+        block = "" if text else ' (put a comparison in quotes: when: "> 5")'
         raise ValueError(
             f"expected a number, a comparison such as '> 5', or an expression such as "
-            f"'count.GROUP.success >= 3', not {shown(when)}"
+            f"'count.GROUP.success >= 3', not {shown(when)}{block or remedy(text)}"
         ) from error
     return Condition(text, expression=expression)
 
@@ -264,6 +269,12 @@ class Names:
         MetricPath(statistic='count', group='md', variable='success')
         """
         head = keys[0]
+        for key in keys:
+            if (inside := _FILLED.search(key)) is not None:
+                raise ValueError(
+                    f"{shown(key)} has braces, which nothing fills in within a name: "
+                    f"name each value, or compare with {inside[1]} itself"
+                )
         if head == JOB and len(keys) > 1:
             if self.job is None:
                 raise ValueError(
@@ -291,8 +302,13 @@ class Names:
             return path
         if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]
+        name = ".".join(keys)
+        job = self.job
+        hint = "" if job is None else meant(name, job.names, job.params)
+        if hint:
+            raise ValueError(f"no metric named {name!r}{hint}")
         known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))
-        raise ValueError(f"no metric named {'.'.join(keys)!r} (metrics begin with: {known})")
+        raise ValueError(f"no metric named {name!r} (metrics begin with: {known})")
 
     def fitted(self, variable: Variable, value: Value) -> Value:
         """A literal that is compared with what a name stands for, as that has it.
@@ -307,6 +323,11 @@ class Names:
         Traceback (most recent call last):
         ValueError: 'count.md.success' is a number, and never the text 'many'
         """
+        if isinstance(value, str) and (inside := _FILLED.fullmatch(value)) is not None:
+            raise ValueError(
+                f"nothing fills in {shown(value)} within a condition: write {inside[1]} without "
+                "quotes and braces"
+            )
         if isinstance(variable, JobField):
             return fitted(variable.name, value, str(variable))
         if isinstance(variable, MetricPath) and variable.statistic not in (BEST, SEARCH):

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.operations import (
     CALCULUS,
@@ -378,8 +379,21 @@ def _refusal(node: ast.AST) -> ValueError:
             "'@' is not allowed in an expression; a name that has it is written in brackets, such "
             "as count['GROUP.success@POOL']"
         )
-    what = ast.unparse(node) or type(node).__name__
-    return ValueError(f"{shortened(repr(what))} is not allowed in an expression")
+    what = _WRITTEN.get(type(node)) or ast.unparse(node) or type(node).__name__
+    said = f"{shortened(repr(what))} is not allowed in an expression"
+    return ValueError(f"{said}{remedy(what)}")
+
+
+#: Operators that expressions do not have, as they are written.
+_WRITTEN: dict[type[ast.AST], str] = {
+    ast.Pow: "**",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.Invert: "~",
+}
 
 
 def _literal(value: Any) -> Value:

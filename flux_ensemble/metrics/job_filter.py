@@ -11,6 +11,7 @@ from typing import Any
 
 from flux_ensemble.metrics.domains import fitted
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
+from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.texts import listed, shown
 
@@ -76,7 +77,7 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
         expression = compile_expression(text.strip(), _resolve, fitted=_fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(
-            f"expected an expression such as 'job.returncode != 0', not {shown(text)}"
+            f"expected an expression such as 'job.returncode != 0', not {shown(text)}{remedy(text)}"
         ) from error
     return lambda job: expression.holds(lambda path: _value(job, path))
 

@@ -24,6 +24,9 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.files import writing
 from flux_ensemble.texts import listed, printable
 
+#: What `explain` explains besides keys.
+_EXPRESSIONS = "expressions"
+
 if TYPE_CHECKING:
     from flux_ensemble.document.editor_schema import Explained
 
@@ -192,9 +195,19 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
 def explain(key: str | None, as_json: bool) -> None:
     """Say what KEY of a document means, its type, default and an example.
 
-    KEY is a path such as jobs.retries.times, or its last part, of which there may be several.
-    Without KEY the keys of a document are listed.
+    KEY is a path such as jobs.retries.times, or its last part, of which there may be several; or
+    'expressions', what conditions and braces are written in. Without KEY the keys of a document are
+    listed.
     """
+    if key == _EXPRESSIONS:
+        from flux_ensemble.document.expression_help import expression_help
+
+        lines = list(expression_help())
+        if as_json:
+            print_json({"topic": key, "lines": lines})
+        else:
+            click.echo("\n".join(lines))
+        return
     from flux_ensemble.document.editor_schema import explained, explained_algorithms
 
     # Arguments are meant by their whole path alone.

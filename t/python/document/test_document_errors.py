@@ -76,7 +76,7 @@ limit: {}
         "d.yaml:11: rules[1].name: no statistic named 'median' (statistics: count, iqr, mad, "
         "max, mean, min, n, nodes, queue, rate, time, variance)",
         "d.yaml:12: rules[1].when: expected a number, a comparison such as '> 5', or an "
-        "expression such as 'count.GROUP.success >= 3', not '=> 3'",
+        "expression such as 'count.GROUP.success >= 3', not '=> 3' (write '>=' for '=>')",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
         "rules, search, members, use, custom, plugins, metrics, rate-window, limits, scaling, "
@@ -258,7 +258,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, workdir: ''}",
          "jobs[0].workdir: expected text that is not empty, not ''"),
         ("{name: a, command: x, duration: 1 hour}", "jobs[0].duration: expected a duration "
-         "(seconds, or text such as '30s', '1.5h' or '100ms'), not '1 hour'"),
+         "(seconds, or text such as '30s', '1.5h' or '100ms'), not '1 hour' (write 1h)"),
         ("{name: a, command: x, duration: .nan}",
          "jobs[0].duration: expected a finite number, not nan"),
         ("{name: a, command: x, environment: [A]}",

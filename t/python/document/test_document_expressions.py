@@ -77,8 +77,7 @@ def read(rule: str) -> Rule:
          ".action.params: expected an expression such as 'job.params.NAME', not '' (write '{{' "
          "for a brace)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{x}"}}}',
-         ".action.params: no metric named 'x' (metrics begin with: count, iqr, mad, max, mean, "
-         "min, n, nodes, queue, rate, time, variance)"),
+         ".action.params: no metric named 'x' (did you mean 'job.params.x'?)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{job.id; 1}"}}}',
          ".action.params: expected an expression such as 'job.params.NAME', not 'job.id; 1' "
          "(write '{{' for a brace)"),
@@ -201,7 +200,7 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
         ("{times: 1, on: []}", ".on: expected an outcome or an expression, or a list of them, "
          "not a list with 0 items"),
         ("{times: 1, on: fail}", ": on: no metric named 'fail' (metrics begin with: count, iqr, "
-         "mad, max, mean, min, n, nodes, queue, rate, time, variance)"),
+         "mad, max, mean, min, n, nodes, queue, rate, time, variance) (did you mean 'failed'?)"),
         ("{times: 1, on: '> 3'}", ": on: expected an expression such as 'job.params.NAME', not "
          "'> 3' (write '{{' for a brace)"),
         ("{times: 1, on: job.params.z == 1}", ": on: no job has the parameter 'z' (parameters: x)"),

@@ -1,0 +1,62 @@
+"""What expressions are written in, for `explain expressions`. The names are those of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+
+from flux_ensemble.metrics.job_fields import MEMO, PARAMS, scope_of
+from flux_ensemble.metrics.names import (
+    COUNTERS,
+    DEFAULT_STATISTICS,
+    GAUGES,
+    MEMBER_METRICS,
+    NUMBER,
+    STREAMS,
+)
+from flux_ensemble.metrics.operations import FUNCTIONS
+
+_WIDTH, _INDENT = 88, 11
+
+_BEGIN = """\
+An expression stands in 'when' of a rule, in 'on' of retries, in '--filter', and in braces in
+an action: count.sim.success >= 3 and job.params.t < 300; nodes: "{job.nnodes * 2}".
+"""
+
+_END = """\
+A name with a hyphen is written in brackets: mean['sim-duration'], count.sim['gave-up']. A name
+or a value that cannot be is an error when the document is read. What has no value yet makes a
+comparison false. In YAML a comparison is put in quotes: when: "> 5"."""
+
+
+def expression_help() -> Iterator[str]:
+    """Give the lines of the explanation.
+
+    >>> any("job.returncode" in line for line in expression_help())
+    True
+    """
+    yield from _BEGIN.splitlines()
+    yield ""
+    yield from _row("numbers", ["3", "0.5", "1e-3; durations are seconds: 1800 for 30 minutes"])
+    yield from _row("text", ["in quotes: 'failed'"])
+    yield from _row("compare", ["== != < <= > >=", "in", "not in: job.outcome in ['failed']"])
+    yield from _row("join", ["and", "or", "not"])
+    yield from _row("compute", ["+ - * / // %", *(f"{name}()" for name in FUNCTIONS)])
+    scope = scope_of("job-fail", [], predicted=True)
+    assert scope is not None
+    names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
+    yield from _row("the job", [f"job.{name}" for name in names])
+    yield from _row("counts", [f"count.GROUP.{name}" for name in COUNTERS])
+    statistics = [*DEFAULT_STATISTICS, NUMBER]
+    yield from _row("statistics", [f"{name}['GROUP-VARIABLE']" for name in statistics])
+    yield from _row("variables", [*STREAMS, *GAUGES, "keys of memos (flux job memo)"])
+    of_queue = [f"{head}.{name}" for head, names in MEMBER_METRICS.items() for name in names]
+    yield from _row("the queue", [*of_queue, "rate.GROUP"])
+    yield from _row("found", ["best.NAME.value", "best.NAME.params.X", "search.ID.best.VARIABLE"])
+    yield ""
+    yield from _END.splitlines()
+
+
+def _row(what: str, names: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(wrap(", ".join(names), _WIDTH - _INDENT)):
+        yield f"{'' if number else what:<{_INDENT}}{line}"

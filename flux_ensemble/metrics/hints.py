@@ -1,0 +1,109 @@
+"""What the writer of an expression that cannot be read may have meant, as a remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+
+from flux_ensemble.texts import shortened
+
+#: What is written like a duration: 30min, 1.5 h, 1h30m; and as clocks and Slurm have it: 1:30:00.
+_UNIT = r"(ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
+_PART = re.compile(rf"(\d+(?:\.\d+)?)\s*{_UNIT}(?![a-z_])", re.IGNORECASE)
+_DURATION = re.compile(rf"(?<![\w.])(?:\d+(?:\.\d+)?\s*{_UNIT}\s*)+(?![\w.])", re.IGNORECASE)
+_CLOCK = re.compile(r"(?<![\w.:-])(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?(?![\w.:])")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+_ASCII = {"≥": ">=", "≤": "<=", "≠": "!="}
+
+#: What is written otherwise here -> how, or what to do.
+_OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (r"&&", lambda match: "write 'and' for '&&'"),
+    (r"\|\|", lambda match: "write 'or' for '||'"),
+    (r"<>", lambda match: "write '!=' for '<>'"),
+    (r"=>", lambda match: "write '>=' for '=>'"),
+    (r"=<", lambda match: "write '<=' for '=<'"),
+    (r"≥|≤|≠", lambda match: f"write {_ASCII[match[0]]!r} for {match[0]!r}"),
+    (r"(?<![=<>!])=(?![=<>])", lambda match: "write '==' to compare"),
+    (r"!(?!=)", lambda match: "write 'not' for '!'"),
+    (
+        r"(?<![\w.])(\d+(?:\.\d+)?)\s*%(?!\s*[\w.(])",
+        lambda match: f"write {float(match[1]) / 100:g} for {match[0]!r}",
+    ),
+    (r"([\w.]+)\s*\*\*\s*2\b", lambda match: f"write {match[1]} * {match[1]} for a power"),
+    (r"\*\*|\^", lambda match: "write a power as a product, such as x * x"),
+    (r"\{\s*([^{}]*?)\s*\}", lambda match: f"an expression has no braces: write {match[1]}"),
+    (r"\bis\s+not\b", lambda match: "write '!=' for 'is not'"),
+    (r"\bis\b", lambda match: "write '==' for 'is'"),
+    (r"^\s*(if|when)\b", lambda match: f"leave out {match[1]!r}"),
+)
+
+
+def remedy(text: str) -> str:
+    """What to write in place of an expression that cannot be read, in brackets; "" if unknown.
+
+    >>> remedy("count.a.success > 3 && job.runtime > 60")
+    " (write 'and' for '&&')"
+    >>> remedy("job.runtime > 30min"), remedy("job.id ? 3")
+    (" (write 1800 for '30min', in seconds)", '')
+    """
+    bare = _QUOTED.sub("''", shortened(text, 1000))
+    duration = in_seconds(bare)
+    if duration is not None:
+        written, seconds = duration
+        return f" (write {seconds:g} for {written!r}, in seconds)"
+    for pattern, said in _OTHERWISE:
+        match = re.search(pattern, bare)
+        if match is not None:
+            return f" ({said(match)})"
+    return ""
+
+
+def in_seconds(text: str) -> tuple[str, float] | None:
+    """The first duration in a text, as it is written and in seconds; None if there is none.
+
+    >>> in_seconds("90 minutes"), in_seconds("1-00:00:30"), in_seconds("soon")
+    (('90 minutes', 5400.0), ('1-00:00:30', 86430.0), None)
+    >>> in_seconds("1h30m")
+    ('1h30m', 5400.0)
+    """
+    match = _CLOCK.search(text)
+    if match is not None:
+        days, first, second, third = match.groups()
+        # As Slurm has them: minutes and seconds, or hours first where there are three or days.
+        large = 3600 if third or days else 60
+        clock = int(first) * large + int(second) * (large // 60) + int(third or 0)
+        return match[0], float(clock + 86400 * int(days or 0))
+    match = _DURATION.search(text)
+    if match is None:
+        return None
+    seconds = 0.0
+    for number, unit in _PART.findall(match[0].lower()):
+        seconds += float(number) * _SECONDS["ms" if unit == "ms" else unit[0]]
+    return match[0].strip(), seconds
+
+
+def meant(name: str, job: Collection[str], params: Collection[str]) -> str:
+    """What a name that nothing has may mean, in brackets; "" if unknown.
+
+    Args:
+        name: as it is written.
+        job: the fields of the job that triggers the rule; none where no job does.
+        params: its parameters.
+
+    >>> meant("t", ["params", "runtime"], ["t"]), meant("params.t", ["params"], ["t"])
+    (" (did you mean 'job.params.t'?)", " (did you mean 'job.params.t'?)")
+    """
+    param = name.removeprefix("params.")
+    if param in params:
+        dotted = re.fullmatch(r"[A-Za-z_]\w*", param)
+        return f" (did you mean 'job.params{f'.{param}' if dotted else f'[{param!r}]'}'?)"
+    if name in job or (name.startswith("memo.") and "memo" in job):
+        return f" (did you mean 'job.{name}'?)"
+    if name in ("true", "false", "yes", "no"):
+        return f" (write {name in ('true', 'yes')})"
+    if name in ("success", "failed", "canceled", "timeout") and "outcome" in job:
+        return f" (text is written in quotes: {name!r})"
+    return ""
