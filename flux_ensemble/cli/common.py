@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -58,9 +58,13 @@ def job_id(number: int) -> str:
 
 
 def print_error(message: str) -> None:
-    """Prints an error to standard error, each line with the command's name in front."""
-    for line in message.splitlines() or [""]:
-        click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
+    """Prints an error to standard error, each line with the command's name in front.
+
+    Where nobody can read it, as on a terminal that is gone, the exit code says it alone.
+    """
+    with suppress(OSError):
+        for line in message.splitlines() or [""]:
+            click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
 
 
 def drop_output() -> None:

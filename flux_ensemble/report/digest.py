@@ -8,9 +8,7 @@ import re
 from pathlib import Path
 
 from flux_ensemble.report.source import Entry
-
-#: Entries that the service writes and an engine does not: a replay cannot know them.
-NOTES = frozenset({"load", "epoch", "shutdown", "error", "violation", "stopped", "custom-output"})
+from flux_ensemble.runtime.eventlog import is_note
 
 _DIGEST = re.compile(r"\b([0-9a-f]{64}) \([\d,]+ entr")
 
@@ -34,7 +32,7 @@ class Digest:
 
     def add(self, entry: Entry) -> None:
         """Take an entry; one that no engine wrote changes nothing."""
-        if entry["name"] in NOTES or "stopped" in entry["context"]:
+        if is_note(entry):
             return
         self.count += 1
         self._digest.update(json.dumps(entry, sort_keys=True).encode() + b"\n")

@@ -28,7 +28,7 @@ from flux_ensemble.runtime.durability.ahead import Ahead
 from flux_ensemble.runtime.durability.beside import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
-from flux_ensemble.runtime.eventlog import Log
+from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
@@ -253,11 +253,16 @@ class Ensemble:
         if self.engine.scaling.is_news(event):
             self._driver.post(replace(event, t=self._loop.now()))
 
-    def suspend(self) -> None:
-        """The instance is shutting down: take in and perform nothing more."""
-        self.note("shutdown", {}, sync=True)
+    def suspend(self, reason: str | None = None) -> None:
+        """Take in and perform nothing more: somebody is to go on with it later.
+
+        Args:
+            reason: why, in one sentence; None: the Flux instance is shutting down.
+        """
+        self.note("shutdown", {} if reason is None else {"reason": reason}, sync=True)
         self._driver.close()
-        self._answers.close(RequestError(errno.EAGAIN, "the Flux instance is shutting down"))
+        said = reason or "the Flux instance is shutting down"
+        self._answers.close(RequestError(errno.EAGAIN, said))
 
     def job_event(self, event: JobEvent) -> None:
         """A job did something."""
@@ -314,6 +319,11 @@ class Ensemble:
             then()
 
         self._ahead.note(t, name, context, durable, sync=sync)
+
+    def recall(self, entry: Entry) -> None:
+        """Add an entry that an earlier run has noted."""
+        self.facts.take(entry)
+        self.log.append(entry)
 
     def fail(self, reason: str, detail: str = "") -> None:
         """It cannot go on, for a reason outside of its engine.

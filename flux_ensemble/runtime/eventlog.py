@@ -18,6 +18,14 @@ KEPT = 10_000
 
 Entry = Mapping[str, Any]
 
+#: Entries that an engine does not write: a replay of its events cannot know them.
+NOTES = frozenset({"load", "epoch", "shutdown", "error", "violation", "stopped", "custom-output"})
+
+
+def is_note(entry: Entry) -> bool:
+    """Whether an entry was written by what drives the engine, and not by the engine."""
+    return entry["name"] in NOTES or "stopped" in entry["context"]
+
 
 class Follower(Protocol):
     """Somebody who gets entries as they are appended.

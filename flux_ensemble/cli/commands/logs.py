@@ -80,7 +80,7 @@ def log(
         _check_names(target, name, rule, group)
     if follow and isinstance(target, LocalStates):
         status = target.states.status(name)
-        if target.states.is_killed(status):
+        if target.states.is_interrupted(status):
             raise Failure(f"{name}: {status['reason']}")
     return OK
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -211,9 +213,25 @@ class _Run:
             record=self.record,
             resume=self.resume,
             fail_on=self.fail_on,
+            again=shlex.join(self._again()),
         )
         view = make_view(quiet=self.quiet)
         return run_locally(spec, text, cluster, view, options, self.summary.take)
+
+    def _again(self) -> Iterator[str]:
+        """The words of the command that goes on with an interrupted local run."""
+        yield from ("flux-ensemble", "run")
+        for option, value in (
+            ("--member", self.member),
+            ("--state-dir", self.state_dir),
+            ("--name", self.name),
+            ("--nodes", self.nodes),
+            ("--cores", self.cores),
+            ("--gpus", self.gpus),
+        ):
+            if value is not None:
+                yield from (option, str(value))
+        yield from ("--resume", self.file)
 
     def _cluster(self) -> Cluster:
         """The virtual cluster: by default what `flux start -s4` offers here."""

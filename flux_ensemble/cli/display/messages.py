@@ -68,9 +68,11 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "pause" | "resume" as name:
             yield (Span(f"   {name}d", "warn"),)
         case "epoch":
-            yield (Span("   the service was started again, and goes on", "warn"),)
+            yield (Span(f"   {_goes_on(context)}", "warn"),)
         case "shutdown":
-            yield (Span("   the Flux instance is shutting down", "warn"),)
+            yield (
+                Span(f"   {context.get('reason', 'the Flux instance is shutting down')}", "warn"),
+            )
         case "walltime" | "allocation":
             yield (Span(f"   {_allocation(entry)}", "warn"),)
         case "memo-left-out" | "values-left-out" | "not-started":
@@ -93,6 +95,13 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "violation":
             what = f"job {context['index']} of {_firing(context)} was in the queue twice"
             yield (Span(f"   {what}; one is cancelled", "bad"),)
+
+
+def _goes_on(context: Mapping[str, Any]) -> str:
+    """A service, or a local run, goes on with what another one has begun."""
+    if "firings" in context:
+        return f"going on after {context['firings']} firings"
+    return "the service was started again, and goes on"
 
 
 def _best(context: Mapping[str, Any]) -> str:
@@ -256,10 +265,12 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             return _best(context)
         case "ask" | "ask-failed" | "trial-failed" | "pruned" | "search-done":
             return search_sentence(entry)
-        case "epoch":
+        case "epoch" if "epoch" in context:
             return f"service number {context['epoch']} goes on with it"
+        case "epoch":
+            return _goes_on(context)
         case "shutdown":
-            return "the Flux instance began to shut down"
+            return str(context.get("reason", "the Flux instance began to shut down"))
         case "walltime" | "allocation":
             return _allocation(entry)
         case "interrupted":

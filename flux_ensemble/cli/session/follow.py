@@ -5,11 +5,12 @@ counts that the bars show. Nothing blocks, so a signal is acted on at once. The 
 log's "finish" entry.
 
 `run` owns its ensemble: a signal or `--timeout` ends it and cancels its jobs, and the
-reactor goes on until they have ended; a second signal leaves at once. `watch` does not:
-the first signal leaves. Both leave shortly before the allocation of the instance expires, so that
-a script has time to end in order, and say what is left. They cancel nothing, since a later instance
-with the same statedir goes on with it. A SIGALRM or SIGTERM from then on is not the user's: Flux
-and Slurm end by these what still runs.
+reactor goes on until they have ended; a second signal leaves at once. A terminal that is closed
+is no reason to end it: SIGHUP leaves it to the service. `watch` does not own it: the first signal
+leaves. Both leave shortly before the allocation of the instance expires, so that a script has time
+to end in order, and say what is left. They cancel nothing, since a later instance with the same
+statedir goes on with it. A SIGALRM or SIGTERM from then on is not the user's: Flux and Slurm end by
+these what still runs.
 
 When the service goes away, the command waits for it to come back, and goes on with what it
 has not printed yet. If that was before it had answered the load, the ensemble may be there or not:
@@ -249,7 +250,7 @@ class Follower:
             show(*args)
         except OSError:
             drop_output()
-            self._on_signal()
+            self._on_signal(signal.SIGHUP)
 
     def _stop(self) -> None:
         self._done = True
@@ -360,7 +361,7 @@ class Follower:
     def _on_signal(self, number: int = signal.SIGINT) -> None:
         if number == signal.SIGALRM or (self._ending and number != signal.SIGINT):
             self._expire()
-        elif not self._owner or self._forced is not None:
+        elif not self._owner or self._forced is not None or number == signal.SIGHUP:
             if self._name is not None:
                 self._line((Span(f"   left {self._name!r} to the service", "warn"),))
             self._forced = INTERRUPTED

@@ -52,6 +52,12 @@ if TYPE_CHECKING:
 #: What ends the command.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+#: Signals that end the run and leave it to be resumed, and what is said of each.
+_INTERRUPTS = {
+    signal.SIGTERM: "terminated (SIGTERM)",
+    signal.SIGHUP: "the terminal is gone (SIGHUP)",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -64,6 +70,7 @@ class Options:
         record: a file for a recording.
         resume: as for `members.local.state_dir.StateLog`.
         fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        again: the command that goes on with it if it is interrupted.
     """
 
     events: bool = False
@@ -72,6 +79,7 @@ class Options:
     record: str | None = None
     resume: bool | None = None
     fail_on: frozenset[str] = frozenset()
+    again: str = "flux-ensemble run --resume"
 
 
 def run_locally(
@@ -207,6 +215,14 @@ class Printer:
         if limit is not None:
             limit.cancel()
         status, metrics = run.finish()
+        if run.interrupted:
+            run.check_kept()
+            done = sum(group["finished"] for group in status["groups"].values())
+            self.warn(
+                f"{self._name!r} is not over: {done} of {status['jobs']['total']} jobs are done, "
+                f"and {options.again!r} goes on with it"
+            )
+            return INTERRUPTED
         ended = cast("EnsembleStatus", status)
         with self._quietly():
             summarize(self._view, ended, metrics, "flux-ensemble failures")
@@ -236,12 +252,20 @@ class Printer:
         with self._quietly():
             self._view.progress(cast("EnsembleStatus", status))
 
-    def on_signal(self) -> None:
-        """Ends the run: the first signal cancels its jobs, the second kills them."""
-        if self._forced is None:
-            self._cancel(INTERRUPTED, "interrupted: cancelling its jobs (again to kill them)")
+    def on_signal(self, number: int = signal.SIGINT) -> None:
+        """Ends the run.
+
+        Ctrl-C cancels the ensemble; SIGTERM and a hangup end its jobs and leave it to be resumed.
+        A second signal kills the jobs, but for a hangup: shells and the kernel both send one.
+        """
+        run = self._run
+        if self._forced is not None or run.interrupted:
+            if number != signal.SIGHUP:
+                run.leave()
+        elif number in _INTERRUPTS:
+            run.interrupt(f"{_INTERRUPTS[signal.Signals(number)]}: its jobs are ended")
         else:
-            self._run.leave()
+            self._cancel(INTERRUPTED, "interrupted: cancelling its jobs (again to kill them)")
 
     def _on_timeout(self) -> None:
         if self._forced is None:
@@ -259,11 +283,16 @@ class Printer:
 
     @contextlib.contextmanager
     def _quietly(self) -> Iterator[None]:
-        """Treats an output that nobody reads any more as a hangup, but not one that is full."""
+        """Treats an output that nobody reads any more as a hangup, but not one that is full.
+
+        Nor is a terminal that is gone one: where that is to end the run, SIGHUP says so.
+        """
         try:
             yield
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno == errno.EIO:
+                return
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 print_error(
                     f"cannot print any more: {error.strerror}; 'flux-ensemble log "
@@ -271,17 +300,21 @@ class Printer:
                 )
             else:
                 # Not from here: this may be within the engine.
-                self._loop.timer(0.0, self.on_signal)
+                self._loop.timer(0.0, lambda: self.on_signal(signal.SIGHUP))
 
 
 @contextlib.contextmanager
-def _signals(loop: LocalLoop, callback: Callable[[], None]) -> Iterator[None]:
-    """Calls back from the loop for each signal that is to end the run."""
-    with signal_pipe(SIGNALS) as read:
+def _signals(loop: LocalLoop, callback: Callable[[int], None]) -> Iterator[None]:
+    """Calls back from the loop for each signal that is to end the run.
+
+    A hangup that is ignored, as with nohup(1), stays so.
+    """
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    with signal_pipe(SIGNALS[:-1] if ignored else SIGNALS) as read:
 
         def drain() -> None:
-            for _ in os.read(read, 64):
-                callback()
+            for number in os.read(read, 64):
+                callback(number)
 
         reader = loop.reader(read, drain)
         try:

@@ -185,10 +185,10 @@ def _over(states: States, name: str, op: str | None = None) -> RequestError:
     """The error for a run that does not go on; of `op` it did not say whether it was done."""
     status = states.status(name)
     before = "" if op is None else f" before it answered '{op}'"
-    if states.is_killed(status):
+    if states.is_interrupted(status):
         reason = (
-            f"the run of {name!r} was killed{before or ' before it ended'}: 'flux-ensemble run "
-            "--resume' goes on with it"
+            f"the run of {name!r} was interrupted{before or ' before it ended'}: "
+            "'flux-ensemble run --resume' goes on with it"
         )
         return RequestError(errno.EAGAIN, reason)
     if status["state"] in FINAL_STATES:

@@ -119,6 +119,7 @@ class ProcessRunner:
         self._unsent = bytearray()
         self._retry: Handle | None = None
         self._halted = False
+        self._closed = False
         self._scratch = tempfile.mkdtemp(prefix="flux-ensemble-")
         self._memos = MemoSocket(self._scratch, self._memo, warn)
         self._environment = {**environment, memos.VARIABLE: self._memos.path}
@@ -159,12 +160,20 @@ class ProcessRunner:
         assert self._queue is not None
         return self._queue
 
+    @property
+    def running(self) -> int:
+        """How many jobs have processes, or are about to."""
+        return len(self._running)
+
     def halt(self) -> None:
         """Start no job any more."""
         self._halted = True
 
     def close(self) -> None:
         """Kill what runs, and wait until it is gone."""
+        if self._closed:
+            return
+        self._closed = True
         for handle in self._watched:
             handle.cancel()
         if self._retry is not None:
@@ -243,7 +252,9 @@ class ProcessRunner:
 
     def stop(self, job: VirtualJob) -> None:
         """End a job: SIGTERM, and SIGKILL after a while."""
-        running = self._running[job.id]
+        running = self._running.get(job.id)
+        if running is None:
+            return  # it was not started any more
         if running.limit is not None:
             running.limit.cancel()
         if running.grace is None:

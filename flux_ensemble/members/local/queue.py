@@ -6,6 +6,7 @@ with backfill, and gives the events of a real job (RFC 21). Job ids are 1, 2, 3.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 
 from flux_ensemble.document.model import Spec
@@ -99,9 +100,32 @@ class LocalQueue:
         for id, tag, job_set, params in recovered.waiting(engine):
             self._queue.adopt(id, tag, job_set, params, self._shape(job_set))
 
+    @property
+    def running(self) -> int:
+        """How many jobs have processes."""
+        return self._runner.running
+
     def halt(self) -> None:
         """Start no job any more."""
         self._runner.halt()
+
+    def stop(self) -> None:
+        """Start no job any more, and end those that run: SIGTERM, and SIGKILL after a while."""
+        self.halt()
+        for job in list(self._queue.jobs.values()):
+            if job.state == "running":
+                self._runner.stop(job)
+
+    def abandon(self, reason: str) -> None:
+        """Kill what runs, wait until it is gone, and post the ends of all jobs as cancelled."""
+        self.halt()
+        self._runner.close()
+        for job in list(self._queue.jobs.values()):
+            if job.state == "running":
+                self._queue.exception(job, "cancel", reason)
+                self._queue.ended(job, signal.SIGKILL)
+            else:
+                self._queue.cancel(job.id, reason)
 
     def close(self) -> None:
         """Kill what runs, and wait until it is gone."""

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
@@ -26,6 +26,7 @@ from flux_ensemble.engine.events import Event, JobEvent, Tag
 from flux_ensemble.members.local.directory import Directory
 from flux_ensemble.runtime.durability.lines import Lines, whole_lines
 from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.eventlog import Entry, is_note
 
 #: Most events that wait to be written.
 MAX_WAITING = 64
@@ -168,6 +169,27 @@ class EventFile:
         if self._lines is not None:
             lines, self._lines = self._lines, None
             lines.close()
+
+
+def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[Entry]:
+    """The log of a run that goes on: what the engine records once more, and the notes between it.
+
+    Args:
+        before: the log of the run before, as far as there is one.
+        records: those of its events, replayed. The log has them, but for some of the last ones.
+    """
+    after: dict[int, list[Entry]] = {}
+    count = 0
+    for entry in before:
+        if is_note(entry):
+            after.setdefault(count, []).append(entry)
+        else:
+            count += 1
+    for number, record in enumerate(records):
+        yield from after.pop(number, ())
+        yield {"timestamp": record.t, "name": record.name, "context": record.context}
+    for number in sorted(after):
+        yield from after[number]
 
 
 @dataclass(slots=True)

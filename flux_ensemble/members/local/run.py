@@ -16,8 +16,11 @@ Whoever starts a run gives it a loop and a `Listener`, and decides when it is to
     status, metrics = run.finish()
 
 What cannot be written to the files must not happen. If the eventlog or the file of events cannot be
-written any more, the run stops, its jobs are killed, and it can be resumed. If only the status
-cannot be written, the run goes on.
+written any more, the run stops, its jobs are killed, and it can be resumed. So it is when what
+starts the jobs is gone. If only the status cannot be written, the run goes on.
+
+A run that is *interrupted* (`interrupt`: SIGTERM, a hangup) ends its jobs and takes in nothing more
+of them. Its files are then those of a run that was killed, and it can be resumed, too.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from flux_ensemble import __version__
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
@@ -41,7 +45,7 @@ from flux_ensemble.members.local.functions import Functions
 from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
-from flux_ensemble.members.local.recovery import EventFile, recover
+from flux_ensemble.members.local.recovery import EventFile, recover, whole_log
 from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
@@ -103,6 +107,7 @@ class LocalRun:
         self._listener = listener
         self._left = False
         self._stopped: str | None = None
+        self._interrupted = False
         self._control: Control | None = None
         self._waiting = False
         self._hushed = False
@@ -131,7 +136,7 @@ class LocalRun:
             hold=self._log.jobs_lock,
             post=self._take,
             ready=self._events.flush,
-            lost=lambda reason: self._ensemble.fail(reason),
+            lost=self._lost,
             warn=self._listener.note,
             full=self._stop,
         )
@@ -184,7 +189,7 @@ class LocalRun:
         self._loop.timer(0.0, _load_statistics)
 
     def recover(self, text: str) -> None:
-        """Go on where an earlier run was killed; the files then say what they would have said.
+        """Go on where an earlier run ended too early; the files say all that they said before.
 
         Args:
             text: its document.
@@ -204,11 +209,14 @@ class LocalRun:
             return
         self._hushed = True
         ensemble.log.read(self, follow=True)
-        for record in (Record(ensemble.engine.t_start, "load", {"document": text}), *records):
-            ensemble.record(record)
+        before = list(self._log.entries_before())
+        if not before:
+            records.insert(0, Record(ensemble.engine.t_start, "load", {"document": text}))
+        for entry in whole_log(before, records):
+            ensemble.recall(entry)
         self._hushed = False
         self._publish()
-        self._listener.warn(f"going on after {ensemble.engine.firings} firings")
+        ensemble.note("epoch", {"version": __version__, "firings": ensemble.engine.firings})
         self._queue.adopt(recovered, ensemble.engine)
         ensemble.go_on(ensemble.engine.pending, purged=False)
         for event in recovered.events(ensemble.engine, self._loop.now()):
@@ -267,6 +275,23 @@ class LocalRun:
         """Put a request to the ensemble, as `ensemble.OP` does without a name (docs/rpc.md)."""
         self._ensemble.ask(op, args, answer)
 
+    def interrupt(self, reason: str) -> None:
+        """End its jobs, but not the ensemble: a later run goes on with it.
+
+        Args:
+            reason: why, in one sentence.
+        """
+        if self._interrupted or self._stopped is not None:
+            return
+        self._interrupted = True
+        self._ensemble.suspend(reason)
+        self._queue.stop()
+
+    @property
+    def interrupted(self) -> bool:
+        """It was interrupted, and is to be gone on with."""
+        return self._interrupted
+
     def leave(self) -> None:
         """Do not wait for its jobs any more: `finish` kills them."""
         self._left = True
@@ -278,11 +303,16 @@ class LocalRun:
             The status of the ensemble, and its metrics.
 
         Raises:
-            RunError: its files could not be written, so it had to stop.
+            RunError: it had to stop, because its files could not be written or what starts its
+                jobs was gone.
         """
         ensemble = self._ensemble
-        if ensemble.live and self._stopped is None:
-            ensemble.fail("left while its jobs were running")
+        if self._interrupted:
+            self._queue.close()
+        elif ensemble.live and self._stopped is None:
+            self._queue.abandon("killed as its run was left")
+            if ensemble.live:
+                ensemble.fail("left before it had begun, or while one of its functions ran")
         elif self._stopped is None:
             if self._control is not None:
                 self._control.close()
@@ -290,9 +320,7 @@ class LocalRun:
             self._loop.run(lambda: self._over or not self._loop.timers)
         if self._stopped is not None:
             ensemble.close(errno.EIO, self._stopped)
-            raise RunError(
-                f"{self._stopped}: its jobs are killed; when it can be written, --resume goes on"
-            )
+            raise RunError(self._stopped)
         return self._snapshot()
 
     def check_kept(self) -> None:
@@ -307,13 +335,26 @@ class LocalRun:
     @property
     def _over(self) -> bool:
         """It is not to go on, whatever becomes of its jobs."""
-        return self._left or self._stopped is not None
+        ended = self._interrupted and not self._queue.running
+        return self._left or ended or self._stopped is not None
 
     def _stop(self, reason: str) -> None:
         """Go no further: what cannot be taken down must not happen."""
         if self._stopped is None:
-            self._stopped = reason
+            self._stopped = (
+                f"{reason}: its jobs are killed; when it can be written, --resume goes on"
+            )
             self._queue.halt()
+
+    def _lost(self, reason: str) -> None:
+        """Go no further: nobody is left to start jobs, or to wait for them."""
+        if self._interrupted:
+            self._left = True  # what runs was to end
+        elif self._stopped is None:
+            self._queue.halt()
+            self._ensemble.suspend(reason)
+            self._snapshot()
+            self._stopped = f"{reason}: its jobs are killed; --resume goes on"
 
     # -- what happens in it ---------------------------------------------------------
 
@@ -333,6 +374,8 @@ class LocalRun:
         """There will be no more entries."""
 
     def _take(self, event: JobEvent) -> None:
+        if self._interrupted:
+            return  # its jobs end because they are to; a later run begins them again
         if event.name == "alloc" and event.name not in self._ensemble.engine.wants_events:
             # Written before the job starts, so that no later run starts it again.
             self._events.take_down(event)

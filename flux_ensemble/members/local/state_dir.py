@@ -26,7 +26,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local import state_forms
 from flux_ensemble.members.local.directory import Directory, open_directory
 from flux_ensemble.members.local.root import StateError
-from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines
+from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 
 #: Largest `status.json` in bytes.
 MAX_STATUS = MAX_LINE
@@ -158,18 +158,20 @@ class StateLog:
         name = self._name
         if resume is None and killed:
             raise StateError(
-                f"an earlier run of {name!r} was killed before it ended: --resume goes on with "
-                "it, and --no-resume begins anew"
+                f"an earlier run of {name!r} was interrupted before it ended: --resume goes on "
+                "with it, and --no-resume begins anew"
             )
         if resume and not killed:
-            raise StateError(f"there is no run of {name!r} that was killed before it ended")
+            raise StateError(f"there is no run of {name!r} that was interrupted before it ended")
         if resume:
             try:
                 known = self.directory.read("document", len(document))
             except (FileNotFoundError, StateError):
                 known = None
             if known != document:
-                raise StateError(f"the document is not that of the run of {name!r} that was killed")
+                raise StateError(
+                    f"the document is not that of the run of {name!r} that was interrupted"
+                )
 
     def _is_unfinished(self) -> bool:
         """What was run there, and does not run any more, had not ended."""
@@ -186,6 +188,17 @@ class StateLog:
             return False
         self.events = snapshot["events"]
         return snapshot["status"]["state"] not in FINAL_STATES
+
+    def entries_before(self) -> Iterator[dict[str, Any]]:
+        """The entries of the run before, as far as they are sound."""
+        with (
+            contextlib.suppress(OSError, StateError, ValueError),
+            os.fdopen(self.directory.open("eventlog"), "rb") as file,
+        ):
+            for line in whole_lines(file):
+                entry = state_forms.parse(line)
+                if state_forms.fits(entry, state_forms.ENTRY):
+                    yield entry
 
     def publish(self) -> None:
         """Put the entries and jobs so far, and those to come, in the place of those there were.

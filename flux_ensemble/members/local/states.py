@@ -60,14 +60,23 @@ def _is_name(name: str) -> bool:
     return re.match(ENSEMBLE_NAME, name) is not None
 
 
+def _wait_again(status: dict[str, Any]) -> None:
+    """Count the jobs that were active among those that wait: nothing of them runs any more."""
+    jobs = status["jobs"]
+    status["jobs"] = {**jobs, "waiting": jobs["waiting"] + jobs["active"], "active": 0}
+    for group in status["groups"].values():
+        group["waiting"] += group["pending"] + group["running"]
+        group["pending"] = group["running"] = 0
+
+
 class States:
     """The ensembles in a state directory, for reading.
 
     It may be somebody else's, and there may be anything in it.
     """
 
-    #: The reason of an ensemble whose run was killed.
-    KILLED = "its run was killed before it ended"
+    #: The reason of an ensemble whose run did not come to its end.
+    INTERRUPTED = "its run was interrupted: 'run --resume' goes on with it"
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -149,7 +158,10 @@ class States:
         return found, (status.st_ino, start), fresh
 
     def status(self, name: str) -> dict[str, Any]:
-        """As in the response to `ensemble.status`; failed if its run was killed.
+        """As in the response to `ensemble.status`.
+
+        One whose run was interrupted or killed is failed, with `resumable`: what was active there
+        waits for the run that goes on.
 
         Raises:
             StateError: there is no such ensemble, or its files are not what a run left.
@@ -157,20 +169,23 @@ class States:
         """
         with self.find(name, "status.json") as directory:
             status: dict[str, Any] = self._read(directory)["status"]
+            status.pop("resumable", None)  # is found out here
             if status["state"] not in FINAL_STATES and not self.runs(directory):
                 # A run that has just ended has said how before it was gone.
                 status = self._read(directory)["status"]
             if status["state"] not in FINAL_STATES and not self.runs(directory):
                 status.update(
                     state="failed",
-                    reason=self.KILLED,
+                    reason=self.INTERRUPTED,
+                    resumable=True,
                     t_end=os.stat("status.json", dir_fd=directory.fd).st_mtime,
                 )
+                _wait_again(status)
         return status
 
-    def is_killed(self, status: Mapping[str, Any]) -> bool:
-        """Whether a status is that of an ensemble whose run was killed."""
-        return status["state"] == "failed" and status["reason"] == self.KILLED
+    def is_interrupted(self, status: Mapping[str, Any]) -> bool:
+        """Whether a status is that of an ensemble whose run did not come to its end."""
+        return bool(status.get("resumable"))
 
     def metrics(self, name: str) -> dict[str, Any]:
         """As in the response to `ensemble.metrics`.

@@ -37,10 +37,11 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
     goes_on = f"ensemble {name!r} has not ended: cancel or terminate it first"
     if status["state"] not in FINAL_STATES:
         raise RequestError(errno.EBUSY, goes_on)
-    if states.is_killed(status) and not force:
+    if states.is_interrupted(status) and not force:
         raise RequestError(
             errno.EBUSY,
-            f"the run of {name!r} was killed and can go on with 'run --resume': --force forgets it",
+            f"the run of {name!r} was interrupted and can go on with 'run --resume': --force "
+            "removes it",
         )
     with ExitStack() as stack:
         top = stack.enter_context(open_directory(root))

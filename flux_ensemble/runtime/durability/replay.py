@@ -57,7 +57,7 @@ class Facts:
         context = entry["context"]
         match entry["name"]:
             case "epoch":
-                self.epoch = context["epoch"]
+                self.epoch = context.get("epoch", self.epoch)
                 self.t_shutdown = None
             case "shutdown":
                 self.t_shutdown = entry["timestamp"]

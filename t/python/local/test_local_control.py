@@ -209,14 +209,14 @@ def test_a_run_that_is_killed_ends_those_that_follow_it_with_a_sentence(
     for one in others:
         out, err = one.communicate(timeout=PATIENCE)
         assert one.returncode == 1
-        assert "its run was killed before it ended" in out + err
+        assert "its run was interrupted: 'run --resume' goes on with it" in out + err
     # Its socket is left, and nobody listens.
     assert (steered.run.state / "test" / "control").is_socket()
     assert steered("pause", "test") == 1
     assert "'flux-ensemble run --resume' goes on with it" in capsys.readouterr().err
     await_end(steered.job)
     assert steered("unload", "test") == 1
-    assert "--force forgets it" in capsys.readouterr().err
+    assert "--force removes it" in capsys.readouterr().err
     assert steered("unload", "--force", "test") == 0
     assert steered.states.names() == []
 

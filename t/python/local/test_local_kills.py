@@ -93,8 +93,8 @@ def test_while_one_of_its_processes_lives_nothing_of_a_job_is_left(
     assert code == (-signal.SIGKILL if "runner" in killed else 1)
     if "runner" not in killed:
         assert "Traceback" not in err
-        status = States(family.run.state).status("test")
-        assert status["reason"] == "the process that starts the jobs has ended unexpectedly"
+        assert "the process that starts the jobs has ended unexpectedly: its jobs are killed" in err
+    assert States(family.run.state).status("test")["resumable"] is True
 
 
 @pytest.mark.parametrize("killed", [*map(" ".join, itertools.permutations(NAMES))])
@@ -174,6 +174,7 @@ def test_a_hangup_of_the_terminal_ends_the_jobs(family: Family) -> None:
     family.await_tied()
     await_end(family.daemon)
     assert family.run.end()[0] == 130
+    assert States(family.run.state).status("test")["resumable"] is True
 
 
 @pytest.mark.parametrize("stopped", ["supervisor", "guard", "guard supervisor"])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from local_queue import Run, await_pid, events_in
 from patience import PATIENCE
 
@@ -17,8 +20,9 @@ from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
+from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.members.local.recovery import recover
+from flux_ensemble.members.local.recovery import recover, whole_log
 from flux_ensemble.members.local.states import States
 from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.runtime.durability.timers import Timers
@@ -120,14 +124,16 @@ def test_a_run_that_was_killed_is_not_replaced_without_being_asked(tmp_path: Pat
     first.end()
     code, _, err = Run(tmp_path, document).end()
     assert code == 1
-    assert "an earlier run of 'test' was killed before it ended: --resume goes on with it" in err
+    assert (
+        "an earlier run of 'test' was interrupted before it ended: --resume goes on with it" in err
+    )
     code, out, _ = Run(tmp_path, document, "--resume").end()
     assert code == 0
     assert "going on after 1 firings" in out
     assert States(tmp_path / "state").status("test")["groups"]["wait"]["failed"] == 1
     code, _, err = Run(tmp_path, document, "--resume").end()
     assert code == 1
-    assert "there is no run of 'test' that was killed before it ended" in err
+    assert "there is no run of 'test' that was interrupted before it ended" in err
 
 
 def test_another_document_cannot_go_on(directory: Path) -> None:
@@ -165,7 +171,12 @@ def test_the_log_of_a_long_run_is_whole_after_it_went_on(
     assert run(directory, resume=True) == 0
     after = (directory / "state/test/eventlog").read_text()
     names = [json.loads(line)["name"] for line in before.splitlines()]
-    assert [json.loads(line)["name"] for line in after.splitlines()] == names
+    # It says where it went on, and nothing else that is new.
+    assert [json.loads(line)["name"] for line in after.splitlines()] == [
+        *names[:-1],
+        "epoch",
+        "finish",
+    ]
 
 
 def test_a_document_with_the_ends_of_lines_of_windows_goes_on(directory: Path) -> None:
@@ -182,3 +193,60 @@ def test_events_that_are_missing_at_the_end_are_noticed(directory: Path) -> None
     (directory / "state/test/events").write_bytes(b"".join(lines[:5]))
     with pytest.raises(Failure, match=rf"5 events, where at least {len(lines)} were taken down"):
         run(directory, resume=True)
+
+
+#: A function that prints; a job that goes on until it may end.
+SAYING = {
+    "jobs": [{"name": "a", "command": ["sh", "-c", "echo $$ >fifo; read _ <fifo"], "retries": 3}],
+    "custom": "def say(**_):\n    print('said once')\n    return Action(A)\n"
+    "A = {'name': 'submit', 'label': 'a'}\n",
+    "rules": [{"trigger": "start", "action": {"name": "custom", "label": "say"}}],
+}
+
+
+def test_the_log_of_a_resumed_run_keeps_the_lines_of_the_one_before(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    first = Run(tmp_path, SAYING)
+    await_pid(tmp_path / "fifo")
+    states = States(tmp_path / "state")
+    while "custom-output" not in [entry["name"] for entry in states.log("test")]:
+        time.sleep(0.01)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.end()[0] == 130
+    before = list(states.log("test"))
+    assert before[-1]["name"] == "shutdown"
+    second = Run(tmp_path, SAYING, "--resume")
+    # Once more: a later run keeps the lines of both.
+    while [entry["name"] for entry in states.log("test")].count("epoch") < 1:
+        time.sleep(0.01)
+    second.process.send_signal(signal.SIGKILL)
+    second.end()
+    between = list(states.log("test"))
+    third = Run(tmp_path, SAYING, "--resume")
+    await_pid(tmp_path / "fifo")
+    (tmp_path / "fifo").write_text("\n")
+    assert third.end()[0] == 0
+    after = list(states.log("test"))
+    assert after[: len(before)] == before
+    assert after[: len(between)] == between
+    names = [entry["name"] for entry in after]
+    assert (names.count("load"), names.count("epoch")) == (1, 2)
+    texts = [entry["context"]["text"] for entry in after if entry["name"] == "custom-output"]
+    assert texts == ["said once"]
+
+
+def entry_of(name: str, number: int) -> dict[str, Any]:
+    """An entry that is no other one."""
+    return {"timestamp": float(number), "name": name, "context": {"number": number}}
+
+
+@given(
+    st.lists(st.sampled_from(["load", "error", "custom-output", "epoch", "fire", "outcome"])),
+    st.integers(0, 5),
+)
+def test_what_the_log_did_not_have_yet_comes_after_what_it_had(names: list[str], more: int) -> None:
+    before = [entry_of(name, number) for number, name in enumerate(names)]
+    of_engine = [entry for entry in before if entry["name"] in ("fire", "outcome")]
+    of_engine += [entry_of("finish", len(before) + number) for number in range(more)]
+    records = [Record(one["timestamp"], one["name"], one["context"]) for one in of_engine]
+    assert list(whole_log(before, records)) == before + of_engine[len(of_engine) - more :]

@@ -177,7 +177,10 @@ def test_sigkill_of_the_run_leaves_no_process_behind(tmp_path: Path) -> None:
     for one in family:
         await_end(one)
     status = States(run.state).status("test")
-    assert (status["state"], status["reason"]) == ("failed", "its run was killed before it ended")
+    assert (status["state"], status["reason"]) == (
+        "failed",
+        "its run was interrupted: 'run --resume' goes on with it",
+    )
 
 
 def test_the_time_limit_of_the_run_exits_with_124(tmp_path: Path) -> None:
@@ -236,8 +239,7 @@ def test_two_runs_of_one_name_do_not_share_their_files(tmp_path: Path) -> None:
 def test_the_options_of_the_local_queue_are_refused_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("flux_ensemble.cli.commands.run.Client", lambda: None)
-    monkeypatch.setattr("flux_ensemble.cli.commands.run._connect", lambda member: object())
+    monkeypatch.setattr("flux_ensemble.cli.commands.run.Client", object)
     file = tmp_path / "test.yaml"
     file.write_text(json.dumps(document("true")))
     assert run_command(["run", str(file), "--nodes", "2"]) == 2
