@@ -61,6 +61,7 @@ class GroupCounts(_GaveUp):
     failed: int
     canceled: int
     timeout: int
+    interrupted: int
     attempts: int
 
 
@@ -301,6 +302,7 @@ class Job(TypedDict):
     t_end: float | None
     runtime: float | None
     outcome: str | None
+    interrupted: bool
     returncode: int | None
     signal: int | None
     exception: dict[str, str | None]

@@ -120,6 +120,9 @@ KEYS: dict[str, Key] = {
     "limits": Key("Bounds of the ensemble.", ({"active-jobs": 100},)),
     "limits.active-jobs": Key("No more jobs are in the queue at once.", (100,), 10_000),
     "limits.jobs": Key("An ensemble that asks for more jobs in all fails.", (5000,), 100_000),
+    "limits.losses": Key(
+        "How often one job that was lost while it ran runs again; then it has failed.", (10,), 3
+    ),
     "limits.records": Key("The record of jobs has no more jobs.", (10_000,), 1_000_000),
     "scaling": Key("Bounds of growing and shrinking.", ({"min-size": 2, "max-size": 16},)),
     "scaling.min-size": Key("'shrink' asks for no fewer nodes.", (2,), 1),
@@ -206,6 +209,12 @@ KEYS: dict[str, Key] = {
     "jobs.retries.spread": Key(
         "'node': it runs again on another member than those that it failed on, if there is one.",
         ("node",),
+    ),
+    "jobs.on-lost": Key(
+        "What becomes of a job that may have run when its node, its member or the run was lost: "
+        "resubmit has it run again, as if it had not run, fail counts it as failed, hold submits "
+        "it again with urgency 0. The default is that of its member, else resubmit.",
+        ("fail", "hold"),
     ),
     "jobs.max-active": Key("No more jobs of the group are in the queue at once.", (10,)),
     "jobs.predict": Key(

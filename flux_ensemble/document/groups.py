@@ -139,7 +139,7 @@ class GroupReader:
         common["name"] = entry["name"]
         if "retries" in entry:
             common["retries"] = self._retries(entry, at)
-        common["max_active"] = entry.get("max-active")
+        common["max_active"], common["on_lost"] = entry.get("max-active"), entry.get("on-lost")
         common.update(read_prediction(entry, sweep, self._problems, at))
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),

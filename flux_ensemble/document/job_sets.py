@@ -31,6 +31,9 @@ TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jo
 #: When jobs with a time limit are started: where the allocation lasts as long, or in any case.
 STARTS = ("in-time", "always")
 
+#: What becomes of a job whose end was no doing of its own after it may have run, the default first.
+ON_LOST = ("resubmit", "fail", "hold")
+
 #: In which order the jobs of a group are sent that wait in the service.
 ORDERS = ("longest-first",)
 
@@ -79,6 +82,7 @@ class JobSet:
     predict: tuple[str, ...] | None = None
     order: str | None = None
     member: str | None = None
+    on_lost: str | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flux_ensemble.document.distributions import Drawable
-
-#: What becomes of a job that had not ended when its member was lost, the default first.
-ON_LOST = ("resubmit", "fail", "hold")
+from flux_ensemble.document.job_sets import ON_LOST
 
 #: Who follows the jobs of a member and submits them: the ensemble's own service, or one in the
 #: member. The default is the first.

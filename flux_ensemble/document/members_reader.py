@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.job_sets import ON_LOST
 from flux_ensemble.document.members import (
     BREAKER_JOBS,
     DRAIN_SECONDS,
     MANY_MEMBERS,
     MAX_MEMBERS,
-    ON_LOST,
     SERVICES,
     Pool,
 )

@@ -219,11 +219,19 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of one ensemble: jobs in the queue at once, jobs in all, and jobs in its record."""
+    """Caps of one ensemble.
+
+    Args:
+        active_jobs: jobs in the queue at once.
+        jobs: jobs in all.
+        records: jobs in its record.
+        losses: how often one job is lost and runs again.
+    """
 
     active_jobs: int = 10_000
     jobs: int = 100_000
     records: int = 1_000_000
+    losses: int = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_ensemble.document.detectors import DETECTOR
-from flux_ensemble.document.job_sets import ORDERS, STARTS
+from flux_ensemble.document.job_sets import ON_LOST, ORDERS, STARTS
 from flux_ensemble.document.model import ACTIONS, TRIGGERS
 from flux_ensemble.document.schema_jobspec import JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.schema_members import member
@@ -169,6 +169,7 @@ JOB = mapping(
         "order": choice("an order", ORDERS),
         "start": choice("when its jobs are started", STARTS),
         "member": text("the name or a label of members"),
+        "on-lost": choice("what becomes of a job that is lost", ON_LOST),
     },
     "name",
 )
@@ -316,8 +317,13 @@ DOCUMENT = {
             "metrics": list_of("a list of statistics", _METRIC),
             "rate-window": DURATION,
             "limits": mapping(
-                "a mapping with the keys active-jobs, jobs and records",
-                {"active-jobs": integer(1), "jobs": integer(1), "records": integer(1)},
+                "a mapping with the keys active-jobs, jobs, records and losses",
+                {
+                    "active-jobs": integer(1),
+                    "jobs": integer(1),
+                    "records": integer(1),
+                    "losses": integer(0),
+                },
             ),
             "scaling": mapping(
                 "a mapping with the keys min-size, max-size, deadline and refusals",

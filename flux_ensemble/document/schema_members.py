@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flux_ensemble.document.members import MAX_MEMBERS, ON_LOST, SERVICES
+from flux_ensemble.document.job_sets import ON_LOST
+from flux_ensemble.document.members import MAX_MEMBERS, SERVICES
 from flux_ensemble.document.schema_terms import (
     DURATION,
     PARAMETER,

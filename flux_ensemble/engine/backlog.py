@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
@@ -93,15 +94,17 @@ class Backlog:
         Args:
             room: how many more jobs may be active of one whose group can be passed over.
         """
-        first: Firing | None = None
-        first_urgency = first_number = 0
-        for (urgency, group, _), queue in self.queues.items():
-            number, firing = queue[0]
-            if first is not None and (-urgency, number) > (-first_urgency, first_number):
-                continue
+        # In order, as `room` may log why there is none.
+        heads = [
+            (-urgency, queue[0][0], group, queue[0][1])
+            for (urgency, group, _), queue in self.queues.items()
+        ]
+        if len(heads) > 1:
+            heads.sort(key=itemgetter(0, 1))
+        for _, _, group, firing in heads:
             if group == _ANY or room(firing) > 0:
-                first, first_urgency, first_number = firing, urgency, number
-        return first
+                return firing
+        return None
 
     def head(self, firing: Firing) -> tuple[Firing, int]:
         """The job that is next of the queue of a firing: its firing, and its index there.

@@ -78,7 +78,7 @@ class Copies:
         """The outcome of a job is known: after the first success there is no other."""
         work = self.of(job)
         if work is not None and work.won:
-            job.outcome = "canceled"
+            job.outcome, job.interrupted = "canceled", False
 
     def over(self, firing: Firing, index: int, *, won: bool = False) -> Work | None:
         """A job is over, or is never sent; its work as it is then, if that has a copy.

@@ -35,6 +35,7 @@ from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.engine.workload import Workload
+from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
 from flux_ensemble.metrics.streams import Metrics
 
@@ -49,7 +50,7 @@ SUBMISSION_SECONDS = 5.0
 HEARTBEAT = "heartbeat"
 
 #: Attributes of `Core` that a snapshot holds as they are.
-_DUMPED = ("state", "reason", "t", "t_start", "t_end", "firings", "interrupted")
+_DUMPED = ("state", "reason", "t", "t_start", "t_end", "firings")
 
 
 class Core:
@@ -64,7 +65,6 @@ class Core:
         t: time of the latest event.
         t_start, t_end: when the ensemble began and ended, or None.
         firings: how often rules have fired.
-        interrupted: how many jobs ended because the instance shut down, or its time was up.
         t_walltime: when the allocation expires, once its end is near and nothing is submitted any
             more; else None.
         stats: counts and streams.
@@ -91,7 +91,6 @@ class Core:
         self.t_start: float | None = None
         self.t_end: float | None = None
         self.firings = 0
-        self.interrupted = 0
         self.t_walltime: float | None = None
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
@@ -121,6 +120,11 @@ class Core:
         """Whether rules can fire; while paused, their actions wait."""
         return self.state in ACTING_STATES
 
+    @property
+    def interrupted(self) -> int:
+        """How many attempts ended by no doing of their jobs, which ran again."""
+        return sum(counts[INTERRUPTED] for counts in self.stats.counts.values())
+
     def metrics(self, t: float) -> dict[str, Any]:
         """All metrics at time `t`, nested as in `Metrics.snapshot`."""
         return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
@@ -139,7 +143,7 @@ class Core:
         """Add an entry to the eventlog."""
         self._out.append(Record(self.t, name, context))
 
-    def record_job(self, name: str, job: Job) -> None:
+    def record_job(self, name: str, job: Job, **more: Any) -> None:
         """Add an entry that is about a job of the ensemble to the eventlog."""
         firing = job.firing
         assert firing is not None
@@ -151,6 +155,7 @@ class Core:
             rule=firing.rule,
             firing=firing.number,
             index=job.index,
+            **more,
         )
 
     def where(self, key: int) -> dict[str, str]:

@@ -13,9 +13,9 @@ from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import Job, Phase, runtime
 from flux_ensemble.engine.pruning import note
-from flux_ensemble.engine.search_state import parse_trial
+from flux_ensemble.engine.search_state import judge, parse_trial
 from flux_ensemble.engine.submissions import Submissions
-from flux_ensemble.engine.trials import ACTIVE, CANCELED, COMPLETE, FAILED
+from flux_ensemble.engine.trials import ACTIVE, CANCELED
 from flux_ensemble.metrics.searched import PRUNED
 
 #: The states of flux-jobs(1), as far as an ensemble tells them apart.
@@ -98,6 +98,7 @@ class Describer:
             "t_end": t_end,
             "runtime": None if seconds is None else round(seconds, 6),
             "outcome": job.outcome,
+            "interrupted": job.interrupted,
             "returncode": job.returncode,
             "signal": job.signal,
             "exception": {"type": job.exception_type, "note": job.exception_note},
@@ -110,17 +111,9 @@ class Describer:
     def _trial(self, name: str, job: Job) -> dict[str, Any]:
         """The number of a trial of a search, and what its job has made of it."""
         id, number = parse_trial(name)
-        state = ACTIVE
-        if job.outcome == "success":
-            try:
-                self._searches[id].values(job.memo)
-                state = COMPLETE
-            except ValueError:
-                state = FAILED
-        elif job.outcome == "canceled":
-            state = PRUNED if job.exception_note == note(id, number) else CANCELED
-        elif job.outcome is not None:
-            state = FAILED
+        state = ACTIVE if job.outcome is None else judge(self._searches[id], job)[0]
+        if state == CANCELED and job.exception_note == note(id, number):
+            state = PRUNED
         return {"trial": number, "trial_state": state}
 
     def _paths(

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import OUTCOME_TRIGGERS, RUNNING_TRIGGER, Spec
+from flux_ensemble.document.model import RUNNING_TRIGGER, Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core
@@ -64,6 +64,7 @@ from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.together import Together
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.conditions import Lookup
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
 
 
@@ -273,7 +274,7 @@ class Engine(Core):
         assert self.stats.pending_nodes == sum(job.nodes for job in jobs)
         assert all((job.nodes > 0) == (job.phase < Phase.RUNNING) for job in jobs)
         for group, counts in self.stats.counts.items():
-            outcomes = sum(counts[outcome] for outcome in OUTCOME_TRIGGERS.values())
+            outcomes = sum(counts[outcome] for outcome in ATTEMPT_OUTCOMES)
             assert counts["attempts"] == outcomes
             # The others run again, or an ensemble has failed meanwhile.
             assert counts["gave-up"] <= counts["finished"] <= counts["attempts"]
@@ -285,7 +286,7 @@ class Engine(Core):
                 for state in self.rules.states.values()
                 for action in state.rule.actions
             )
-            again = retries or copied or self.interrupted
+            again = retries or copied or counts[INTERRUPTED]
             assert again or counts["finished"] == counts["attempts"]
             running = [
                 job

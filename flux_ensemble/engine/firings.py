@@ -24,6 +24,7 @@ _UNUSUAL = {
     "params": None,
     "overrides": None,
     "attempt": 0,
+    "losses": 0,
     "request": None,
     "answered": False,
     "accepted": None,
@@ -55,6 +56,8 @@ class Firing:
     params: Mapping[str, Any] | None = None
     #: Which retry of a failed job this is; 0 for a first submission.
     attempt: int = 0
+    #: How often its job was lost before while it may have run.
+    losses: int = field(default=0, kw_only=True)
     #: The request that is answered with the job ids, or None; see `submitted`.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None

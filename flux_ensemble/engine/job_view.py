@@ -139,6 +139,7 @@ _OF_JOB: Final[dict[str, str]] = {
     "returncode": "returncode",
     "signal": "signal",
     "outcome": "outcome",
+    "interrupted": "interrupted",
     "exception.type": "exception_type",
     "exception.note": "exception_note",
 }

@@ -16,6 +16,7 @@ from typing import Any, Final
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.texts import clip
 
@@ -51,14 +52,34 @@ FIRST_SEEN = {
 #: Types of exceptions that are outcomes of their own.
 _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
 
+#: The type of the exception of a job that its queue does not know any more, and of one whose member
+#: was lost.
+LOST, MEMBER_LOST = "lost", "member-lost"
+
+#: Types of fatal exceptions that are no doing of the job. Flux raises the last one when a scheduler
+#: that was loaded anew cannot give a running job its resources back.
+_INTERRUPTING = frozenset((LOST, MEMBER_LOST, "scheduler-restart"))
+
+#: Beginnings of the notes of fatal exceptions of the type `exec` that are no doing of the job: its
+#: node failed, or its instance was started anew and cannot go on with it (flux-core,
+#: `src/modules/job-exec`, `bulkexec.c` and `job-exec.c`).
+_INTERRUPTING_NOTES = (
+    "node failure on ",
+    "failed to create guest ns",
+    "failed to create ns name for job",
+    "reattach",
+    "bulk-exec: reattach",
+    "job is not recoverable",
+    "sdexec constraint check failed",
+)
+
 #: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
 _COLUMNS = ("id", "phase", "t_submit", "t_start")
 _UNUSUAL: Mapping[str, Any] = {
     "outcome": None,
     "canceling": False,
+    "evicted": False,
     "interrupted": False,
-    "again": False,
-    "held": False,
     "t_alloc": None,
     "ranks": None,
     "t_end": None,
@@ -106,7 +127,7 @@ class Job:
         self.firing = firing
         self.index = index
         self.phase: Phase = _NEW
-        #: None until it is known, then one of `OUTCOMES`.
+        #: None until it is known, then one of `ATTEMPT_OUTCOMES`.
         self.outcome: str | None = None
         self.t_submit = t_submit
         #: When it was given its resources, and the ranks of these, such as "0-3"; None where the
@@ -129,14 +150,13 @@ class Job:
         self.nodes = 0
         #: The ensemble cancels it.
         self.canceling = False
-        #: The instance shut down while it was active, or its time was up; see `events.Interrupted`.
+        #: Its instance, member or allocation ends in order, or it is to run on another member: a
+        #: fatal exception from now on is of that.
+        self.evicted = False
+        #: Its end is, or will be, no doing of the job. Known from its first fatal exception on.
         self.interrupted = False
         #: The rules on `job-running` that have fired for it.
         self.told: tuple[str, ...] = ()
-        #: Its member ends, and it runs again elsewhere if that ends it.
-        self.again = False
-        #: It is submitted with urgency 0 then.
-        self.held = False
         self._exceptions: set[str] | None = None
         #: Time of the latest event of each name that may come at any time.
         self._last: dict[str, float] | None = None
@@ -205,6 +225,17 @@ class Job:
         return None if self.status is None else signal_of(self.status)
 
     @property
+    def may_have_run(self) -> bool:
+        """Whether its interrupted attempt ran, as far as is known."""
+        return self.t_start is not None or not self.evicted
+
+    def evict(self) -> None:
+        """What it runs on ends in order, or has begun to: see `evicted`."""
+        self.evicted = True
+        if self.exception_type in _EXCEPTION_OUTCOMES and self.outcome is None:
+            self.interrupted = not self.canceling
+
+    @property
     def may_be_canceled(self) -> bool:
         """Whether it goes on, and nobody cancels it yet."""
         return not self.canceling and self.phase < Phase.FINISHED
@@ -226,12 +257,13 @@ class Job:
     def _except(self, context: Mapping[str, Any]) -> None:
         kind = context.get("type")
         if kind in _EXCEPTION_OUTCOMES:
-            why = "cancel" if self.interrupted else kind
+            why = "cancel" if self.evicted else kind
             self._exceptions = (self._exceptions or set()) | {why}
         if self.exception_type is None and type(kind) is str and not context.get("severity"):
             note = context.get("note")
             self.exception_type = clip(kind, MAX_NOTE)
             self.exception_note = clip(note, MAX_NOTE) if type(note) is str else ""
+            self.interrupted = self.evicted or interrupts(kind, self.exception_note)
 
     def _place(self, context: Mapping[str, Any]) -> None:
         """Take in what members add to `start`: when and where the job was given its resources."""
@@ -259,11 +291,33 @@ class Job:
     def _judge(self, status: int | None) -> str:
         """The outcome (docs/document.md, "Outcomes"); `status` None means it never ran."""
         if status == 0:
+            self.interrupted = False
             return "success"
+        if self.interrupted:
+            if not self.canceling:
+                return INTERRUPTED
+            # Whoever cancels a job gets what was wanted.
+            self.interrupted = False
+            return "canceled"
         for kind, outcome in _EXCEPTION_OUTCOMES.items():
             if self._exceptions and kind in self._exceptions:
                 return outcome
         return "failed"
+
+
+def interrupts(kind: str, note: str) -> bool:
+    """Whether a fatal exception is no doing of the job that it ends.
+
+    Args:
+        kind: its type.
+        note: its note.
+
+    >>> interrupts("lost", ""), interrupts("exec", "node failure on n3 (rank 3)")
+    (True, True)
+    >>> interrupts("exec", "job shell exec error on n3 (rank 3)"), interrupts("timeout", "")
+    (False, False)
+    """
+    return kind in _INTERRUPTING or (kind == "exec" and note.startswith(_INTERRUPTING_NOTES))
 
 
 def runtime(t_start: float | None, t_end: float | None, now: float) -> float | None:

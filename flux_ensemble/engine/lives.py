@@ -256,7 +256,7 @@ class Lives:
 
     def _is_untouched(self, job: Job) -> bool:
         """Whether nothing was done to a job that has shown, and it has not failed."""
-        touched = job.canceling or job.interrupted or job.again
+        touched = job.canceling or job.evicted or job.interrupted
         return not touched and job.outcome in (None, "success")
 
     def _is_ignored(self, group: str, pool: str) -> bool:

@@ -26,6 +26,9 @@ CONNECTED = ("up", "draining")
 #: What the rule ids of what the engine does by itself begin with; no id in a document has a colon.
 MEMBER_RULE = "member:"
 
+#: How many seconds before an allocation expires its end is taken for that.
+EXPIRY_SECONDS = 1.0
+
 #: Why a job is cancelled that is to run elsewhere.
 MOVED = "its member is draining"
 
@@ -43,6 +46,7 @@ class Member:
         unwanted: those of them that are cancelled when they show.
         jobs: the cores of its active jobs, by key.
         ending: it was told to end.
+        leaving: it has begun to end, and nobody has told it to.
     """
 
     def __init__(self, name: str, ordinal: int, pool: Pool) -> None:
@@ -57,6 +61,15 @@ class Member:
         self.unwanted: set[tuple[str, int, int]] = set()
         self.jobs: dict[int, int] = {}
         self.ending = False
+        self.leaving = False
+
+    def is_lost(self, t: float) -> bool:
+        """Whether it is lost if it has ended at time `t`: nobody asked for that."""
+        if self.state in LIVE or self.state == "lost":
+            return True
+        t_expires = None if self.up is None else self.up.t_expires
+        expired = t_expires is not None and t >= t_expires - EXPIRY_SECONDS
+        return self.leaving and not self.ending and not expired
 
     def enter(self, state: str) -> None:
         """Change the state.

@@ -3,7 +3,7 @@
 Nothing is decided about the jobs of a member that is lost before it has ended (`MemberEnded`).
 Then the jobs whose end was told have left already. Each other one is taken to its end here, by the
 events that its member would have posted, so that it is counted, recorded and tried again as any
-job is: it is cancelled and runs again as if it had not run, or it fails.
+job is. Either is an interruption; what comes of that is decided in `retrying`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import make
-from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.engine.member import CONNECTED, LIVE, Member
+from flux_ensemble.engine.jobs import MEMBER_LOST, Job, Phase
+from flux_ensemble.engine.member import CONNECTED, Member
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.triggered import Cause, Triggered
-
-#: The type of the exception of a job that fails with its member.
-LOST = "member-lost"
 
 #: The id of a job that was sent to a member and never shown by it; no queue gives it.
 _NO_ID = 0
@@ -105,7 +102,10 @@ class MemberEvents:
     def on_draining(self, event: MemberDraining) -> Iterable[Triggered]:
         """A member is about to end."""
         member = self._members.known.get(event.ordinal)
-        return () if member is None else self._drain(member, event.reason)
+        if member is None:
+            return ()
+        member.leaving = member.state == "up"
+        return self._drain(member, event.reason)
 
     def _drain(self, member: Member, reason: str) -> Iterable[Triggered]:
         if member.state != "up":
@@ -118,17 +118,22 @@ class MemberEvents:
         member = self._members.known.get(event.ordinal)
         if member is None or member.state == "lost":
             return ()
-        self._members.lose(member, event.reason)
-        core = self._core
-        core.record("member-lost", member=member.name, reason=event.reason, active=member.busy)
+        self._lose(member, event.reason)
         return self._triggered(_LOST, member)
+
+    def _lose(self, member: Member, reason: str) -> None:
+        self._members.lose(member, reason)
+        self._core.record("member-lost", member=member.name, reason=reason, active=member.busy)
 
     def on_ended(self, event: MemberEnded) -> Iterator[Triggered]:
         """A member has ended: decide what becomes of its jobs that had not."""
         member = self._members.known.get(event.ordinal)
         if member is None:
             return
-        core, state = self._core, member.state
+        core, lost = self._core, member.is_lost(event.t)
+        unsaid = lost and member.state != "lost"
+        if unsaid:
+            self._lose(member, event.reason)
         self._members.end(member)
         jobs = [core.workload.jobs[key] for key in sorted(member.jobs)]
         flying = list(member.flying)
@@ -142,7 +147,7 @@ class MemberEvents:
         for job in jobs:
             # What a rule does about the job before can end this one.
             if core.workload.jobs.get(job.id) is job:
-                yield from self._conclude(member, job, event, state == "lost")
+                yield from self._conclude(member, job, event, lost)
         for rule, number, index in flying:
             firing = core.workload.firings.expecting(rule, number, index)
             if firing is not None:
@@ -150,7 +155,7 @@ class MemberEvents:
                 tag = Tag(firing.group, rule, number, index)
                 yield from self._post(JobEvent(event.t, key, "submit", {}, tag))
                 job = core.workload.jobs[key]
-                yield from self._conclude(member, job, event, state == "lost")
+                yield from self._conclude(member, job, event, lost)
         for id in self._members.forget(member):
             # Nobody will say what became of it.
             pending = core.pending_table.take(id)
@@ -158,9 +163,7 @@ class MemberEvents:
             if pending.firing is not None:
                 core.workload.confirm(pending.firing)
             self._submitted.accepted(pending, ())
-        if state in LIVE:
-            # Nobody asked for its end.
-            member.reason = event.reason
+        if unsaid:
             yield from self._triggered(_LOST, member)
         self._scope.forget(member.name)
 
@@ -170,12 +173,10 @@ class MemberEvents:
         """Take a job to its end whose member has ended."""
         end: list[tuple[str, dict[str, Any]]] = [("clean", {})]
         if job.phase < Phase.FINISHED:
-            may_have_run = lost or job.phase is Phase.RUNNING
-            fails = may_have_run and member.pool.on_lost == "fail" and not job.canceling
-            job.again = job.interrupted = not fails and not job.canceling
-            job.held = job.again and may_have_run and member.pool.on_lost == "hold"
+            if not lost:
+                job.evict()
             note = f"member {member.name} {'was lost' if lost else 'has ended'}: {event.reason}"
-            kind = LOST if fails else "cancel"
+            kind = MEMBER_LOST if lost else "cancel"
             end.insert(0, ("exception", {"type": kind, "severity": 0, "note": note}))
         if job.phase is Phase.NEW:
             end.insert(0, ("validate", {}))

@@ -73,6 +73,10 @@ class Members:
         """The name of the pool that an active job is on."""
         return self.known[ordinal_of(key)].pool.name
 
+    def on_lost(self, key: int) -> str:
+        """What becomes of an active job that is interrupted, by the pool that it is on."""
+        return self.known[ordinal_of(key)].pool.on_lost
+
     def name_of_job(self, key: int) -> str:
         """The name of the member that an active job is on."""
         return self.known[ordinal_of(key)].name
@@ -214,7 +218,7 @@ class Members:
     def move(self, member: Member, jobs: list[Job]) -> None:
         """Cancel jobs that have not started, to run elsewhere."""
         for job in jobs:
-            job.again = job.interrupted = True
+            job.evict()
         if jobs:
             origin = self._origin(member.name)
             self._core.cancel(tuple(job.id for job in jobs), MOVED, origin)
@@ -286,10 +290,6 @@ class Members:
         member.jobs[job.id] = cores
         return member
 
-    def interrupt(self, job: Job) -> None:
-        """The end of its member hits a job: it runs again, if its pool does not say else."""
-        job.again = self.known[ordinal_of(job.id)].pool.on_lost != "fail"
-
     def t_expires(self, key: int) -> float | None:
         """When the time of an active job's member is up; None where that has no limit."""
         up = self.known[ordinal_of(key)].up
@@ -356,7 +356,7 @@ class Members:
                     member.pool.name,
                     member.state,
                     member.reason,
-                    member.ending,
+                    [member.ending, member.leaving],
                     None if member.up is None else to_json(member.up),
                     None if member.place is None else list(member.place.rate),
                     [[*tag, cores] for tag, cores in member.flying.items()],
@@ -378,7 +378,8 @@ class Members:
             keys.setdefault(ordinal_of(key), []).append(key)
         for name, ordinal, pool, state, reason, ending, up, rate, flying, jobs in value["members"]:
             member = self.known[ordinal] = Member(name, ordinal, self._pools[pool])
-            member.state, member.reason, member.ending = state, reason, ending
+            member.state, member.reason = state, reason
+            member.ending, member.leaving = ending
             self._live[pool] += state in LIVE
             self._core.member_names[ordinal] = name
             for rule, number, index, cores in flying:

@@ -9,7 +9,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
-from flux_ensemble.engine.member import Member
+from flux_ensemble.engine.member import EXPIRY_SECONDS, Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.news import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.pool_counts import PoolCounts
@@ -20,7 +20,9 @@ from flux_ensemble.engine.sending import Sending
 from flux_ensemble.engine.triggered import Triggered
 from flux_ensemble.engine.values import Values
 from flux_ensemble.metrics.names import (
+    ATTEMPT_OUTCOMES,
     DURATION_OF_FINISHED,
+    INTERRUPTED,
     OUTCOMES,
     RATE,
 )
@@ -39,6 +41,9 @@ _SUCCEEDED: Final[tuple[Change, ...]] = (("", "duration"), *_RAN)
 _CONCLUDED: Final[dict[str, tuple[Change, ...]]] = {
     outcome: ((COUNT, "attempts"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
+_COUNTED: Final[dict[str, tuple[Change, ...]]] = {
+    outcome: ((COUNT, "attempts"), (COUNT, outcome)) for outcome in ATTEMPT_OUTCOMES
+}
 _FINISHED: Final[tuple[Change, ...]] = ((COUNT, "finished"),)
 
 #: What changes with nearly all jobs that succeed; always the same object, by which it is known.
@@ -46,9 +51,6 @@ _DONE: Final[tuple[Change, ...]] = _SUCCEEDED + _CONCLUDED["success"] + _FINISHE
 
 #: A global, because looking up a member of an enumeration is slow.
 _GONE: Final = Phase.GONE
-
-#: How many seconds before the allocation expires a time limit is taken for that of the allocation.
-EXPIRY_SECONDS = 1.0
 
 
 class Observer:
@@ -68,7 +70,7 @@ class Observer:
         self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
         self._searching = searching
         self._sending = sending
-        self._retrying = Retrying(core, sending)
+        self._retrying = Retrying(core, sending, members)
         #: None where nothing is predicted.
         predictions = core.workload.predictions
         self._predictions = predictions if predictions.models else None
@@ -124,15 +126,17 @@ class Observer:
                 news = take(job, group, event, known)
                 if detected:
                     news = news[0], (*news[1], *((DETECTED, rule) for rule in detected))
-        if job.interrupted and (
-            core.t_walltime is not None or (job.again and job.outcome == "canceled")
-        ):
-            # It runs again, as if it had not run.
-            return ()
         if not core.rules.reacts:
             return ()
+        if job.interrupted and self._is_nothing(job):
+            # As if it had not run; but there are counters of that.
+            name = INTERRUPTED
         states = core.rules.by_news.triggered(group, name, news)
         return self._triggered(job, event, states) if states and core.acting else ()
+
+    def _is_nothing(self, job: Job) -> bool:
+        """Whether the end of a job that was interrupted is none that rules on jobs are about."""
+        return (job.outcome or self._retrying.fate(job).outcome) != "failed"
 
     def _admit(self, event: JobEvent) -> Job | None:
         """The job of the ensemble that appears in the queue with this event, or None."""
@@ -161,9 +165,7 @@ class Observer:
             job = self._core.workload.jobs.get(id)
             # A job that the ensemble cancels itself ends as intended.
             if job is not None and not job.canceling:
-                job.interrupted = True
-                if self._members is not None:
-                    self._members.interrupt(job)
+                job.evict()
         return ()
 
     def _expire(self, job: Job, event: JobEvent) -> None:
@@ -234,6 +236,9 @@ class Observer:
         seconds = max(0.0, event.t - job.t_start)
         if self._predictions is not None:
             self._predictions.ended(job)
+        if job.interrupted:
+            # That is how long its node lasted.
+            return self._conclude(job, group, event, ())
         stats = self._core.stats
         variables = stats.durations(job.outcome)
         for variable in variables:
@@ -298,6 +303,8 @@ class Observer:
         assert firing is not None
         assert outcome is not None
         counts = core.stats.counts[group]
+        if job.interrupted:
+            return self._count_interrupted(job, counts, event, changed)
         counts["attempts"] += 1
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
@@ -316,32 +323,67 @@ class Observer:
         elif work is not None and work.won:
             return None, changed
         if won:
-            counts["finished"] += 1
-            if firing.trial is not None:
-                self._searching.ended(job, event.t)
-                changed += _of_trial(firing.trial)
-            return outcome, changed + _FINISHED
-        interrupted = job.interrupted and outcome == "canceled"
-        if interrupted:
-            core.interrupted += 1
-            core.record_job("interrupted", job)
+            if firing.trial is None:
+                counts["finished"] += 1
+                return outcome, changed + _FINISHED
+            return outcome, self._finish(job, counts, event, changed, Further.OVER)
         if work is not None and work.left:
             # Another one that does the same goes on.
-            return None if interrupted else outcome, changed
-        further = self._retrying.ended(job, event.t, event.name, interrupted=interrupted)
-        if firing.trial is not None:
-            again = further is Further.AGAIN
-            if self._searching.ended(job, event.t, again=again):
-                further = Further.AGAIN
-            else:
-                changed += _of_trial(firing.trial)
+            return outcome, changed
+        further = self._retrying.ended(job, event.t, event.name)
+        return outcome, self._finish(job, counts, event, changed, further)
+
+    def _count_interrupted(
+        self, job: Job, counts: dict[str, int], event: JobEvent, changed: tuple[Change, ...]
+    ) -> News:
+        """Count the attempt of a job that was interrupted, and have it run again if it is to."""
+        core, firing = self._core, job.firing
+        assert firing is not None
+        fate = self._retrying.fate(job)
+        outcome = job.outcome = fate.outcome
+        counts["attempts"] += 1
+        counts[outcome] += 1
+        changed += _COUNTED[outcome]
+        core.record_job(INTERRUPTED, job, fate=fate.value, reason=job.exception_note or "")
+        work = core.copies.over(firing, job.index) if self._works else None
+        if work is not None and work.left:
+            return None, changed
+        further = self._retrying.interrupted(job, fate, event.t, event.name)
+        changed = self._finish(job, counts, event, changed, further)
+        return outcome if outcome == "failed" else None, changed
+
+    def _finish(
+        self,
+        job: Job,
+        counts: dict[str, int],
+        event: JobEvent,
+        changed: tuple[Change, ...],
+        further: Further,
+    ) -> tuple[Change, ...]:
+        """An attempt is over: count that its job is, too, if it does not run again.
+
+        Args:
+            job, event: as for `_count`.
+            counts: of its group.
+            changed: by what was counted.
+            further: what becomes of the job, if it is not a trial which runs again in any case.
+
+        Returns:
+            All that has changed.
+        """
+        assert job.firing is not None
+        trial = job.firing.trial
+        if trial is not None:
+            if self._searching.ended(job, event.t, again=further is Further.AGAIN):
+                return changed
+            changed += _of_trial(trial)
         if further is not Further.AGAIN:
             counts["finished"] += 1
             changed += _FINISHED
         if further is Further.GAVE_UP:
             counts["gave-up"] += 1
             changed += (GAVE_UP,)
-        return None if interrupted else outcome, changed
+        return changed
 
     def news_of_success(self, pool: str) -> tuple[News, ...]:
         """What the events of a job change that succeeds on a pool, at once and by itself."""

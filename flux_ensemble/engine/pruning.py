@@ -41,7 +41,7 @@ class Pruning:
         if number not in state.trials.active or number in state.stopped:
             return
         (cost,) = state.search.costs(value)
-        late = job.interrupted or not job.may_be_canceled or not self._core.acting
+        late = job.evicted or not job.may_be_canceled or not self._core.acting
         if not state.stopping.publish(number, step, cost) or late:
             return
         state.stopped[number] = value, step

@@ -35,6 +35,7 @@ _FIRING_UNUSUAL: Mapping[str, Any] = {
 }
 _UNUSUAL: Mapping[str, Any] = {
     "outcome": "success",
+    "interrupted": False,
     "status": 0,
     "exception_type": None,
     "exception_note": None,

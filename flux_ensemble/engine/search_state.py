@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search, Value
+from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.stopping import stopping
-from flux_ensemble.engine.trials import COMPLETE, Trials
+from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, Trials
+from flux_ensemble.metrics.names import INTERRUPTED
 
 #: States of a search.
 IDLE, RUNNING, CLOSING, DONE = "idle", "running", "closing", "done"
@@ -220,6 +222,26 @@ class Searched:
         if self.stopping is not None:
             self.stopping.load(value["stopping"])
             self.stopped = {number: (last, step) for number, last, step in value["stopped"]}
+
+
+def judge(search: Search, job: Job) -> tuple[str, Value | None, str]:
+    """What the job of a trial, which has ended, has made of it.
+
+    Args:
+        search: of the trial.
+        job: that has ended.
+
+    Returns:
+        One of `COMPLETE`, `FAILED`, `CANCELED` and `INTERRUPTED`; the value, if it is complete; and
+        why it is not.
+    """
+    outcome = job.outcome or ""
+    if outcome == "success":
+        try:
+            return COMPLETE, search.values(job.memo), ""
+        except ValueError as error:
+            return FAILED, None, str(error)
+    return (outcome if outcome in (CANCELED, INTERRUPTED) else FAILED), None, outcome
 
 
 def trial_name(id: str, number: int) -> str:

@@ -32,6 +32,7 @@ from flux_ensemble.engine.search_state import (
     IDLE,
     RUNNING,
     Searched,
+    judge,
     parse_trial,
     trial_name,
 )
@@ -147,7 +148,7 @@ class Searching:
         Returns:
             Whether the trial runs again.
         """
-        firing, core = job.firing, self._core
+        firing = job.firing
         assert firing is not None
         assert firing.trial is not None
         id, number = parse_trial(firing.trial)
@@ -155,21 +156,10 @@ class Searching:
         if again or number not in state.trials.active:
             state.runs_again(number)
             return again
-        search, outcome = state.search, job.outcome
-        value: Value | None = None
-        reason = outcome or ""
-        if outcome == "success":
-            try:
-                value = search.values(job.memo)
-            except ValueError as error:
-                reason = str(error)
-        elif number in state.stopped:
-            pass
-        elif core.acting and job.interrupted and outcome == "canceled":
-            state.runs_again(number)
-            self._sending.run_again(firing, job.index)
-            return True
-        elif self._is_retried(search, job):
+        how, value, reason = judge(state.search, job)
+        if value is None and number in state.stopped:
+            how = PRUNED
+        if how == FAILED and self._is_retried(state.search, job):
             state.runs_again(number)
             attempt = firing.attempt + 1
             self._sending.retry(firing, job.index, firing.overrides, 0.0, attempt, firing.avoid)
@@ -178,23 +168,21 @@ class Searching:
         state.chain = ()
         if value is not None:
             self._complete(state, number, value, t)
-        elif number in state.stopped:
+        elif how == PRUNED:
             self._prune(state, number, t)
         else:
-            canceled = outcome == "canceled"
-            self._fail(state, number, job, reason, t, CANCELED if canceled else FAILED)
+            self._fail(state, number, job, reason, t, how)
         return False
 
     def _is_retried(self, search: Search, job: Job) -> bool:
-        """Whether the trial of a job that ended without success runs again."""
+        """Whether a trial that has failed runs again; one that was given up does not."""
         firing = job.firing
         return (
             search.on_failure == RETRY
-            and job.outcome != "canceled"
             and firing is not None
             and firing.attempt < RETRIES
             and self._core.acting
-            and not (job.canceling or firing.cancel_unseen)
+            and not (job.interrupted or job.canceling or firing.cancel_unseen)
         )
 
     def _prune(self, state: Searched, number: int, t: float) -> None:
@@ -228,7 +216,7 @@ class Searching:
         state.end(number, how, penalty, t)
         state.exhausted = False
         self._core.record("trial-failed", search=search.id, trial=number, id=job.id, reason=reason)
-        if how == FAILED:
+        if how == FAILED and not job.interrupted:
             state.failures += 1
             if state.failures >= search.failures:
                 self.close(search.id, reason="failures")

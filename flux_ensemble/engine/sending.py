@@ -141,6 +141,8 @@ class Sending:
         delay: float,
         attempt: int,
         avoid: tuple[int, ...],
+        *,
+        lost: bool = False,
     ) -> None:
         """Ask for a job again.
 
@@ -151,6 +153,7 @@ class Sending:
             delay: seconds until it is sent.
             attempt: how often it has been tried before.
             avoid: the members that it is kept off.
+            lost: it was lost while it may have run.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
@@ -175,6 +178,7 @@ class Sending:
             near=firing.near,
             avoid=avoid,
             bound=firing.bound,
+            losses=firing.losses + lost,
         )
         self._ask_for(again, origin, delay)
 
@@ -189,7 +193,7 @@ class Sending:
             Why it does not; None where it does.
         """
         core, firing = self._core, job.firing
-        if firing is None or not job.may_be_canceled or job.interrupted:
+        if firing is None or not job.may_be_canceled or job.evicted:
             return "the job has ended, or is about to"
         if firing.trial is not None:
             return "the job is a trial of a search"
@@ -230,16 +234,17 @@ class Sending:
                 other.canceling = True
                 core.cancel((id,), NOT_NEEDED, origin)
 
-    def run_again(self, firing: Firing, index: int, *, held: bool = False) -> None:
-        """Ask for a job again that the end of its allocation hit, as if it had not run.
+    def run_again(self, firing: Firing, index: int, *, held: bool, lost: bool) -> None:
+        """Ask for a job again that was interrupted, as if it had not run.
 
         Args:
             firing, index: the job.
             held: submit it with urgency 0.
+            lost: it was lost while it may have run.
         """
         self._core.workload.total -= 1
         overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
-        self.retry(firing, index, overrides, 0.0, firing.attempt, firing.avoid)
+        self.retry(firing, index, overrides, 0.0, firing.attempt, firing.avoid, lost=lost)
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
         core = self._core

@@ -23,7 +23,7 @@ PREFIX = "flux_ensemble_"
 MOST_SERIES = 10_000
 
 STATES = ("running", "paused", "ending", "completed", "failed", "canceled")
-OUTCOMES = ("success", "failed", "canceled", "timeout")
+OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 MEMBER_STATES = ("starting", "up", "draining", "lost")
 
 _GROUP = ("ensemble", "group")
@@ -193,7 +193,7 @@ def _groups(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
                 family.add_metric(names, counts[key])
             submitted.add_metric(names, counts["submitted"])
             for outcome in OUTCOMES:
-                ended.add_metric((*names, outcome), counts[outcome])
+                ended.add_metric((*names, outcome), counts.get(outcome, 0))
     yield from (*made.values(), submitted, ended)
 
 

@@ -26,7 +26,7 @@ _OF_SUBMISSION = frozenset(
 _OF_RUN = frozenset({"pending", "runtime", "exception.type", "exception.note"})
 
 #: Fields that are known when it has ended.
-_OF_END = frozenset({"returncode", "signal", "outcome"})
+_OF_END = frozenset({"returncode", "signal", "outcome", "interrupted"})
 
 #: Mappings among the fields: parameters, and what memos have said.
 PARAMS, MEMO = "params", "memo"

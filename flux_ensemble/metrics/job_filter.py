@@ -37,6 +37,7 @@ FIELDS = (
     "t_end",
     "runtime",
     "outcome",
+    "interrupted",
     "returncode",
     "signal",
     "memo_left_out",

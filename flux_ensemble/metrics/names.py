@@ -17,12 +17,18 @@ MEMBER = "default"
 #: Outcomes of a job (docs/document.md); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
+#: The outcome of an attempt whose end was no doing of the job, and after which it runs again.
+INTERRUPTED = "interrupted"
+
+#: Outcomes of an attempt; it has exactly one.
+ATTEMPT_OUTCOMES = (*OUTCOMES, INTERRUPTED)
+
 #: Counters of a group, as in `count.GROUP.COUNTER`. A job that runs again is submitted again, and
 #: each of its attempts has an outcome; it finishes once.
-COUNTERS = ("submitted", "finished", *OUTCOMES, "attempts", "gave-up")
+COUNTERS = ("submitted", "finished", *ATTEMPT_OUTCOMES, "attempts", "gave-up")
 
 #: Those that the first versions did not have. `finished` counted attempts then.
-NEWER_COUNTERS = ("attempts", "gave-up")
+NEWER_COUNTERS = ("attempts", "gave-up", INTERRUPTED)
 
 #: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.
 MEMBER_METRICS = {

@@ -260,16 +260,19 @@ def _groups(content: Content) -> Iterator[Markup]:
         "timeout",
         "canceled",
     ]
+    if any(found.get("interrupted") for found in groups.values()):
+        columns.append("interrupted")
     rows = []
     for name, found in content.first(list(groups.items()), "groups"):
         times = sorted(content.run.jobs.durations.get(name, ()))
         quantiles = [_quantile(times, share) for share in (0.0, 0.5, 0.95, 1.0)]
-        rows.append([name, *(found[column] for column in columns), *map(seconds, quantiles)])
+        rows.append([name, *(found.get(column, 0) for column in columns), *map(seconds, quantiles)])
     if rows:
         headings = ["Group", *(column.capitalize() for column in columns)]
         yield table(
             "Jobs of each group by outcome, and how long those ran that succeeded",
-            [*headings, "Least", "Median", "95 %", "Most"], rows, numeric=range(1, 13),
+            [*headings, "Least", "Median", "95 %", "Most"], rows,
+            numeric=range(1, len(columns) + 5),
         )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ OUTCOMES = {
     "failed": "failed",
     "timeout": "ran out of time",
     "canceled": "canceled",
+    "interrupted": "interrupted, and run again",
     None: "active",
 }
 
@@ -66,7 +67,7 @@ def counts(run: Run) -> dict[str | None, int]:
     """How many jobs ended how, as the status counts them; None are active."""
     groups = run.source.status["groups"].values()
     found: dict[str | None, int] = {
-        outcome: sum(group[outcome] for group in groups) for outcome in OUTCOMES if outcome
+        outcome: sum(group.get(outcome, 0) for group in groups) for outcome in OUTCOMES if outcome
     }
     found[None] = run.source.status["jobs"]["active"]
     return found

@@ -188,15 +188,14 @@ def _as_then(command: Command, recorded: Any) -> Command:
         now = dict(command.kwargs["metrics"])
         if NUMBER not in then:
             now.pop(NUMBER, None)
-        counts = now[COUNT]
-        if not any("attempts" in of_group for of_group in then[COUNT].values()):
-            counts = {
-                group: {**of_group, "finished": of_group["attempts"]}
-                for group, of_group in counts.items()
-            }
+        counts = {group: dict(of_group) for group, of_group in now[COUNT].items()}
+        for counter in NEWER_COUNTERS:
+            if any(counter in of_group for of_group in then[COUNT].values()):
+                continue
             for of_group in counts.values():
-                for counter in NEWER_COUNTERS:
-                    del of_group[counter]
+                newer = of_group.pop(counter)
+                if counter == "attempts":
+                    of_group["finished"] = newer
         now[COUNT] = counts
     except (LookupError, TypeError):
         return command

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flux_ensemble.cli.session.job_output import Outputs
 
 #: How a job can end.
-OUTCOMES = ("success", "failed", "canceled", "timeout")
+OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
 
 #: Places that are shown of the jobs of a kind.

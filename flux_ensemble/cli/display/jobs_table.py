@@ -15,7 +15,7 @@ _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
     "name", "state", "group", "rule", "firing", "index", "attempt", "trial",
     "trial_state", "nnodes", "duration", "ranks", "runtime", "outcome", "returncode",
-    "signal", "memo_left_out", "output", "error",
+    "signal", "interrupted", "memo_left_out", "output", "error",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",
@@ -45,6 +45,7 @@ _FORMATS = {
 
 _STYLES = {
     "success": "good", "failed": "bad", "timeout": "bad", "canceled": "warn", "running": "action",
+    "interrupted": "warn",
 }  # fmt: skip
 
 

@@ -199,6 +199,17 @@ def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
     )
 
 
+#: What becomes of a job that was interrupted (`engine.retrying.Fate`).
+_FATES = {
+    "again": "it runs again",
+    "held": "it is submitted again with urgency 0",
+    "failed": "it has failed",
+    "gave up": "it is given up",
+    "bound": "it can run nowhere else",
+    "over": "it is not needed any more",
+}
+
+
 def _entry_style(entry: Entry) -> str:
     match entry["name"]:
         case "fire":
@@ -274,8 +285,8 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
         case "walltime" | "allocation":
             return _allocation(entry)
         case "interrupted":
-            why = "its member ends" if "member" in context else "the instance was shutting down"
-            return f"{_whose(context, jobid)}: canceled because {why}"
+            reason = context["reason"] or "what it ran on was ending"
+            return f"{_whose(context, jobid)}: {reason}; {_FATES[context['fate']]}"
         case "violation":
             return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
         case "error":

@@ -46,6 +46,7 @@ _DETAILS = (
     ("failed", "bad"),
     ("timeout", "bad"),
     ("canceled", "warn"),
+    ("interrupted", "warn"),
 )
 
 

@@ -62,6 +62,7 @@ GROUPS = Table(
         "failed": "FAILED",
         "canceled": "CANCELED",
         "timeout": "TIMEOUT",
+        "interrupted": "INTERRUPTED",
         "attempts": "ATTEMPTS",
         "gave_up": "GAVE-UP",
         "color_success": "",
@@ -73,7 +74,7 @@ GROUPS = Table(
             "description": "jobs of each group by state and outcome",
             "format": "+:{group:<8} {waiting:>7} {pending:>7} {running:>7} {finished:>8} "
             "{color_success}{success:>7}{color_off} {color_failed}{failed:>6}{color_off} "
-            "{canceled:>8} {timeout:>7}",
+            "{canceled:>8} {timeout:>7} ?:{interrupted:>11}",
         },
     },
 )
@@ -218,6 +219,7 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
             **counts,
             "attempts": counts.get("attempts", counts["finished"]),
             "gave_up": counts.get("gave-up", 0),
+            "interrupted": counts.get("interrupted") or "",
             "color_success": colour("good" if counts["success"] else ""),
             "color_failed": colour("bad" if counts["failed"] else ""),
             "color_off": colour_off(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LARGEST = 4096
 
 #: The outcomes of jobs that are counted.
-_OUTCOMES = ("success", "failed", "canceled", "timeout")
+_OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
 #: How long a text in it may be, in characters: four bytes each at most.
 _LONGEST = 400
@@ -45,7 +45,9 @@ class Summary:
             "name": status["name"],
             "state": status["state"],
             "reason": status.get("reason", "")[:_LONGEST],
-            "jobs": {outcome: sum(group[outcome] for group in groups) for outcome in _OUTCOMES},
+            "jobs": {
+                outcome: sum(group.get(outcome, 0) for group in groups) for outcome in _OUTCOMES
+            },
             "t_start": status["t_start"],
             "t_end": status["t_end"],
         }

@@ -20,7 +20,7 @@ from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.metrics.signals import name_of
 
 _STYLES = {"success": "good", "failed": "bad", "timeout": "bad", "canceled": "warn",
-           "running": "action"}  # fmt: skip
+           "interrupted": "warn", "running": "action"}  # fmt: skip
 
 KEYS = """\
 Tab, Shift-Tab        go to the next list, or the one before

@@ -13,7 +13,7 @@ from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import compile_filter
-from flux_ensemble.metrics.names import OUTCOMES
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.runtime.search import COUNT, Found, Search
@@ -156,8 +156,8 @@ def _group(ensemble: Ensemble, group: str | None) -> str | None:
 
 
 def _outcome(outcome: str | None) -> str | None:
-    if outcome is not None and outcome not in OUTCOMES:
-        expected = ", ".join(OUTCOMES)
+    if outcome is not None and outcome not in ATTEMPT_OUTCOMES:
+        expected = ", ".join(ATTEMPT_OUTCOMES)
         reason = f"outcome: expected one of {expected}, not {shown(outcome)}"
         raise RequestError(errno.EINVAL, f"ensemble.jobs: {reason}")
     return outcome

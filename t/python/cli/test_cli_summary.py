@@ -32,7 +32,9 @@ def test_the_summary_says_how_a_run_ended(tmp_path: Path) -> None:
     assert code == summary["exit_code"] == 0
     assert summary["state"] == "completed"
     assert summary["name"] == "a"
-    assert summary["jobs"] == {"success": 2, "failed": 0, "canceled": 0, "timeout": 0}
+    assert summary["jobs"] == {
+        "success": 2, "failed": 0, "canceled": 0, "timeout": 0, "interrupted": 0,
+    }  # fmt: skip
     assert "error" not in summary
 
 

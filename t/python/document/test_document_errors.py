@@ -145,7 +145,7 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
         (
             f"{GROUPS}limits: {{active_jobs: 3}}",
             "d.yaml:2: limits.active_jobs: unknown key 'active_jobs' "
-            "(did you mean 'active-jobs'? keys: active-jobs, jobs, records)",
+            "(did you mean 'active-jobs'? keys: active-jobs, jobs, records, losses)",
         ),
         (
             f"{GROUPS}limits: {{jobs: 0}}",
@@ -225,7 +225,8 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, cuont: 5}", "jobs[0].cuont: unknown key 'cuont' (did you mean "
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
          "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
-         "params, sweep, samples, retries, max-active, predict, order, start, member)"),
+         "params, sweep, samples, retries, max-active, predict, order, start, member, "
+         "on-lost)"),
         ("{name: a, command: x, order: longest-first}",
          "jobs[0].order: 'order: longest-first' needs 'predict' in the same entry: the parameters "
          "that the duration of a job follows from, such as 'predict: [n]'"),
@@ -397,7 +398,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".name: no job group named 'amg' (groups: echo, sleep)"),
         ("{trigger: metric, name: count.sleep.won, action: {name: terminate}}", ".name: no counter "
          "named 'won' (counters: submitted, finished, success, failed, canceled, timeout, "
-         "attempts, gave-up)"),
+         "interrupted, attempts, gave-up)"),
         ("{trigger: metric, name: mean.amg-duration, action: {name: terminate}}",
          ".name: no job group for 'amg-duration': expected GROUP-VARIABLE (groups: echo, sleep)"),
         ("{trigger: metric, name: p90.sleep-duration, action: {name: terminate}}", ".name: no "

@@ -1,4 +1,4 @@
-"""Jobs that end because the instance shut down: nobody wanted that, so no rule acts on it."""
+"""Jobs whose end was no doing of theirs: they run again, and nobody counts that as a failure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from play import Play, SubmitJobs, document, on_start, submit
 
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.records import decode, encode
 
 
 def played(*rules: dict[str, Any], retries: int = 0) -> Play:
@@ -38,18 +39,25 @@ def canceled(play: Play, job: int) -> None:
     play.end(job, status=15)
 
 
-def test_an_interrupted_job_counts_as_canceled_and_is_logged() -> None:
+def lost(play: Play, job: int, note: str = "gone", kind: str = "lost") -> None:
+    """The job is gone with its node, its member or the run."""
+    play.event(job, "exception", type=kind, severity=0, note=note)
+    play.event(job, "clean")
+
+
+def test_an_interrupted_job_is_counted_apart_and_is_logged() -> None:
     play = played()
     interrupt(play, 2)
     canceled(play, 2)
-    assert play.engine.stats.counts["a"]["canceled"] == 1
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["canceled"], counts["finished"]) == (1, 0, 0)
     entry = {"id": 2, "group": "a", "rule": "rule-0", "firing": 0, "index": 1}
-    assert play.recorded("interrupted") == [entry]
+    assert play.recorded("interrupted") == [{**entry, "fate": "again", "reason": ""}]
     assert play.status()["interrupted"] == 1
 
 
-@pytest.mark.parametrize("trigger", ["job-cancel", "job-fail"])
-def test_no_rule_on_cancels_or_failures_fires_for_an_interrupted_job(trigger: str) -> None:
+@pytest.mark.parametrize("trigger", ["job-cancel", "job-fail", "job-exception", "job-finish"])
+def test_no_rule_on_jobs_fires_for_an_interrupted_job(trigger: str) -> None:
     play = played({"trigger": trigger, "action": submit("b", repetitions="unlimited")})
     interrupt(play, 1, 2)
     canceled(play, 1)
@@ -57,38 +65,192 @@ def test_no_rule_on_cancels_or_failures_fires_for_an_interrupted_job(trigger: st
     assert play.submitted("b") == 0
 
 
-@pytest.mark.parametrize(
-    "trigger",
-    [
-        {"trigger": "job-finish"},
-        {"trigger": "job-clean", "group": "a"},
-        {"trigger": "job-exception"},
-        {"trigger": "metric", "name": "count.a.canceled", "when": 2},
-        {"trigger": "metric", "name": "count.a.finished", "when": 2},
-        {"trigger": "idle"},
-        {"trigger": "idle", "name": "a"},
-    ],
-    ids=str,
-)
-def test_other_rules_fire_for_interrupted_jobs_as_usual(trigger: dict[str, Any]) -> None:
-    play = played({**trigger, "action": submit("b")})
+@pytest.mark.parametrize("counter", ["interrupted", "attempts"])
+def test_rules_on_its_counters_fire_for_interrupted_jobs(counter: str) -> None:
+    rule = {"trigger": "metric", "name": f"count.a.{counter}", "when": 2, "action": submit("b")}
+    play = played(rule)
     interrupt(play, 1, 2)
     canceled(play, 1)
     canceled(play, 2)
     assert play.submitted("b") == 1
 
 
-def test_an_interrupted_job_is_tried_again_while_its_group_has_retries() -> None:
+def test_its_group_is_not_idle_before_it_has_run_again() -> None:
+    play = played({"trigger": "idle", "name": "a", "action": submit("b")})
+    lost(play, 1)
+    play.end(2)
+    assert play.submitted("b") == 0
+    play.run(3)
+    assert play.submitted("b") == 1
+
+
+def test_an_interrupted_job_runs_again_as_if_it_had_not_run() -> None:
     play = played(retries=1)
     interrupt(play, 1)
     canceled(play, 1)
-    first = play.of(SubmitJobs)[-1]
-    assert (first.rule, first.first, first.count) == ("retry", 0, 1)
+    again = play.of(SubmitJobs)[-1]
+    assert (again.rule, again.first, again.count) == ("retry", 0, 1)
+    assert play.recorded("retry")[0]["attempt"] == 0
+    assert play.status()["jobs"]["total"] == 2
+    play.run(3, status=256)
+    assert play.recorded("retry")[1]["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        ("lost", "the queue does not know the job any more"),
+        ("exec", "node failure on n3 (rank 3)"),
+        ("exec", "failed to create guest ns: File exists"),
+        ("exec", "reattach to running job is not implemented: Function not implemented"),
+        ("scheduler-restart", "failed to reallocate R for running job"),
+    ],
+)
+def test_what_is_lost_runs_again_and_has_not_failed(kind: str, note: str) -> None:
+    play = played({"trigger": "job-fail", "action": submit("b")})
+    lost(play, 1, note, kind)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["failed"], counts["finished"]) == (1, 0, 0)
+    assert play.submitted("a") == 3
+    assert play.submitted("b") == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        ("exec", "job shell exec error on n3 (rank 3)"),
+        ("alloc", "unsatisfiable request"),
+        ("x", ""),
+    ],
+)
+def test_other_exceptions_are_failures(kind: str, note: str) -> None:
+    play = played()
+    lost(play, 1, note, kind)
+    assert play.engine.stats.counts["a"]["failed"] == 1
+    assert play.submitted("a") == 2
+
+
+def test_an_exception_that_is_not_fatal_interrupts_nothing() -> None:
+    play = played()
+    play.event(1, "exception", type="exec", severity=2, note="node failure on n3 (shell rank 3)")
+    play.end(1, status=256)
+    assert play.engine.stats.counts["a"]["failed"] == 1
+
+
+def test_a_job_that_is_lost_each_time_is_given_up() -> None:
+    rules = (
+        {"trigger": "job-fail", "action": submit("b", repetitions="unlimited")},
+        {"trigger": "job-gave-up", "action": submit("b", repetitions="unlimited")},
+    )
+    play = played(*rules, retries=5)
+    for job in (1, 3, 4, 5):
+        if job > 2:
+            play.begin(job)
+        lost(play, job)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["failed"], counts["gave-up"]) == (3, 1, 1)
+    [entry] = play.recorded("gave-up")
+    assert entry["reason"] == "it was lost 4 times, the last time: lost: gone"
+    assert play.submitted("b") == 2
+
+
+def test_a_document_says_how_often_a_job_may_be_lost() -> None:
+    given = document(
+        jobs=[{"name": "a", "command": "true"}],
+        rules=[on_start()],
+        limits={"losses": 0},
+        finish="never",
+    )
+    play = Play(given)
+    play.begin(1)
+    lost(play, 1)
+    assert play.engine.stats.counts["a"]["failed"] == 1
+    assert play.recorded("gave-up")[0]["reason"] == "it was lost once, the last time: lost: gone"
+
+
+def test_what_ends_in_order_can_do_so_any_number_of_times() -> None:
+    play = played()
+    for job in (1, 3, 4, 5, 6, 7):
+        if job > 2:
+            play.begin(job)
+        interrupt(play, job)
+        canceled(play, job)
+    assert play.engine.stats.counts["a"]["interrupted"] == 6
+    assert play.submitted("a") == 8
+
+
+def on_lost(value: str, **of_group: Any) -> Play:
+    """Group a has a job, which runs."""
+    job = {"name": "a", "command": "true", "on-lost": value, **of_group}
+    fails = {"trigger": "job-fail", "when": "job.interrupted", "action": submit("b")}
+    jobs = [job, {"name": "b", "command": "true"}]
+    play = Play(document(jobs=jobs, rules=[on_start(), fails], finish="never"))
+    play.begin(1)
+    return play
+
+
+def test_a_group_that_does_not_begin_twice_fails() -> None:
+    play = on_lost("fail")
+    lost(play, 1)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["failed"], counts["interrupted"], counts["finished"]) == (1, 0, 1)
+    assert play.submitted("a") == 1
+    assert play.submitted("b") == 1
+
+
+def test_its_retries_can_have_it_run_again() -> None:
+    play = on_lost("fail", retries=1)
+    lost(play, 1)
+    assert play.submitted("a") == 2
     assert play.recorded("retry")[0]["attempt"] == 1
-    play.begin(3)
-    interrupt(play, 3)
-    canceled(play, 3)
-    assert len(play.of(SubmitJobs)) == 2
+
+
+def test_it_runs_where_it_had_not_started() -> None:
+    job = {"name": "a", "command": "true", "on-lost": "fail"}
+    play = Play(document(jobs=[job], rules=[on_start()], finish="never"))
+    play.event(1, "submit")
+    play.event(1, "validate")
+    interrupt(play, 1)
+    play.event(1, "exception", type="cancel", severity=0)
+    play.event(1, "clean")
+    assert play.submitted("a") == 2
+
+
+def test_a_group_can_have_it_held() -> None:
+    play = on_lost("hold")
+    lost(play, 1)
+    assert play.of(SubmitJobs)[-1].overrides == {"urgency": 0}
+
+
+def test_a_job_that_the_ensemble_cancels_and_that_is_lost_is_canceled() -> None:
+    play = played()
+    play.request("cancel", group="a")
+    lost(play, 1)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["canceled"], counts["interrupted"], counts["failed"]) == (1, 0, 0)
+
+
+def test_it_tells_nothing_of_how_long_jobs_run() -> None:
+    statistic = {"name": "longest", "statistic": "Max", "of": "finished"}
+    given = document(rules=[on_start()], metrics=[statistic], finish="never")
+    play = Play(given)
+    play.begin(1)
+    play.t += 1000
+    play.event(1, "exception", type="exec", severity=0, note="node failure on n3 (rank 3)")
+    play.end(1, status=9)
+    assert play.engine.metrics(play.t)["longest"].get("a-duration") is None
+
+
+def test_the_record_has_what_an_attempt_was() -> None:
+    play = played()
+    play.engine.records.keep()
+    lost(play, 1)
+    play.end(2)
+    rows = decode(encode(play.engine.records.take()))
+    assert [(job.outcome, job.interrupted) for job in rows] == [
+        ("interrupted", True),
+        ("success", False),
+    ]
 
 
 def test_a_job_that_ends_otherwise_is_not_interrupted() -> None:

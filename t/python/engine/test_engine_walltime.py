@@ -89,7 +89,7 @@ def test_it_runs_again_without_retries_as_if_it_had_not_run() -> None:
     [entry] = play.recorded("retry")
     assert entry["attempt"] == 0
     counts = play.engine.stats.counts["a"]
-    assert (counts["canceled"], counts["timeout"], counts["failed"]) == (1, 0, 0)
+    assert (counts["interrupted"], counts["canceled"], counts["failed"]) == (1, 0, 0)
     assert play.status()["jobs"]["total"] == 2
 
 
