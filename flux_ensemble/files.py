@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import stat
 import tempfile
 from collections.abc import Collection, Iterator
@@ -214,6 +215,35 @@ def check_own_directory(path: Path) -> None:
             f"others can write in {str(path)!r} (mode {stat.S_IMODE(status.st_mode):04o}): end "
             f"that with 'chmod go-w {path}'"
         )
+
+
+@contextlib.contextmanager
+def private_socket(path: Path) -> Iterator[None]:
+    """Within this, a UNIX socket that is made at a path can be connected to by the user alone.
+
+    A socket there that nobody listens on any more is removed.
+
+    Raises:
+        FileExistsError: somebody listens there, or there is something else.
+        ForeignFile: others can make files in its directory, so that they could take its place.
+        OSError: there is no such directory.
+    """
+    check_own_directory(path.parent)
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+            else:
+                raise FileExistsError(f"somebody listens on {path} already")
+    elif os.path.lexists(path):
+        raise FileExistsError(f"{path} is there already, and is no socket")
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _irregular(path: str | Path) -> OSError:

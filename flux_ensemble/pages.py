@@ -10,7 +10,6 @@ sends little ends only their own.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from socketserver import BaseServer, TCPServer, ThreadingMixIn, UnixStreamServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux_ensemble.files import check_own_directory
+from flux_ensemble.files import private_socket
 
 if TYPE_CHECKING:
     _Server = BaseServer
@@ -165,35 +164,6 @@ def serve_socket(
     """
     with private_socket(path):
         return _begin(_Unix(str(path), _handler(give, check), bind_and_activate=False), seconds)
-
-
-@contextlib.contextmanager
-def private_socket(path: Path) -> Any:
-    """Within this, a UNIX socket that is made at a path can be connected to by the user alone.
-
-    A socket there that nobody listens on any more is removed.
-
-    Raises:
-        FileExistsError: somebody listens there, or there is something else.
-        ForeignFile: others can make files in its directory, so that they could take its place.
-        OSError: there is no such directory.
-    """
-    check_own_directory(path.parent)
-    if path.is_socket():
-        with socket.socket(socket.AF_UNIX) as probe:
-            try:
-                probe.connect(str(path))
-            except ConnectionRefusedError:
-                path.unlink()
-            else:
-                raise FileExistsError(f"somebody listens on {path} already")
-    elif os.path.lexists(path):
-        raise FileExistsError(f"{path} is there already, and is no socket")
-    before = os.umask(0o177)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _begin(server: _Tcp | _Unix, seconds: float) -> TCPServer:

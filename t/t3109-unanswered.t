@@ -157,13 +157,13 @@ test_expect_success 'the gRPC service ends the log that a service which died was
 	write_document streamed &&
 	serve &&
 	flux ensemble load streamed.yaml &&
-	interruptible flux ensemble grpc start --port 0 --insecure --member here 2>grpc.log &&
+	interruptible flux ensemble grpc start --socket "$PWD/s" --member here 2>grpc.log &&
 	grpc=$pid &&
-	wait_line grpc.log "^the gRPC service: localhost:" &&
+	wait_line grpc.log "^the gRPC service: unix:" &&
 	cat >stream.py <<-EOD &&
 	from flux_ensemble.gateway.client import RpcClient, RpcError
 	try:
-	    for entry in RpcClient("$(grep -o "localhost:[0-9]*" grpc.log)").log("streamed", follow=True):
+	    for entry in RpcClient("unix:$PWD/s").log("streamed", follow=True):
 	        print(entry, flush=True)
 	except RpcError as error:
 	    print(error.code.name, error)

@@ -10,8 +10,8 @@ with_clients() {
 		import json, sys
 		import grpc
 		from flux_ensemble.gateway.client import RpcClient, RpcError
-		first = RpcClient("$(cat target)", member="first", timeout=60)
-		second = RpcClient("$(cat target)", member="second", timeout=60)
+		first = RpcClient("$(cat target)", member="first", token_file="token", timeout=60)
+		second = RpcClient("$(cat target)", member="second", token_file="token", timeout=60)
 		def failure(call):
 		    try:
 		        call()
@@ -36,10 +36,11 @@ test_expect_success 'the service starts with two members, one in an instance of 
 	echo $! >second.start &&
 	wait_line second.uri local &&
 	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-size 5 \
-		--allow-load --insecure --member first --member second=$(cat second.uri) 2>grpc.log &&
+		--allow-load --token-file token --member first --member second=$(cat second.uri) 2>grpc.log &&
 	echo $pid >grpc.pid &&
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	grep -o "localhost:[0-9]*" grpc.log >target &&
+	is 600 "$(stat -c %a token)" &&
 	grep "members: first, second" grpc.log
 '
 
@@ -187,9 +188,14 @@ test_expect_success 'a client of the predecessors submits, and reads the status'
 	from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
 	from flux_ensemble.gateway.protocol import predecessors_pb2_grpc as api
 	stub = api.EnsembleOperatorStub(grpc.insecure_channel(sys.argv[1]))
+	metadata = (("authorization", "Bearer " + open("token").read().strip()),)
 	payload = json.dumps({"ensemble": "two", "group": "echo", "count": 2})
-	response = stub.RequestAction(pb.ActionRequest(
-	    member="minicluster", name="second", action="submit", payload=payload))
+	request = pb.ActionRequest(
+	    member="minicluster", name="second", action="submit", payload=payload)
+	response = stub.RequestAction(request)
+	assert response.status == pb.Response.DENIED, response
+	assert "do not say who they are" in response.payload, response
+	response = stub.RequestAction(request, metadata=metadata)
 	assert response.status == pb.Response.SUCCESS, response
 	assert len(json.loads(response.payload)["ids"]) == 2, response
 	response = stub.RequestStatus(pb.StatusRequest(member="minicluster", name="second"))
@@ -199,7 +205,7 @@ test_expect_success 'a client of the predecessors submits, and reads the status'
 	assert set(status["queue"]) >= {"run", "inactive", "sched"}, status
 	payload = json.dumps({"ensemble": "two", "group": "nobody"})
 	response = stub.RequestAction(pb.ActionRequest(
-	    member="minicluster", name="second", action="submit", payload=payload))
+	    member="minicluster", name="second", action="submit", payload=payload), metadata=metadata)
 	assert response.status == pb.Response.ERROR, response
 	EOD
 '
@@ -210,12 +216,12 @@ test_expect_success 'an instance that hangs costs only the requests to it' '
 	second.timeout = 1
 	for _ in range(6):
 	    assert failure(lambda: second.submit("two", "echo")) == "DEADLINE_EXCEEDED"
-	status = RpcClient("$(cat target)", member="second", timeout=5).status()
+	status = RpcClient("$(cat target)", member="second", token_file="token", timeout=5).status()
 	assert "did not answer" in status.flux_error, status
 	assert status.size.nodes == 1, status
 	# More streams than there may be at once: one that hangs is not in the way of others.
 	for _ in range(20):
-	    channel = RpcClient("$(cat target)", member="second", timeout=0.2)
+	    channel = RpcClient("$(cat target)", member="second", token_file="token", timeout=0.2)
 	    assert failure(lambda: list(channel.log("two"))) == "DEADLINE_EXCEEDED"
 	assert list(first.log("one"))
 	assert first.status().ensembles

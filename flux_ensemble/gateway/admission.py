@@ -91,14 +91,30 @@ class Call:
     """An admitted call.
 
     `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
-    `members` are those that the client's certificate names, and None without TLS. `by_client` is
-    whether the deadline is the client's own, at which gRPC ends the call.
+    `members` are those that the client's certificate names, and None without one. `by_client` is
+    whether the deadline is the client's own, at which gRPC ends the call. `known` is whether the
+    client has said who it is.
     """
 
     deadline: float
     late: Problem
     members: frozenset[str] | None
     by_client: bool = False
+    known: bool = True
+
+    def check_known(self) -> None:
+        """Check that the client has said who it is.
+
+        Raises:
+            Problem: UNAUTHENTICATED.
+        """
+        if not self.known:
+            raise Problem(
+                StatusCode.UNAUTHENTICATED,
+                "clients that do not say who they are can read the status and change sizes only: "
+                "connect to the socket of the service ('grpc start --socket'), present its token "
+                "('--token-file'), or show a certificate",
+            )
 
     def check_member(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
         """Checks that the client may act for a member.
@@ -126,12 +142,14 @@ class Gate:
 
     Args:
         limits: the bounds.
-        tls: clients show certificates.
+        tls: clients by the network show certificates.
+        token: what makes a client in plaintext known.
     """
 
-    def __init__(self, limits: Limits, *, tls: bool) -> None:
+    def __init__(self, limits: Limits, *, tls: bool, token: str | None = None) -> None:
         self._limits = limits
         self._tls = tls
+        self._token = token
         self._places = {kind: _Places(kind, bound) for kind, bound in limits.bounds().items()}
 
     @contextmanager
@@ -144,9 +162,9 @@ class Gate:
 
         Raises:
             Problem: RESOURCE_EXHAUSTED; UNAUTHENTICATED, the client's certificate is not
-                valid any more.
+                valid any more, or its token is another one.
         """
-        peer = identify(context, tls=self._tls)
+        peer = identify(context, tls=self._tls, token=self._token)
         with self._places[kind].taken(peer):
             yield self._call(kind, context, peer)
 
@@ -160,7 +178,8 @@ class Gate:
         seconds = self._limits.seconds(kind, requested)
         late = Problem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
         if peer.certificate is None:
-            return Call(time.monotonic() + seconds, late, None, seconds == requested)
+            deadline = time.monotonic() + seconds
+            return Call(deadline, late, None, seconds == requested, peer.known)
         valid = peer.certificate.seconds_left()
         if valid < seconds:
             seconds, late = valid, peer.certificate.expired()

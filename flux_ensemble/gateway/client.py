@@ -14,6 +14,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -26,6 +27,7 @@ from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.gateway.tls import TlsFiles
 from flux_ensemble.gateway.tls_reload import Reloaded
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.tokens import read_token
 
 T = TypeVar("T")
 
@@ -61,9 +63,10 @@ class RpcClient:
     """One member of a gRPC service.
 
     Args:
-        target: HOST:PORT of the service.
+        target: HOST:PORT of the service, or unix:PATH of its socket.
         member: the member's name; empty is the only one that the service has.
         tls: the client's files; None is plaintext.
+        token_file: what has the token of the service, if there is one.
         timeout: seconds for a method with all its attempts.
 
     Attributes:
@@ -72,15 +75,26 @@ class RpcClient:
 
     Raises:
         TlsError: the files are not usable.
+        TokenError: the file has no token that can be taken.
     """
 
     def __init__(
-        self, target: str, *, member: str = "", tls: TlsFiles | None = None, timeout: float = 30.0
+        self,
+        target: str,
+        *,
+        member: str = "",
+        tls: TlsFiles | None = None,
+        token_file: str | Path | None = None,
+        timeout: float = 30.0,
     ) -> None:
         self.target = target
         self.member = member
         self.timeout = timeout
         self._files = None if tls is None else Reloaded(tls)
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        if token_file is not None:
+            token = read_token(Path(token_file))
+            self._metadata = (("authorization", f"Bearer {token}"),)
         self._old: list[grpc.Channel] = []
         self._connect()
 
@@ -233,7 +247,8 @@ class RpcClient:
             events: while following, also each job event, as an entry "job-event".
         """
         request = pb.LogRequest(member=self.member, ensemble=ensemble, follow=follow, events=events)
-        stream = self._stub.Log(request, timeout=None if follow else self.timeout)
+        timeout = None if follow else self.timeout
+        stream = self._stub.Log(request, timeout=timeout, metadata=self._metadata)
         try:
             for entry in stream:
                 yield {
@@ -290,7 +305,8 @@ class RpcClient:
         pause = _BACKOFF_SECONDS
         while True:
             try:
-                return method(request, timeout=max(0.0, deadline - time.monotonic()))
+                timeout = max(0.0, deadline - time.monotonic())
+                return method(request, timeout=timeout, metadata=self._metadata)
             except grpc.RpcError as exc:
                 wait = random.uniform(pause / 2, pause)
                 late = time.monotonic() + wait >= deadline

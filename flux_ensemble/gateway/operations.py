@@ -33,6 +33,10 @@ _WAITING = 124
 #: still to be sent.
 _STATUS_SHARE = 0.8
 
+#: Keys of an action by which a client chooses what runs, as it does by a document: LD_PRELOAD and
+#: PATH, files in a directory, and the options of the shell that starts the job.
+_RUNNING = ("environment", "workdir", "attributes")
+
 #: Codes of a part of a status that is left out of it; any other fails the request.
 _OUT_OF_REACH = {
     StatusCode.UNAVAILABLE,
@@ -126,7 +130,7 @@ class Operations:
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Submits a job group of an ensemble once more, and returns what `submitted` tells."""
-        instance = self._instance(self._find(call, member))
+        instance = self._instance(self._find_for(call, member))
         payload = {"name": ensemble, "group": group, "count": count, "params": params}
         for key, value in payload.items():
             check_plain(value, key)
@@ -136,8 +140,15 @@ class Operations:
     async def action(
         self, call: Call, member: str, ensemble: str, action: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Performs one action of an ensemble: {firing}, and what `submitted` tells."""
-        instance = self._instance(self._find(call, member))
+        """Performs one action of an ensemble: {firing}, and what `submitted` tells.
+
+        Raises:
+            Problem: PERMISSION_DENIED, it would change what the commands of the jobs are.
+        """
+        target = self._find_for(call, member)
+        if not self._allow_load:
+            _check_harmless(action)
+        instance = self._instance(target)
         payload = {"name": ensemble, "action": action}
         check_plain(action, "action")
         result: dict[str, Any] = await instance.call("action", payload, call.deadline)
@@ -145,7 +156,7 @@ class Operations:
 
     async def of_ensemble(self, op: str, call: Call, member: str, ensemble: str) -> dict[str, Any]:
         """Sends a request that names an ensemble and has no other keys: `metrics`, `pause`, ..."""
-        instance = self._instance(self._find(call, member))
+        instance = self._instance(self._find_for(call, member))
         check_plain(ensemble, "name")
         result: dict[str, Any] = await instance.call(op, {"name": ensemble}, call.deadline)
         return result
@@ -173,7 +184,7 @@ class Operations:
         Raises:
             Problem: PERMISSION_DENIED, clients may not; INVALID_ARGUMENT.
         """
-        target = self._find(call, member)
+        target = self._find_for(call, member)
         if not self._allow_load:
             raise Problem(
                 StatusCode.PERMISSION_DENIED,
@@ -221,7 +232,7 @@ class Operations:
         self, call: Call, member: str, ensemble: str, *, follow: bool, events: bool
     ) -> AsyncGenerator[Entry, None]:
         """The entries of an ensemble's eventlog."""
-        instance = self._instance(self._find(call, member))
+        instance = self._instance(self._find_for(call, member))
         return instance.log(ensemble, follow=follow, events=events)
 
     def close(self) -> None:
@@ -230,6 +241,11 @@ class Operations:
             lane.close()
         for instance in self._instances.values():
             instance.close()
+
+    def _find_for(self, call: Call, requested: str) -> Member:
+        """The member of a request that only who is known may make."""
+        call.check_known()
+        return self._find(call, requested)
 
     def _find(self, call: Call, requested: str) -> Member:
         name = self._members.name(requested, call.members)
@@ -288,6 +304,21 @@ def _out_of_reach(exc: Exception) -> str | None:
     """The sentence of an exception that leaves out a part of a status; None for any other."""
     refusal = problem(exc)
     return str(refusal) if refusal is not None and refusal.code in _OUT_OF_REACH else None
+
+
+def _check_harmless(action: Mapping[str, Any]) -> None:
+    """Check that an action has jobs run what the document says, where and with what it says.
+
+    Raises:
+        Problem: PERMISSION_DENIED.
+    """
+    for key in _RUNNING:
+        if key in action:
+            raise Problem(
+                StatusCode.PERMISSION_DENIED,
+                f"action: {key!r} can make jobs run commands of the client's choice, which this "
+                "gRPC service lets no client do: 'grpc start --allow-load' does",
+            )
 
 
 def _lane(name: str) -> Lane:

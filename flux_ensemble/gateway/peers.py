@@ -17,6 +17,7 @@ from grpc import StatusCode
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.names import MEMBER_NAME
 from flux_ensemble.gateway.tls import MEMBER_URI
+from flux_ensemble.tokens import presents
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -25,6 +26,12 @@ Endpoint = tuple[IPAddress, int]
 
 #: Key of the peer's certificate among the properties that gRPC knows of a connection.
 _PEER_PEM = "x509_pem_cert"
+
+#: What gRPC's names of connections by a UNIX socket begin with.
+_UNIX = "unix:"
+
+#: Key of the token in the metadata of a call.
+AUTHORIZATION = "authorization"
 
 #: A network of IPv6 is one client: whoever has an address there mostly has all of them.
 _IPV6_PREFIX = 64
@@ -56,28 +63,35 @@ class Peer:
 
     `connection` is its address with the port. `client` is equal for connections that share
     what one client may have: those whose certificates name the same members, or without TLS
-    those of one address.
+    those of one address. `known` is whether it has said who it is: by a certificate, by the
+    token, or by the socket that the user alone can connect to.
     """
 
     connection: str
     client: Hashable
     certificate: Certificate | None
+    known: bool = True
 
 
-def identify(context: Any, *, tls: bool) -> Peer:
+def identify(context: Any, *, tls: bool, token: str | None = None) -> Peer:
     """The other end of a call.
 
     Args:
         context: gRPC's context of the call.
-        tls: clients show certificates.
+        tls: clients by the network show certificates.
+        token: what makes a client in plaintext known.
 
     Raises:
-        Problem: UNAUTHENTICATED, its certificate has expired, or cannot be read.
+        Problem: UNAUTHENTICATED, its certificate has expired, or cannot be read; or it presents
+            another token.
     """
     connection = context.peer()
+    if connection.startswith(_UNIX):
+        return Peer(connection, _UNIX, None)
     if not tls:
         end = endpoint(connection)
-        return Peer(connection, None if end is None else client_of(end[0]), None)
+        client = None if end is None else client_of(end[0])
+        return Peer(connection, client, None, known=_presents(context, token))
     certificate = read_certificate(b"".join(context.auth_context().get(_PEER_PEM, ())))
     if certificate is None:
         raise Problem(StatusCode.UNAUTHENTICATED, "the client's certificate cannot be read")
@@ -85,6 +99,22 @@ def identify(context: Any, *, tls: bool) -> Peer:
     if certificate.seconds_left() <= 0:
         raise certificate.expired()
     return Peer(connection, certificate.members, certificate)
+
+
+def _presents(context: Any, token: str | None) -> bool:
+    """Whether a call presents the token of the service.
+
+    Raises:
+        Problem: UNAUTHENTICATED, it presents another one.
+    """
+    given = dict(context.invocation_metadata()).get(AUTHORIZATION)
+    if token is None or given is None:
+        return False
+    if isinstance(given, str) and presents(given, token):
+        return True
+    raise Problem(
+        StatusCode.UNAUTHENTICATED, "the client presents another token than that of the service"
+    )
 
 
 @functools.lru_cache(maxsize=512)

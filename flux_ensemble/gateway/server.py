@@ -15,11 +15,14 @@ import logging
 import resource
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 import grpc
 
+from flux_ensemble.files import private_socket
 from flux_ensemble.gateway.admission import Gate, Limits
 from flux_ensemble.gateway.aside import Health, Reflection
 from flux_ensemble.gateway.backend import Backend
@@ -75,21 +78,25 @@ class Access:
 
     Attributes:
         host: a name or address of this machine.
-        port: 0 chooses a free one.
+        port: 0 chooses a free one; None listens on none.
         tls: the server's files; None is plaintext.
         insecure: allows plaintext on a host that other machines can connect to.
-        allow_load: clients may load documents.
+        allow_load: clients that are known may load documents.
+        socket: the path of a UNIX socket to listen at too, which the user alone can connect to.
+        token: what makes clients known that connect in plaintext.
     """
 
-    host: str
-    port: int
+    host: str = "localhost"
+    port: int | None
     tls: TlsFiles | None = None
     insecure: bool = False
     allow_load: bool = False
+    socket: Path | None = None
+    token: str | None = None
 
     @property
     def address(self) -> str:
-        """HOST:PORT, as gRPC takes it."""
+        """HOST:PORT, as gRPC takes it, where there is a port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -99,17 +106,17 @@ class Access:
         Raises:
             ServerError: it is not.
         """
-        if self.tls is not None or self.insecure:
+        if self.tls is not None:
             return
-        if not is_loopback(self.host):
+        if self.port is not None and not self.insecure and not is_loopback(self.host):
             raise ServerError(
                 f"host {self.host!r} can be reached from other machines: give --tls-cert, "
                 "--tls-key and --tls-ca, or write out --insecure"
             )
-        if self.allow_load:
+        if self.allow_load and self.socket is None and self.token is None:
             raise ServerError(
-                "with --allow-load whoever can connect runs commands as you: give --tls-cert, "
-                "--tls-key and --tls-ca, or write out --insecure"
+                "--allow-load is for clients that say who they are: give --socket, --token-file, "
+                "or --tls-cert, --tls-key and --tls-ca"
             )
 
 
@@ -118,7 +125,7 @@ async def serve(
     backend: Backend | None,
     access: Access,
     *,
-    ready: Callable[[int], None],
+    ready: Callable[[int | None], None],
     stop: asyncio.Event,
     limits: Limits | None = None,
 ) -> None:
@@ -128,7 +135,7 @@ async def serve(
         members: the table of members.
         backend: changes their size; None if nothing does.
         access: where it listens, and what is allowed.
-        ready: called with the port when the server answers.
+        ready: called with the port, if there is one, when the server answers.
         stop: ends it; requests that are open may go on for some seconds.
         limits: bounds of the requests; default: `Limits()`.
 
@@ -151,18 +158,24 @@ async def serve(
         **health.methods(),
         **Reflection(SERVICES).methods(),
     }
-    gate = Gate(limits, tls=access.tls is not None)
-    async with _server(methods, limits, gate) as server:
-        bound = _listen(server, access.address, credentials)
+    gate = Gate(limits, tls=access.tls is not None, token=access.token)
+    async with _server(methods, limits, gate) as server, AsyncExitStack() as stack:
+        bound = None
+        if access.socket is not None:
+            _listen_unix(server, access.socket)
+            stack.callback(access.socket.unlink, missing_ok=True)
+        if access.port is not None:
+            bound = _listen(server, access.address, credentials)
         server.start()
-        connections = Connections(bound, limits.connections_of_client, gate.busy)
-        watch = asyncio.create_task(connections.watch())
+        if bound is not None:
+            connections = Connections(bound, limits.connections_of_client, gate.busy)
+            watch = asyncio.create_task(connections.watch())
+            stack.callback(watch.cancel)
         ready(bound)
         try:
             await stop.wait()
         finally:
             health.stop()
-            watch.cancel()
     operations.close()
 
 
@@ -183,6 +196,23 @@ def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentia
         raise ServerError(
             f"cannot listen at {address}: the port is taken, or the host is not this "
             f"machine's{also}"
+        ) from exc
+
+
+def _listen_unix(server: grpc.Server, path: Path) -> None:
+    """Have the server listen at a UNIX socket that the user alone can connect to.
+
+    Raises:
+        ServerError: it cannot, or others could take its place.
+    """
+    try:
+        with private_socket(path):
+            server.add_insecure_port(f"unix:{quote(str(path.absolute()))}")
+    except OSError as exc:
+        raise ServerError(f"cannot listen at {str(path)!r}: {exc.strerror or exc}") from exc
+    except RuntimeError as exc:
+        raise ServerError(
+            f"cannot listen at {str(path)!r}: the path of a UNIX socket has at most 107 bytes"
         ) from exc
 
 

@@ -43,6 +43,7 @@ import http2
 from certificates import Authority
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
+from rpc_servers import TOKEN, known_channel
 
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import predecessors_pb2 as theirs
@@ -143,6 +144,14 @@ class Finding(Exception):
     """Something that must not be."""
 
 
+def _token(directory: Path) -> Path:
+    """A file with the token that clients in plaintext present."""
+    file = directory / "token"
+    file.touch(mode=0o600)
+    file.write_text(TOKEN)
+    return file
+
+
 class Server:
     """`flux ensemble grpc start` in a process of its own.
 
@@ -162,7 +171,7 @@ class Server:
                 [
                     *(sys.executable, "-c", command, "grpc", "start", "--port", "0"),
                     *("--backend", "dry-run", "--member", f"alpha{at}", "--member", f"beta{at}"),
-                    *(files or ("--insecure",)),
+                    *(files or ("--token-file", str(_token(directory)))),
                     "--allow-load",
                 ],
                 stderr=log,
@@ -232,7 +241,7 @@ class Fuzzer:
     def __init__(self, plain: Server, closed: Server) -> None:
         self._plain = plain
         self._closed = closed
-        self._channel = grpc.insecure_channel(plain.target)
+        self._channel = known_channel(plain.target)
         # With a connection of its own: what others do to theirs is no matter.
         alone = [("grpc.use_local_subchannel_pool", 1)]
         self._control = grpc.insecure_channel(plain.target, alone)

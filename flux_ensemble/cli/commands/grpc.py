@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: The name of the one member where none is given: the instance that this runs in.
 DEFAULT_MEMBER = "flux"
 
+#: The port where nothing else is said.
+DEFAULT_PORT = 50051
+
 
 @click.group()
 def grpc() -> None:
@@ -31,13 +34,24 @@ def grpc() -> None:
 
 
 @grpc.command(short_help="Run the gRPC service in the foreground.")
-@click.option("--host", default="localhost", show_default=True, help="Where to listen.")
+@click.option("--host", help="Where to listen.  [default: localhost; with --socket: nowhere]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=50051,
-    show_default=True,
-    help="The port; 0 chooses a free one, which is printed.",
+    help=f"The port; 0 chooses a free one, which is printed.  [default: {DEFAULT_PORT}; with "
+    "--socket: none]",
+)
+@click.option(
+    "--socket",
+    type=FILE,
+    metavar="PATH",
+    help="Listen at a UNIX socket that you alone can connect to, for requests of every kind.",
+)
+@click.option(
+    "--token-file",
+    type=FILE,
+    metavar="FILE",
+    help="The token that plaintext clients present for requests of every kind; made if missing.",
 )
 @click.option(
     "--member",
@@ -64,12 +78,18 @@ def grpc() -> None:
 @click.option(
     "--insecure", is_flag=True, help="Serve plaintext on a host that other machines can reach."
 )
-@click.option("--allow-load", is_flag=True, help="Let clients load documents.")
+@click.option(
+    "--allow-load",
+    is_flag=True,
+    help="Let clients that say who they are load documents, and so run commands.",
+)
 @HEALTH_PORT
 @LOG_FORMAT
 def start(
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
+    socket: Path | None,
+    token_file: Path | None,
     members: tuple[str, ...],
     backend: str | None,
     min_size: int | None,
@@ -84,8 +104,9 @@ def start(
 ) -> None:
     """Run the gRPC service in the foreground until Ctrl-C.
 
-    It speaks the protocol of ensemble-python and one of its own (docs/grpc.md). Without
-    certificates it listens on this machine only, unless --insecure is given.
+    It speaks the protocol of ensemble-python and one of its own (docs/grpc.md). Clients that do
+    not say who they are can read the status and change sizes. Without certificates it listens on
+    this machine only, unless --insecure is given.
     """
     # gRPC says something of each connection that is not one of a client, however many come.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -99,19 +120,33 @@ def start(
     tls = _tls(tls_cert, tls_key, tls_ca)
     if tls is not None and insecure:
         raise click.UsageError("--insecure is plaintext: it cannot be had with certificates")
+    if tls is not None and token_file is not None:
+        raise click.UsageError("--token-file is for plaintext: certificates say who asks")
     wanted = _wanted(members)
     scaler = _backend(backend, wanted, min_size, max_size)
     table = _members(wanted, scaler)
     if not wanted and (scaler is None or not scaler.discovers):
         _look_for_flux()
     start_logging(log_format)
-    access = server.Access(host=host, port=port, tls=tls, insecure=insecure, allow_load=allow_load)
+    if port is None and (host is not None or socket is None):
+        port = DEFAULT_PORT
+    host = host or "localhost"
+    access = server.Access(
+        host=host,
+        port=port,
+        tls=tls,
+        insecure=insecure,
+        allow_load=allow_load,
+        socket=socket,
+        token=None if token_file is None else _token(token_file),
+    )
 
-    def ready(bound: int) -> None:
+    def ready(bound: int | None) -> None:
         names = ", ".join(sorted(table.listed)) or "those that the back end knows"
-        how = "plaintext" if tls is None else "TLS"
+        where = [] if bound is None else [f"{host}:{bound}, {_who(access)}"]
+        where += [] if socket is None else [f"unix:{socket}, all requests"]
         click.echo(
-            f"the gRPC service: {host}:{bound}, {how}, back end {backend or 'none'}, "
+            f"the gRPC service: {'; '.join(where)}, back end {backend or 'none'}, "
             f"members: {names}; Ctrl-C ends it",
             err=True,
         )
@@ -123,8 +158,26 @@ def start(
         raise Failure(str(exc), USAGE) from exc
 
 
+def _who(access: Access) -> str:
+    """How clients by the network connect, and what they may do."""
+    if access.tls is not None:
+        return "TLS"
+    if access.token is not None:
+        return "plaintext, sizes and status, and all requests with the token"
+    return "plaintext, sizes and status only"
+
+
+def _token(file: Path) -> str:
+    from flux_ensemble.tokens import TokenError, read_or_make_token
+
+    try:
+        return read_or_make_token(file)
+    except TokenError as exc:
+        raise Failure(f"--token-file: {exc}", USAGE) from exc
+
+
 async def _serve(
-    members: Members, scaler: Backend | None, access: Access, ready: Callable[[int], None]
+    members: Members, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
 ) -> None:
     """Serves until the process is to end."""
     from flux_ensemble.gateway.server import serve

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import grpc
 import pytest
 from ports import free_ports
-from rpc_servers import PATIENCE, Failing, Held, serving
+from rpc_servers import PATIENCE, Failing, Held, known_client, serving
 
 from flux_ensemble.gateway.admission import Bound, Limits
 from flux_ensemble.gateway.backend import (
@@ -24,7 +24,7 @@ from flux_ensemble.gateway.client import RpcClient, RpcError
 
 
 def test_the_size_can_be_read_and_changed() -> None:
-    with serving(DryRun(1, 5)) as target, RpcClient(target) as client:
+    with serving(DryRun(1, 5)) as target, known_client(target) as client:
         assert client.size() == Size(1, 1, 5)
         assert client.grow(2) == Grant(1, 3)
         assert client.shrink() == Grant(3, 2)
@@ -33,7 +33,7 @@ def test_the_size_can_be_read_and_changed() -> None:
 
 
 def test_a_change_at_the_bound_is_refused() -> None:
-    with serving(DryRun(1, 2)) as target, RpcClient(target) as client:
+    with serving(DryRun(1, 2)) as target, known_client(target) as client:
         with pytest.raises(RpcError, match="member 'alpha' cannot shrink: its size is 1") as caught:
             client.shrink()
         assert caught.value.refused
@@ -56,7 +56,7 @@ def test_a_fault_that_passes_is_waited_out(
     ask: Callable[[RpcClient], object], expected: object
 ) -> None:
     backend = Failing(*FAULTS)
-    with serving(backend) as target, RpcClient(target) as client:
+    with serving(backend) as target, known_client(target) as client:
         assert ask(client) == expected
     assert not backend.exceptions
 
@@ -70,7 +70,7 @@ def test_a_fault_that_passes_is_waited_out(
 )
 def test_a_decision_is_not_asked_for_again(fault: Exception, code: grpc.StatusCode) -> None:
     backend = Failing(fault, Unavailable("not reached"))
-    with serving(backend) as target, RpcClient(target) as client:
+    with serving(backend) as target, known_client(target) as client:
         with pytest.raises(RpcError, match=f"^{fault}$") as caught:
             client.scale(3)
         assert caught.value.code is code
@@ -111,7 +111,7 @@ def test_a_service_that_comes_later_is_waited_for() -> None:
 
 def test_a_service_that_hangs_is_given_up() -> None:
     held = Held()
-    with serving(held) as target, RpcClient(target, timeout=0.3) as client:
+    with serving(held) as target, known_client(target, timeout=0.3) as client:
         with pytest.raises(RpcError, match="did not answer in time") as caught:
             client.size()
         assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -123,7 +123,7 @@ def test_a_service_that_is_full_is_asked_again() -> None:
     sizes: list[Size] = []
     with (
         serving(held, limits=Limits(requests=Bound(1, 1, 1))) as target,
-        RpcClient(target, timeout=PATIENCE) as client,
+        known_client(target, timeout=PATIENCE) as client,
     ):
         threads = [threading.Thread(target=lambda: sizes.append(client.size())) for _ in range(3)]
         for thread in threads:
@@ -136,7 +136,7 @@ def test_a_service_that_is_full_is_asked_again() -> None:
 
 
 def test_what_must_not_be_done_twice_is_not_sent_again() -> None:
-    with serving(DryRun()) as target, RpcClient(target) as client:
+    with serving(DryRun()) as target, known_client(target) as client:
         for ask in (
             lambda: client.submit("hello", "echo"),
             lambda: client.action("hello", {"name": "terminate"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,14 @@ from flux_ensemble.gateway.backends.dry_run import DryRun
 
 REFUSED = {
     "plaintext for others": (["--host", "0.0.0.0"], "can be reached from other machines"),
+    "loading for everybody": (["--allow-load"], "for clients that say who they are"),
+    "a socket in a shared directory": (["--socket", "/tmp/grpc.sock"], "to user 0 and not to you")
+    if os.geteuid()
+    else (["--socket", "/tmp/grpc.sock"], "others can write in '/tmp'"),
+    "a token with TLS": (
+        ["--tls-cert", "a", "--tls-key", "b", "--tls-ca", "c", "--token-file", "none"],
+        "--token-file is for plaintext",
+    ),
     "half of TLS": (["--tls-cert", "a.pem"], "all three of --tls-cert, --tls-key and --tls-ca"),
     "bounds without dry run": (["--max-size", "3"], "bounds of --backend dry-run only"),
     "minimum below 1": (["--backend", "dry-run", "--min-size", "0"], "minimum size of 0"),

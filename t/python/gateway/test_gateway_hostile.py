@@ -21,7 +21,7 @@ from certificates import Authority
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from http2 import END_STREAM, GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, Http2
-from rpc_servers import PATIENCE, Failing, Log, serving, table
+from rpc_servers import PATIENCE, TOKEN, Failing, Log, known_channel, known_client, serving, table
 
 from flux_ensemble.gateway import instances
 from flux_ensemble.gateway.admission import Bound, Limits
@@ -52,7 +52,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def size(target: str) -> int:
     """What another client sees of the server, which must answer it at once."""
-    with RpcClient(target, timeout=PATIENCE) as client:
+    with known_client(target, timeout=PATIENCE) as client:
         return client.size().nodes
 
 
@@ -85,7 +85,7 @@ def test_headers_that_are_no_unicode_are_a_line_in_the_log_and_not_for_each(
 
 
 def test_watches_of_the_health_are_not_there_and_hold_nothing() -> None:
-    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun()) as target, known_channel(target) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch
         watches = [watch(health_pb2.HealthCheckRequest()) for _ in range(200)]
         assert {one.code() for one in watches} == {grpc.StatusCode.UNIMPLEMENTED}
@@ -100,7 +100,7 @@ def test_streams_of_reflection_are_few_and_hold_no_place_of_requests() -> None:
         ended.wait(PATIENCE)
 
     limits = Limits(reflections=Bound(32, 16, 8))
-    with serving(DryRun(), limits=limits) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun(), limits=limits) as target, known_channel(target) as channel:
         info = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
         # Beyond 100 the client itself holds them back.
         streams = [info(requests()) for _ in range(90)]
@@ -119,7 +119,7 @@ def test_a_stream_of_reflection_ends_when_its_time_is_up() -> None:
         ended.wait(PATIENCE)
 
     limits = Limits(default_seconds=0.5)
-    with serving(DryRun(), limits=limits) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun(), limits=limits) as target, known_channel(target) as channel:
         info = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
         stream = info(requests())
         assert next(stream).list_services_response.service
@@ -135,8 +135,9 @@ import grpc
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 stub = api.EnsembleServiceStub(grpc.insecure_channel(sys.argv[1]))
+metadata = (("authorization", "Bearer " + sys.argv[3]),)
 request = pb.LogRequest(member="alpha", ensemble="quiet", follow=True)
-streams = [stub.Log(request) for _ in range(int(sys.argv[2]))]
+streams = [stub.Log(request, metadata=metadata) for _ in range(int(sys.argv[2]))]
 for stream in streams:
     next(stream)
 print("open", flush=True)
@@ -146,9 +147,12 @@ time.sleep(600)
 
 def test_streams_of_a_stopped_client_end_when_it_gives_no_sign_of_life(logs: Any) -> None:
     limits = Limits(streams=Bound(4, 4, 4), ping_seconds=1, pong_seconds=1)
-    with serving(None, logs, limits=limits) as target, RpcClient(target, timeout=PATIENCE) as mine:
+    with (
+        serving(None, logs, limits=limits) as target,
+        known_client(target, timeout=PATIENCE) as mine,
+    ):
         process = subprocess.Popen(
-            [sys.executable, "-c", CLIENT, target, "4"], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CLIENT, target, "4", TOKEN], stdout=subprocess.PIPE, text=True
         )
         try:
             assert process.stdout is not None
@@ -383,7 +387,7 @@ METHODS = {
 def test_bytes_that_are_no_message_are_refused_and_not_logged(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun()) as target, known_channel(target) as channel:
         for method in METHODS:
             with pytest.raises(grpc.RpcError) as caught:
                 channel.unary_unary(f"{SERVICE}/{method}")(data, timeout=PATIENCE)
@@ -404,7 +408,7 @@ def test_bytes_that_are_no_message_are_refused_and_not_logged(
 
 
 def test_a_call_without_a_request_is_refused() -> None:
-    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun()) as target, known_channel(target) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             channel.stream_unary(STATUS)(iter(()), timeout=PATIENCE)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -424,7 +428,7 @@ def test_clients_that_vanish_in_the_middle_leave_nothing_behind(logs: Any) -> No
             client.close()
 
         def all_places_are_free() -> bool:
-            with grpc.insecure_channel(target) as channel:
+            with known_channel(target) as channel:
                 stub = api.EnsembleServiceStub(channel)
                 streams = [stub.Log(pb.LogRequest.FromString(request)) for _ in range(4)]
                 try:

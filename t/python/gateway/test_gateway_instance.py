@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from rpc_servers import PATIENCE, serving
+from rpc_servers import PATIENCE, known_client, serving
 
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway import instances
@@ -25,7 +25,7 @@ from flux_ensemble.gateway.backend import (
     UnknownMember,
 )
 from flux_ensemble.gateway.backends.instance import FluxInstances
-from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.client import RpcError
 from flux_ensemble.gateway.members import Member, Members
 
 MEMBERS = (Member("alpha", uri="local://alpha"), Member("beta", uri="local://beta"))
@@ -349,13 +349,13 @@ def test_an_instance_that_hangs_does_not_keep_others_waiting(
 ) -> None:
     table = Members([Member(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
     with serving(backend, table) as target, ThreadPoolExecutor(8) as pool:
-        clients = [RpcClient(target, member="alpha", timeout=PATIENCE) for _ in range(8)]
+        clients = [known_client(target, member="alpha", timeout=PATIENCE) for _ in range(8)]
         for client in clients:
             pool.submit(client.size)
         # As many as are made at once for one member.
         for _ in range(4):
             assert hanging.acquire(timeout=PATIENCE)
-        with RpcClient(target, member="beta", timeout=PATIENCE) as other:
+        with known_client(target, member="beta", timeout=PATIENCE) as other:
             assert other.grow() == Grant(2, 3)
         for client in clients:
             client.close()
@@ -364,7 +364,7 @@ def test_an_instance_that_hangs_does_not_keep_others_waiting(
 def test_a_client_sees_what_is_refused(alpha: Service, backend: FluxInstances) -> None:
     alpha.scaler = None
     table = Members([Member(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
-    with serving(backend, table) as target, RpcClient(target, member="alpha") as client:
+    with serving(backend, table) as target, known_client(target, member="alpha") as client:
         with pytest.raises(RpcError, match="has a fixed size") as caught:
             client.grow()
         assert caught.value.refused

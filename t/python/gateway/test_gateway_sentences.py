@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import grpc
 import pytest
-from rpc_servers import PATIENCE, Log, serving, table
+from rpc_servers import PATIENCE, Log, known_channel, known_client, serving, table
 
 from flux_ensemble.gateway import instances, sparing
 from flux_ensemble.gateway.backends.dry_run import DryRun
-from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.client import RpcError
 from flux_ensemble.gateway.errors import SENTENCE_BYTES, Problem
 from flux_ensemble.gateway.peers import client_of, endpoint
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
@@ -63,7 +63,7 @@ def test_a_long_sentence_arrives_with_its_status_code(
     monkeypatch.setattr(Log, "refusal", f"the request is bad: {text}")
     with (
         serving(None, table(("alpha",), has_flux=True)) as target,
-        RpcClient(target, timeout=PATIENCE) as client,
+        known_client(target, timeout=PATIENCE) as client,
         pytest.raises(RpcError, match=r"^the request is bad: (.|\s)* \[\.\.\.\]$") as caught,
     ):
         client.submit("hello", "echo")
@@ -72,7 +72,7 @@ def test_a_long_sentence_arrives_with_its_status_code(
 
 @pytest.fixture
 def predecessor() -> Iterator[Any]:
-    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun()) as target, known_channel(target) as channel:
         yield predecessors_pb2_grpc.EnsembleOperatorStub(channel)
 
 
@@ -99,7 +99,7 @@ def test_a_long_key_in_a_payload_is_refused_in_a_short_sentence(predecessor: Any
 
 
 def test_a_message_that_is_too_large_is_not_sent_again() -> None:
-    with serving(DryRun()) as target, RpcClient(target, timeout=PATIENCE) as client:
+    with serving(DryRun()) as target, known_client(target, timeout=PATIENCE) as client:
         t_begin = time.monotonic()
         for ask in (
             lambda: client.status("x" * (5 << 20)),
@@ -148,7 +148,7 @@ def test_values_that_flux_cannot_take_are_refused_by_their_key(
     monkeypatch.setattr(instances, "Client", Log)
     with (
         serving(None, table(("alpha",), has_flux=True)) as target,
-        grpc.insecure_channel(target) as channel,
+        known_channel(target) as channel,
     ):
         stub = api.EnsembleServiceStub(channel)
         action = pb.EnsembleAction(name="a", action=text)
@@ -181,7 +181,7 @@ def test_payloads_of_the_predecessors_are_checked_too(
     )
     with (
         serving(None, table(("alpha",), has_flux=True)) as target,
-        grpc.insecure_channel(target) as channel,
+        known_channel(target) as channel,
     ):
         stub = predecessors_pb2_grpc.EnsembleOperatorStub(channel)
         error = json.loads(stub.RequestAction(request).payload)["error"]

@@ -15,7 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from rpc_servers import PATIENCE, Failing, Held, serving, table
+from rpc_servers import PATIENCE, Failing, Held, known_channel, known_client, serving, table
 
 from flux_ensemble.gateway import instances
 from flux_ensemble.gateway.admission import Bound, Call, Limits
@@ -34,7 +34,7 @@ def stub() -> Iterator[api.EnsembleServiceStub]:
     """A stub of a dry run with the members alpha and beta, of 1 to 5 nodes."""
     with (
         serving(DryRun(1, 5), ("alpha", "beta")) as target,
-        grpc.insecure_channel(target) as channel,
+        known_channel(target) as channel,
     ):
         yield api.EnsembleServiceStub(channel)
 
@@ -149,7 +149,7 @@ def test_bad_input_has_its_code_and_sentence(
 
 
 def test_an_empty_name_is_the_only_member() -> None:
-    with serving(DryRun(), ("alpha",)) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun(), ("alpha",)) as target, known_channel(target) as channel:
         assert api.EnsembleServiceStub(channel).Status(pb.StatusRequest()).member == "alpha"
 
 
@@ -158,7 +158,7 @@ def test_a_size_that_is_out_of_reach_is_left_out_of_status_with_the_reason() -> 
     for fault in (Unavailable("it is down"), Refused("minimum above maximum")):
         with (
             serving(Failing(fault), members) as target,
-            grpc.insecure_channel(target) as channel,
+            known_channel(target) as channel,
         ):
             # Nothing else is known of this member: it has no Flux instance either.
             code, details = failure(
@@ -171,7 +171,7 @@ def test_a_size_that_is_out_of_reach_is_left_out_of_status_with_the_reason() -> 
 @pytest.mark.parametrize("method", ["Status", "Action"])
 def test_a_request_ends_at_the_clients_deadline_though_the_back_end_hangs(method: str) -> None:
     held = Held()
-    with serving(held) as target, grpc.insecure_channel(target) as channel:
+    with serving(held) as target, known_channel(target) as channel:
         stub = api.EnsembleServiceStub(channel)
         request = scale(by=1) if method == "Action" else pb.StatusRequest(size_only=True)
         code, _ = failure(getattr(stub, method), request, timeout=0.3)
@@ -182,7 +182,7 @@ def test_a_request_ends_at_the_clients_deadline_though_the_back_end_hangs(method
 def test_a_request_without_a_deadline_gets_one() -> None:
     held = Held()
     limits = Limits(default_seconds=0.3)
-    with serving(held, limits=limits) as target, grpc.insecure_channel(target) as channel:
+    with serving(held, limits=limits) as target, known_channel(target) as channel:
         stub = api.EnsembleServiceStub(channel)
         code, details = failure(stub.Action, scale(by=1), timeout=None)
         assert code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -194,7 +194,7 @@ def test_a_deadline_that_is_too_far_is_drawn_nearer() -> None:
     held = Held()
     with (
         serving(held, limits=Limits(most_seconds=0.3)) as target,
-        grpc.insecure_channel(target) as channel,
+        known_channel(target) as channel,
     ):
         code, _ = failure(api.EnsembleServiceStub(channel).Action, scale(by=1))
         assert code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -205,7 +205,7 @@ def test_more_requests_than_allowed_are_refused_and_health_still_answers() -> No
     held = Held()
     with (
         serving(held, limits=Limits(requests=Bound(2, 2, 2))) as target,
-        grpc.insecure_channel(target) as channel,
+        known_channel(target) as channel,
         ThreadPoolExecutor(2) as pool,
     ):
         stub = api.EnsembleServiceStub(channel)
@@ -224,7 +224,7 @@ def test_more_requests_than_allowed_are_refused_and_health_still_answers() -> No
 
 def test_the_server_stops_though_a_call_of_the_back_end_hangs() -> None:
     held = Held()
-    with serving(held) as target, grpc.insecure_channel(target) as channel:
+    with serving(held) as target, known_channel(target) as channel:
         stub = api.EnsembleServiceStub(channel)
         call = stub.Action.future(scale(by=1), timeout=PATIENCE)
         assert held.entered.acquire(timeout=PATIENCE)
@@ -240,7 +240,7 @@ def test_clients_that_leave_just_when_their_answer_comes_are_no_errors_of_the_se
     # Both sides have the deadline: some of the answers meet a request that is over.
     for _ in range(6):
         held = Held()
-        with serving(held) as target, grpc.insecure_channel(target) as channel:
+        with serving(held) as target, known_channel(target) as channel:
             action = api.EnsembleServiceStub(channel).Action
             calls = [action.future(scale(by=1), timeout=0.05 + 0.002 * n) for n in range(40)]
             codes = {call.exception().code() for call in calls}
@@ -250,7 +250,7 @@ def test_clients_that_leave_just_when_their_answer_comes_are_no_errors_of_the_se
 
 
 def test_health_knows_both_services(stub: Any) -> None:
-    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun()) as target, known_channel(target) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", *SERVICES):
             assert health.Check(health_pb2.HealthCheckRequest(service=name)).status == 1
@@ -259,7 +259,7 @@ def test_health_knows_both_services(stub: Any) -> None:
 
 
 def test_reflection_lists_the_services_and_their_files() -> None:
-    with serving(DryRun()) as target, grpc.insecure_channel(target) as channel:
+    with serving(DryRun()) as target, known_channel(target) as channel:
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         listed = next(reflection.ServerReflectionInfo(iter([request])))
@@ -281,15 +281,15 @@ def test_plaintext_for_other_machines_has_to_be_written_out() -> None:
         pass
 
 
-def test_documents_are_loaded_for_those_with_certificates_or_where_all_may_do_anything() -> None:
+def test_documents_are_loaded_for_clients_that_say_who_they_are() -> None:
     with (
-        pytest.raises(ServerError, match="with --allow-load whoever can connect runs commands"),
-        serving(DryRun(), allow_load=True),
+        pytest.raises(ServerError, match="--allow-load is for clients that say who they are"),
+        serving(DryRun(), allow_load=True, insecure=True, token=None),
     ):
         pass
     with (
         serving(DryRun(), allow_load=True, insecure=True) as target,
-        grpc.insecure_channel(target) as channel,
+        known_channel(target) as channel,
     ):
         load = api.EnsembleServiceStub(channel).Load
         code, details = failure(load, pb.LoadRequest(document="jobs: []", cwd="/"))
@@ -363,7 +363,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[RpcClient]:
     members = table(("alpha",), has_flux=True)
     with (
         serving(None, members, allow_load=True, insecure=True) as target,
-        RpcClient(target, timeout=PATIENCE) as client,
+        known_client(target, timeout=PATIENCE) as client,
     ):
         yield client
 

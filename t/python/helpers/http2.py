@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from patience import PATIENCE
+from rpc_servers import AUTHORIZATION
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -111,6 +112,7 @@ class Http2:
             b":authority": b"localhost",
             b"content-type": b"application/grpc",
             b"te": b"trailers",
+            AUTHORIZATION[0].encode(): AUTHORIZATION[1].encode(),
             **(headers or {}),
         }
         block = b"".join(_literal(name) + _literal(value, b"") for name, value in fields.items())

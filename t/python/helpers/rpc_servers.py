@@ -4,19 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 from patience import PATIENCE
 
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway.admission import Limits
 from flux_ensemble.gateway.backend import Backend, Grant, Size
+from flux_ensemble.gateway.client import RpcClient
 from flux_ensemble.gateway.members import Member, Members
 from flux_ensemble.gateway.server import Access, serve
+
+#: The token of the servers here: clients in plaintext that present it may do anything.
+TOKEN = "a token for all of the tests"
+AUTHORIZATION = ("authorization", f"Bearer {TOKEN}")
+
+
+class _Presenting(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Presents the token with each call of a channel."""
+
+    def _intercept(self, proceed: Any, details: Any, request: Any) -> Any:
+        more = {"metadata": [*(details.metadata or ()), AUTHORIZATION]}
+        return proceed(details._replace(**more), request)
+
+    intercept_unary_unary = intercept_unary_stream = _intercept
+    intercept_stream_unary = intercept_stream_stream = _intercept
+
+
+def known_channel(target: str) -> grpc.Channel:
+    """A connection in plaintext of a client that presents the token."""
+    return grpc.intercept_channel(grpc.insecure_channel(target), _Presenting())
+
+
+def known_client(target: str, **options: Any) -> RpcClient:
+    """A client in plaintext that presents the token; for the options see `RpcClient`."""
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(TOKEN)
+        file.flush()
+        return RpcClient(target, token_file=file.name, **options)
 
 
 def table(
@@ -58,7 +94,7 @@ def serving(
             state["port"] = bound
             started.set()
 
-        access = Access(host=host, port=port, **options)
+        access = Access(**{"host": host, "port": port, "token": TOKEN, **options})
         await serve(known, backend, access, ready=ready, stop=state["stop"], limits=limits)
 
     def run() -> None:
