@@ -11,7 +11,7 @@ from typing import Any
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action
-from flux_ensemble.document.overrides import OVERRIDES, VALUES
+from flux_ensemble.document.overrides import OF_EACH, OVERRIDES, VALUES
 from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.paths import MetricPath
@@ -44,7 +44,7 @@ class Filling:
         self._values: dict[str, Any] = {}
         for key, value in expressions.items():
             try:
-                self._values[key] = Template.within(value, names)
+                self._values[key] = Template.within(value, names, key in OF_EACH)
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
 

@@ -7,7 +7,7 @@ jobspecs.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -16,7 +16,17 @@ from typing import Any
 from flux_ensemble.document.overrides import SHAPE
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
-from flux_ensemble.document.texts import Measured, check_sizes, measure, sizes
+from flux_ensemble.document.texts import (
+    INDEX,
+    NUMBER,
+    Measured,
+    check_sizes,
+    filler,
+    measure,
+    numbered,
+    sizes,
+    texts_in,
+)
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
 from flux_ensemble.texts import listed, shown
@@ -50,7 +60,8 @@ class JobSet:
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
-    has the fields that differ from job to job, as text with a placeholder; see `sized`.
+    has the fields that differ from job to job, as text with a placeholder; see `sized`. `number` is
+    that of a job in its submission, where its texts name it.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -85,6 +96,23 @@ class JobSet:
     on_lost: str | None = None
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
+    number: int | None = None
+
+    def filler(self, params: Mapping[str, Any]) -> Callable[[str], str]:
+        """What fills in the placeholders of a job's texts.
+
+        Args:
+            params: the job's parameters.
+
+        >>> JobSet("md", 0, number=7).filler({"t": 300})("{t}-{index}")
+        '300-7'
+        """
+        return filler(params if self.number is None else {INDEX: self.number, **params})
+
+    @property
+    def numbered(self) -> bool:
+        """Whether texts of its jobs have their number in the submission, `{index}`."""
+        return INDEX not in self.sweep.names and any(NUMBER in text for _, text in self.texts())
 
     def sized(self, params: Mapping[str, Any]) -> JobSet:
         """The job set with the sizes that it has with these parameters.
@@ -134,6 +162,11 @@ class JobSet:
         for what, path in paths:
             if path is not None:
                 yield f"a path in {what!r}", path
+        for what, text in (("queue", self.queue), ("bank", self.bank)):
+            if text is not None:
+                yield f"a name in {what!r}", text
+        for text in texts_in(self.attributes):
+            yield "a text in 'attributes'", text
 
 
 @dataclass(frozen=True)
@@ -257,6 +290,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         parts: each job set, its sweep, and how many jobs each combination has.
         ends: the number of the first job after each part; computed if it is not given.
         each: multiplies the number of jobs of every part.
+        numbered: of each part, whether texts of its jobs have the job's number; computed if it is
+            not given.
 
     Raises:
         ValueError: there are too many jobs.
@@ -271,8 +306,10 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         parts: tuple[tuple[JobSet, Sweep, int], ...],
         ends: Sequence[int] | None = None,
         each: int = 1,
+        numbered: Sequence[bool] | None = None,
     ) -> None:
         self._parts = parts
+        self._numbered = numbered or [jobset.numbered for jobset, _, _ in parts]
         self._ends = ends or list(accumulate(len(sweep) * count for _, sweep, count in parts))
         self._each = each
         self._length = (self._ends[-1] if self._ends else 0) * each
@@ -281,7 +318,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
 
     def times(self, each: int) -> Submission:
         """The submission with `each` times as many jobs for each combination."""
-        return Submission(self._parts, self._ends, each)
+        return Submission(self._parts, self._ends, each, self._numbered)
 
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
@@ -294,9 +331,16 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         Args:
             names: of parameters that each job set has.
         """
-        for _, sweep, count in self._parts:
-            for values, combinations in sweep.tally(names):
-                yield values, combinations * count * self._each
+        begin = 0
+        for (_, sweep, count), end in zip(self._parts, self._ends, strict=True):
+            if names and not set(names).isdisjoint(sweep.numbered):
+                for index in range(begin * self._each, end * self._each):
+                    _, params = self[index]
+                    yield {name: params[name] for name in names}, 1
+            else:
+                for values, combinations in sweep.tally(names):
+                    yield values, combinations * count * self._each
+            begin = end
 
     def __len__(self) -> int:
         return self._length
@@ -308,4 +352,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         part = bisect_right(self._ends, job)
         jobset, sweep, count = self._parts[part]
         params = sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        for name in sweep.numbered:
+            params[name] = numbered(params[name], index)
+        if self._numbered[part]:
+            jobset = replace(jobset, number=index)
         return jobset.sized(params), params

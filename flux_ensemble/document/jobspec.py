@@ -18,7 +18,7 @@ from flux_ensemble.document.job_sets import TAG_KEY, JobSet
 from flux_ensemble.document.problems import DocumentError, Path, Problems, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.schema_terms import MAX_INT
-from flux_ensemble.document.texts import as_text, filler
+from flux_ensemble.document.texts import as_text, filled
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.texts import listed, shown
 
@@ -88,7 +88,7 @@ def build(
     >>> jobspec["tasks"][0]["command"], jobspec["attributes"]["system"]["duration"]
     (['run', '300'], 60.0)
     """
-    fill = filler(params)
+    fill = jobset.filler(params)
     if jobset.jobspec is None:
         command = [fill(word) for word in jobset.command]
         resources, tasks = shape(
@@ -111,9 +111,9 @@ def build(
         added = {name: fill(value) for name, value in jobset.environment.items()}
         system["environment"] = {**system["environment"], **added}
     if jobset.queue is not None:
-        system["queue"] = jobset.queue
+        system["queue"] = fill(jobset.queue)
     if jobset.bank is not None:
-        system["bank"] = jobset.bank
+        system["bank"] = fill(jobset.bank)
     files = {
         stream: {"type": "file", "path": fill(path)}
         for stream, path in (("stdout", jobset.output), ("stderr", jobset.error))
@@ -123,7 +123,7 @@ def build(
         system = _merged(system, {"shell": {"options": {"output": files}}})
     attributes = {**attributes, "system": system}
     if jobset.attributes:
-        attributes = _merged(attributes, jobset.attributes)
+        attributes = _merged(attributes, filled(jobset.attributes, fill))
     attributes["user"] = {**attributes.get("user", {}), TAG_KEY: dict(tag)}
     return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
 

@@ -11,6 +11,9 @@ from flux_ensemble.document.sizes import SIZES, URGENCY, Whole
 from flux_ensemble.document.texts import as_text
 from flux_ensemble.texts import listed, shown
 
+#: Keys whose texts differ from job to job: parameters, and what they are filled into.
+OF_EACH = ("params", "queue", "bank", "environment", "workdir", "attributes")
+
 #: Overrides that a jobspec says itself.
 SHAPE = ("nodes", "tasks", "cores", "gpus")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.overrides import OVERRIDES
+from flux_ensemble.document.overrides import OF_EACH, OVERRIDES
 from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.templates import Template, compiled, has_braces
 from flux_ensemble.metrics.conditions import Names, Variable
@@ -87,7 +87,7 @@ class Policy:
         for key, value in (retries.overrides or {}).items():
             try:
                 if has_braces(value):
-                    self._values[key] = Template.within(value, names)
+                    self._values[key] = Template.within(value, names, key in OF_EACH)
                 else:
                     self.fixed[key] = OVERRIDES[key](value)
             except ValueError as error:

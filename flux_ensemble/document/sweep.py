@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from flux_ensemble.document.texts import sizes
-from flux_ensemble.document.values import Column
+from flux_ensemble.document.texts import NUMBER, sizes
+from flux_ensemble.document.values import Column, texts_among
 from flux_ensemble.texts import shown
 
 SWEEPS = ("product", "zip", "sample")
@@ -55,6 +55,15 @@ class Sweep:
     def names(self) -> tuple[str, ...]:
         """The declared parameters, in document order."""
         return tuple(self.params or ())
+
+    @cached_property
+    def numbered(self) -> tuple[str, ...]:
+        """The parameters with values that have the job's number in them, `{index}`."""
+        return tuple(
+            name
+            for name, values in self._items
+            if any(NUMBER in text for text in texts_among(values) if isinstance(text, str))
+        )
 
     @property
     def _items(self) -> Iterable[tuple[str, Sequence[Any]]]:

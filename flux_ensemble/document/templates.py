@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.plain import text_problem
-from flux_ensemble.document.texts import as_text
+from flux_ensemble.document.texts import INDEX, NUMBER, as_text
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.hints import remedy
@@ -57,23 +57,24 @@ class Template:
         return value
 
     @classmethod
-    def within(cls, value: Any, names: Names) -> Any:
+    def within(cls, value: Any, names: Names, of_each: bool = False) -> Any:
         """A value, with templates in place of the texts in it that have expressions.
 
         Args:
             value: plain data.
             names: resolves the names in expressions.
+            of_each: `{index}` stays, for each job to have its own number there.
 
         Raises:
             ValueError: as for `compile_template`.
         """
         if isinstance(value, str):
-            template = compile_template(value, names)
+            template = compile_template(value, names, of_each)
             return value if template is None else template
         if isinstance(value, Mapping):
-            return {key: cls.within(item, names) for key, item in value.items()}
+            return {key: cls.within(item, names, of_each) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [cls.within(item, names) for item in value]
+            return [cls.within(item, names, of_each) for item in value]
         return value
 
     @classmethod
@@ -127,12 +128,13 @@ def _value(text: str, expression: Expression[Variable], lookup: Callable[[Variab
     return value
 
 
-def compile_template(text: str, names: Names) -> Template | None:
+def compile_template(text: str, names: Names, of_each: bool = False) -> Template | None:
     """Compile a text; None where it has no brace, and stands for itself.
 
     Args:
         text: of an action.
         names: resolves the names in expressions.
+        of_each: `{index}` stays, for each job to have its own number there.
 
     Raises:
         ValueError: a brace is not closed, or an expression does not parse or names something
@@ -167,6 +169,10 @@ def compile_template(text: str, names: Names) -> Template | None:
             parts.append("".join(plain))
             plain.clear()
         inside = text[at + 1 : end].strip()
+        if of_each and inside == INDEX:
+            plain.append(NUMBER)
+            at = end + 1
+            continue
         parts.append((inside, compiled(inside, names)))
         at = end + 1
     if plain or not parts:

@@ -7,7 +7,7 @@ built. So every job of a checked document can be built and started.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
@@ -24,6 +24,14 @@ MAX_TEXTS = MAX_BYTES
 #: What a text is, its length in bytes, and of each placeholder how often it is there, and the
 #: length of all of these.
 Measured = tuple[str, int, dict[str, tuple[int, int]]]
+
+#: The name of a job's number within its submission, where no parameter is called so; and how many
+#: digits that has at most.
+INDEX = "index"
+_DIGITS = 10
+
+#: How it stands in a text.
+NUMBER = f"{{{INDEX}}}"
 
 # First what is not replaced: mustache templates of Flux, and shell variables.
 _PLACEHOLDER = re.compile(
@@ -105,6 +113,45 @@ def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
     return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
 
 
+def numbered(value: Any, index: int) -> Any:
+    """The value of a parameter in which the job's number stands for `{index}`.
+
+    >>> numbered("{index}", 3), numbered("seed-{index}", 3), numbered(0.5, 3)
+    (3, 'seed-3', 0.5)
+    """
+    if not isinstance(value, str) or NUMBER not in value:
+        return value
+    return index if value == NUMBER else filler({INDEX: index})(value)
+
+
+def filled(value: Any, fill: Callable[[str], str]) -> Any:
+    """Plain data in which each text is filled in.
+
+    >>> filled({"a": ["{t}", 1]}, filler({"t": 300}))
+    {'a': ['300', 1]}
+    """
+    if isinstance(value, str):
+        return fill(value)
+    if isinstance(value, Mapping):
+        return {key: filled(item, fill) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [filled(item, fill) for item in value]
+    return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """The texts in plain data.
+
+    >>> list(texts_in({"a": ["b", 1], "c": "d"}))
+    ['b', 'd']
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_in(item)
+
+
 def placeholders(text: str) -> set[str]:
     """The names in braces in a text that can be those of parameters.
 
@@ -124,7 +171,8 @@ def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
 
 
 def _size(value: Any) -> int:
-    return len(as_text(value).encode(errors="replace"))
+    text = as_text(value)
+    return len(text.encode(errors="replace")) + text.count(NUMBER) * (_DIGITS - len(NUMBER))
 
 
 def measure(texts: Iterable[tuple[str, str]]) -> tuple[Measured, ...]:
@@ -165,8 +213,9 @@ def check_sizes(texts: Iterable[Measured], sizes: Mapping[str, int]) -> None:
     left = MAX_TEXTS
     for what, size, places in texts:
         for name, (times, length) in places.items():
-            if name in sizes:
-                size += times * sizes[name] - length
+            longest_value = sizes.get(name, _DIGITS if name == INDEX else None)
+            if longest_value is not None:
+                size += times * longest_value - length
         if size > MAX_WORD:
             raise ValueError(f"expected {what} of at most {MAX_WORD} bytes, not {size}")
         left -= size

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
-from flux_ensemble.document.texts import filler
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import MAX_ID, named
 from flux_ensemble.engine.jobs import Job, runtime
@@ -100,7 +99,7 @@ class JobView:
         }
         if job.firing is not None:
             job_set, params = self._core.job_of(job)
-            fill = filler(params)
+            fill = job_set.filler(params)
             told["index"], told["attempt"] = job.index, job.firing.attempt
             output = None if job_set.output in NO_FILE else job_set.output
             for name, path in (("output", output), ("workdir", job_set.workdir)):

@@ -44,7 +44,7 @@ class TagTemplates:
         self._cwd = cwd
         self._placeholder = {"placeholder": uuid4().hex}
         self._mark = json.dumps(self._placeholder)
-        self._halves: dict[tuple[str, int, str, str], tuple[str, str]] = {}
+        self._halves: dict[tuple[str, int, int | None, str, str], tuple[str, str]] = {}
 
     def jobspec(
         self,
@@ -54,7 +54,8 @@ class TagTemplates:
         variant: str = "",
     ) -> str:
         """The jobspec of a job, encoded; `variant` tells forms of one job set apart."""
-        key = (job_set.name, job_set.index, json.dumps(params) if params else "", variant)
+        values = json.dumps(params) if params else ""
+        key = (job_set.name, job_set.index, job_set.number, values, variant)
         halves = self._halves.get(key)
         if halves is None:
             halves = self._split(job_set, params)

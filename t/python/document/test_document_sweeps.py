@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.problems import DocumentError
+from flux_ensemble.document.schema import JOB
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.values import parse_values
 
@@ -168,3 +171,91 @@ def test_values_are_a_list_a_range_or_one_value(given: Any, expected: Any) -> No
 def test_a_submission_has_no_other_jobs(index: int) -> None:
     with pytest.raises(IndexError, match="the submission has no job"):
         group({"params": {"x": [1, 2]}, "count": 2}).submission()[index]
+
+
+# -- the number of a job, {index}, and the texts that are filled in ----------------------------
+
+
+def built(group: Group, **given: Any) -> list[dict[str, Any]]:
+    """The jobspec of each job of a submission."""
+    return [
+        jobspec.build(job_set, values, environment={}, cwd="/work", tag={})
+        for job_set, values in group.submission(**given)
+    ]
+
+
+def test_each_job_has_its_number_in_its_submission_as_the_value_of_a_parameter() -> None:
+    own = group({"count": 3, "params": {"i": "{index}", "name": "run-{index}"}})
+    assert params(own) == [{"i": number, "name": f"run-{number}"} for number in range(3)]
+    assert params(own, count=1, params={"i": 7}) == [{"i": 7, "name": "run-0"}]
+    assert params(group({"params": {"i": 0}}), count=2, params={"i": "{index}"}) == [
+        {"i": 0},
+        {"i": 1},
+    ]
+
+
+def test_the_number_goes_on_from_one_entry_and_one_combination_to_the_next() -> None:
+    own = group(
+        {"count": 2, "params": {"x": [5, 6], "i": "{index}"}}, {"params": {"i": ["{index}", -1]}}
+    )
+    assert [values["i"] for values in params(own)] == [0, 1, 2, 3, 4, -1]
+
+
+def test_a_parameter_of_that_name_is_meant_where_there_is_one() -> None:
+    (made,) = built(group({"command": "run {index}", "params": {"index": 9}}))
+    assert made["tasks"][0]["command"] == ["run", "9"]
+
+
+EVERY_TEXT = {
+    "command": ["run", "{index}-{t}"],
+    "environment": {"SEED": "{index}-{t}"},
+    "workdir": "runs/{index}-{t}",
+    "output": "{index}-{t}.out",
+    "error": "{index}-{t}.err",
+    "queue": "{index}-{t}",
+    "bank": "{index}-{t}",
+    "attributes": {
+        "system": {"constraints": {"hostlist": ["node{index}-{t}"]}},
+        "user": {"what": "{index}-{t}"},
+    },
+}
+
+
+def test_parameters_and_the_number_are_filled_into_every_text_of_a_job() -> None:
+    last = built(group({**EVERY_TEXT, "count": 2, "params": {"t": 300}}))[1]
+    system, files = last["attributes"]["system"], last["attributes"]["system"]["shell"]["options"]
+    assert last["tasks"][0]["command"] == ["run", "1-300"]
+    assert system["environment"] == {"SEED": "1-300"}
+    assert system["cwd"] == "/work/runs/1-300"
+    assert [files["output"][stream]["path"] for stream in ("stdout", "stderr")] == [
+        "1-300.out",
+        "1-300.err",
+    ]
+    assert (system["queue"], system["bank"]) == ("1-300", "1-300")
+    assert system["constraints"] == {"hostlist": ["node1-300"]}
+    assert last["attributes"]["user"]["what"] == "1-300"
+
+
+def test_the_texts_of_a_job_that_are_filled_in_are_all_that_the_schema_has() -> None:
+    texts = {
+        key
+        for key, schema in JOB["properties"].items()
+        if schema.get("type") == "string" and "enum" not in schema and "pattern" not in schema
+    }
+    assert texts - {"member"} <= EVERY_TEXT.keys()
+
+
+def test_a_command_of_a_jobspec_and_an_override_have_the_number_too() -> None:
+    whole = built(group({"command": "run"}))[0]
+    whole = {**whole, "tasks": [{**whole["tasks"][0], "command": ["run", "{index}"]}]}
+    jobs = [{"name": "app", "jobspec": {**whole, "attributes": {}}, "count": 2}]
+    own = load_mapping({"jobs": jobs}, name="test").groups["app"]
+    made = built(own, overrides={"environment": {"N": "{index}"}, "queue": "q{index}"})[1]
+    assert made["tasks"][0]["command"] == ["run", "1"]
+    assert made["attributes"]["system"]["environment"] == {"N": "1"}
+    assert made["attributes"]["system"]["queue"] == "q1"
+
+
+def test_a_text_that_gets_too_long_by_what_is_filled_into_a_queue_is_refused() -> None:
+    with pytest.raises(DocumentError, match="a name in 'queue' of at most 131071 bytes"):
+        group({"queue": "{t}", "params": {"t": "x" * 131072}})

@@ -606,3 +606,54 @@ def test_a_rule_with_lists_that_a_function_returned_survives_a_snapshot() -> Non
         ({"y": 2}, None),
         (None, {"nodes": 2}),
     ]
+
+
+# -- the number of each job -------------------------------------------------------------
+
+
+def numbers(play: Play, command: SubmitJobs, name: str) -> list[Any]:
+    """The values of a parameter of the jobs that a command submits."""
+    group = play.engine.spec.groups[command.group]
+    submission = group.submission(command.each, command.params, command.overrides)
+    return [submission[command.first + number][1][name] for number in range(command.count)]
+
+
+def test_jobs_that_an_action_submits_together_each_have_their_own_number() -> None:
+    play = played(of_job(submit("after", count=3, params={"x": "{index}"}), "job-success"))
+    play.run(1)
+    (command,) = sent(play)
+    assert numbers(play, command, "x") == [0, 1, 2]
+
+
+def test_an_expression_and_the_number_of_each_job_stand_in_one_text() -> None:
+    action = submit("after", count=2, params={"x": "{job.params.x}-{index}"})
+    play = played(of_job(action, "job-success"))
+    play.run(1)
+    (command,) = sent(play)
+    assert numbers(play, command, "x") == ["1-0", "1-1"]
+
+
+def test_a_job_that_runs_again_keeps_its_number() -> None:
+    mc = {"name": "mc", "command": "run {i}", "count": 3, "retries": 1, "params": {"i": "{index}"}}
+    play = Play(document(jobs=[mc], rules=[on_start("mc")]))
+    play.begin(2)
+    play.end(2, 1 << 8)
+    command = play.of(SubmitJobs)[-1]
+    assert (numbers(play, command, "i"), command.count) == ([1], 1)
+
+
+def test_an_idle_rule_fires_for_each_number() -> None:
+    mc = {"name": "mc", "command": "run {i}", "count": 2, "params": {"i": "{index}"}}
+    after = {"name": "after", "command": "reduce {x}", "params": {"x": 0}}
+    rule = {"trigger": "idle", "group": "mc", "by": ["i"],
+            "action": submit("after", params={"x": "{job.params.i}"})}  # fmt: skip
+    play = Play(document(jobs=[mc, after], rules=[on_start("mc"), rule]))
+    play.run(2)
+    play.run(1)
+    values = [command.params for command in play.of(SubmitJobs) if command.group == "after"]
+    assert values == [{"x": 1}, {"x": 0}]
+
+
+def test_a_number_of_nodes_is_the_same_for_all_jobs_of_a_submission() -> None:
+    with pytest.raises(ValueError, match=r"action.nodes: no metric named 'index'"):
+        played(of_job(submit("after", nodes="{index}"), "job-success"))
