@@ -197,6 +197,7 @@ class SearchStatus(TypedDict):
     ask_seconds: float | None
     trial_seconds: float | None
     idle_seconds: float
+    trouble: str | None
     best: list[BestTrial]
     front: NotRequired[list[FrontTrial]]
     front_size: NotRequired[int]

@@ -10,7 +10,7 @@ from typing import Any
 from flux_ensemble.document.stop import Stop
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.searched import Searched
-from flux_ensemble.texts import shown
+from flux_ensemble.texts import listed, shown
 
 #: What suggests points, the default first.
 SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp")
@@ -193,7 +193,8 @@ class Search:
             given = memo.get(objective.key)
             value = finite(given) if type(given) in (int, float) else None
             if value is None:
-                raise ValueError(f"it published no number {objective.key!r}")
+                others = f", but {listed(memo)}" if memo and given is None else ""
+                raise ValueError(f"it published no number {objective.key!r}{others}")
             values.append(value)
         return tuple(values) if self.several else values[0]
 

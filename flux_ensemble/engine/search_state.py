@@ -39,6 +39,7 @@ class Searched:
         again: a timer is set to ask again.
         tries: how often the present ask has failed.
         failures: how many trials in a row have failed.
+        wrong: why the last trial failed, or points could not be given.
         exhausted: there were no points the last time, and no trial has ended since.
         ask_seconds: how long an ask takes, as a moving mean.
         idle_seconds: how long slots were empty, summed over all slots.
@@ -58,6 +59,7 @@ class Searched:
         self.again = False
         self.tries = 0
         self.failures = 0
+        self.wrong = ""
         self.exhausted = False
         self.ask_seconds: float | None = None
         self.idle_seconds = 0.0
@@ -72,6 +74,19 @@ class Searched:
         return self.state in (RUNNING, CLOSING)
 
     @property
+    def trouble(self) -> str | None:
+        """Why it gave up or found nothing, in words; None where it did not."""
+        search, trials = self.search, self.trials
+        name, ended = f"search {search.id!r}", len(trials.ended)
+        if self.reason == "error":
+            return f"{name} gave up, as it could not be given points: {self.wrong}"
+        if self.reason == "failures":
+            return f"{name} gave up after {self.failures} failed trials in a row: {self.wrong}"
+        if self.state == DONE and trials.counts[FAILED] and not trials.counts[COMPLETE]:
+            return f"{name} found nothing in {ended} trial{'s'[: ended != 1]}: {self.wrong}"
+        return None
+
+    @property
     def timer(self) -> str:
         """Key of the timer after which points are asked for again."""
         return f"{AGAIN}{self.search.id}"
@@ -81,6 +96,7 @@ class Searched:
         self.state, self.reason, self.origin = RUNNING, "", origin
         self.chain = origin.chain
         self.failures = self.tries = 0
+        self.wrong = ""
         self.exhausted = False
         self.look(t)
 
@@ -166,6 +182,7 @@ class Searched:
             "active": len(trials.active),
             "stock": len(trials.stock),
             **trials.counts,
+            "trouble": self.trouble,
             "asks": self.asks,
             "ask_seconds": self.ask_seconds,
             "trial_seconds": trials.seconds,
@@ -213,7 +230,7 @@ class Searched:
     def load(self, value: Mapping[str, Any]) -> None:
         """Set what `dump` returned."""
         ask = None if value["ask"] is None else tuple(value["ask"])
-        kept = {**value, "ask": ask, "chain": tuple(value["chain"])}
+        kept = {"wrong": "", **value, "ask": ask, "chain": tuple(value["chain"])}
         for name in _DUMPED:
             setattr(self, name, kept[name])
         self.origin = None if value["origin"] is None else Origin.load(value["origin"])
@@ -264,6 +281,7 @@ _DUMPED = (
     "again",
     "tries",
     "failures",
+    "wrong",
     "exhausted",
     "ask_seconds",
     "idle_seconds",

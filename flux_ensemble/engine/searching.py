@@ -44,6 +44,9 @@ from flux_ensemble.metrics.searched import PRUNED
 #: How often `on-failure: retry` runs a trial again.
 RETRIES = 3
 
+#: What there is to say of the last trial, by the outcome of its job.
+_FAILED = {"failed": "the last trial failed", "timeout": "the last trial ran out of time"}
+
 
 class Searching:
     """The searches of one engine."""
@@ -128,6 +131,7 @@ class Searching:
         """
         if not self._asking.failed(command, reason):
             return None
+        self.states[command.search].wrong = reason
         self.close(command.search, reason="error")
         return self.states[command.search].origin
 
@@ -215,6 +219,8 @@ class Searching:
         penalty = search.penalty if how == FAILED else None
         state.end(number, how, penalty, t)
         state.exhausted = False
+        if how == FAILED:
+            state.wrong = _FAILED.get(reason, f"the last trial failed, as {reason}")
         self._core.record("trial-failed", search=search.id, trial=number, id=job.id, reason=reason)
         if how == FAILED and not job.interrupted:
             state.failures += 1

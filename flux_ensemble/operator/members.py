@@ -133,6 +133,8 @@ def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, A
     if state is None or (state == "Completed" and summary.get("exit_code")):
         state = "Failed" if summary.get("exit_code") else "Completed"
     reason = summary.get("error") or summary.get("reason") or ""
+    if state == "Failed" and not summary.get("error") and summary.get("trouble"):
+        reason = f"{summary['trouble']}: {reason}"
     result: dict[str, Any] = {"state": state, "reason": str(reason), **times}
     if isinstance(summary.get("jobs"), Mapping):
         result["jobs"] = {

@@ -30,6 +30,8 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
     """What there is to say of each search; `key` begins the ids of what is in it."""
     found: Sequence[Mapping[str, Any]] = run.source.status.get("searches", [])
     for position, search in enumerate(found[:_SEARCHES]):
+        if search["trouble"]:
+            yield h("p", f"{search['trouble']}.")
         if "front" in search:
             yield _counts(search)
             yield _front(search)

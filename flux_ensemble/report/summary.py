@@ -163,6 +163,9 @@ def _happened(run: Run, share: float | None) -> Iterator[Markup]:
 def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
     found = counts(run)
     bad = found["failed"] + found["timeout"]
+    for search in run.source.status.get("searches", ()):
+        if search["trouble"]:
+            yield h("p", f"{search['trouble']}.")
     if not bad:
         yield h("p.big", h("b", "0"), h("span", " jobs"))
         yield h("p", "No job failed or ran out of time.")

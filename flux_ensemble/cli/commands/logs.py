@@ -26,7 +26,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.colours import STATE_STYLES
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
-from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, fails, sentence
+from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, exit_code, sentence
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.log_reader import LogReader
@@ -247,8 +247,7 @@ def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str], target
         return TIMED_OUT
     if left:
         raise Failure(f"{left} was unloaded before it ended")
-    states = {ensemble["state"] for ensemble in waiting.ended}
-    wrong = False
+    codes = set()
     for ensemble in waiting.ended:
         name = ensemble["name"]
         try:
@@ -256,14 +255,12 @@ def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str], target
         except EnsembleError as exc:
             # It has ended, so nothing is at stake any more.
             print_error(f"{exc}: what went wrong in {name!r} is not known")
-            wrong = wrong or bool(fail_on)
+            codes.add(EXIT_CODES[ensemble["state"]] or (FAILED if fail_on else OK))
             continue
         if trouble := sentence(status):
             waiting.line((Span(f"{name}: {trouble}", "bad"),))
-        wrong = wrong or fails(status, fail_on)
-    if "failed" in states or wrong:
-        return FAILED
-    return CANCELED if "canceled" in states else OK
+        codes.add(exit_code(ensemble["state"], status, fail_on))
+    return next((code for code in (FAILED, CANCELED) if code in codes), OK)
 
 
 class _Waiting:

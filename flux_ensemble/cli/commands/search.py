@@ -75,6 +75,8 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     output.show(_SEARCHES, [_row(search) for search in searches])
     if output.is_default:
         for search in searches:
+            if search["trouble"]:
+                click.echo(f"\n{printable(search['trouble'])}")
             _print_best(search, output.no_header)
 
 

@@ -158,6 +158,7 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
         click.echo()
         RULES.show([rule_row(rule) for rule in rules], no_header=no_header)
     wrong = [f"{rule['id']}: {rule['error']}" for rule in rules if rule["error"]]
+    wrong += [one["trouble"] for one in status.get("searches", ()) if one["trouble"]]
     for text in [*wrong, *status.get("errors", [])]:
         click.echo()
         click.echo(printable(text))

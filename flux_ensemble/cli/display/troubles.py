@@ -1,17 +1,27 @@
-"""What went wrong in an ensemble, although it may have completed: jobs, and rules."""
+"""What went wrong in an ensemble, although it may have completed: jobs, rules and searches.
+
+What a command says at the end of an ensemble, its exit code, and the file of `run --summary` follow
+from here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_ensemble.cli.common import EXIT_CODES, FAILED, OK
+
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
-#: What `--fail-on` can name.
-KINDS = ("job", "rule")
+#: What `--fail-on` can name, and what it is where it is not given.
+KINDS = ("job", "rule", "search")
+DEFAULT_KINDS = frozenset(("rule", "search"))
+
+#: What it can be in place of kinds.
+_NONE = "none"
 
 #: Most rules that a sentence names.
 _MOST = 5
@@ -19,15 +29,35 @@ _MOST = 5
 
 def sentence(status: EnsembleStatus) -> str:
     """What went wrong, such as "6 jobs failed and rule 'judge' is disabled"; "" if nothing did."""
-    parts = [*_jobs(status), *_rules(status)]
+    parts = [one for wrong in _WRONG.values() for one in wrong(status)]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def fails(status: EnsembleStatus, fail_on: frozenset[str]) -> bool:
-    """Whether something of one of these kinds went wrong."""
+    """Whether something of one of these kinds went wrong, and was not made up for."""
     return any(
-        kind in fail_on and any(wrong(status)) for kind, wrong in (("job", _jobs), ("rule", _rules))
+        kind in fail_on and any(wrong(status))
+        for kind, wrong in {**_WRONG, "rule": _disabled}.items()
     )
+
+
+def exit_code(
+    state: str,
+    status: EnsembleStatus | None,
+    fail_on: frozenset[str],
+    forced: int | None = None,
+) -> int:
+    """The exit code of a command that has followed an ensemble to its end.
+
+    Args:
+        state: in which it ended.
+        status: at the end; None where that cannot be had.
+        fail_on: the kinds of what may not have gone wrong.
+        forced: the code of a command that ended it, or did not wait for its end.
+    """
+    code = EXIT_CODES[state] if forced is None else forced
+    wrong = status is not None and fails(status, fail_on)
+    return code or (FAILED if wrong else OK)
 
 
 def failed_jobs(status: EnsembleStatus) -> int:
@@ -66,6 +96,27 @@ def _rules(status: EnsembleStatus) -> Iterator[str]:
         yield f"{len(wrong) - _MOST} more rules failed"
 
 
+def _disabled(status: EnsembleStatus) -> Iterator[str]:
+    # One that is enabled was tried again with success, or somebody has mended it.
+    for rule in status.get("rules", ()):
+        if rule["error"] and not rule["enabled"]:
+            yield rule["id"]
+
+
+def _searches(status: EnsembleStatus) -> Iterator[str]:
+    for search in status.get("searches", ()):
+        if search["trouble"]:
+            yield search["trouble"]
+
+
+#: What went wrong, by kind, each in words.
+_WRONG: Mapping[str, Callable[[EnsembleStatus], Iterator[str]]] = {
+    "job": _jobs,
+    "rule": _rules,
+    "search": _searches,
+}
+
+
 class Kinds(click.ParamType):
     """Kinds of trouble, separated by commas."""
 
@@ -76,16 +127,23 @@ class Kinds(click.ParamType):
     ) -> frozenset[str]:
         if isinstance(value, frozenset):
             return value
+        if value == _NONE:
+            return frozenset()
         kinds = frozenset(value.split(","))
         if not kinds <= set(KINDS):
-            self.fail(f"expected some of {', '.join(KINDS)}, separated by commas, not {value!r}")
+            self.fail(
+                f"expected some of {', '.join(KINDS)}, separated by commas, or {_NONE}, "
+                f"not {value!r}"
+            )
         return kinds
 
 
 FAIL_ON_OPTION = click.option(
     "--fail-on",
     type=Kinds(),
-    default=frozenset(),
+    default=DEFAULT_KINDS,
+    show_default="rule,search",
     metavar="KINDS",
-    help='Exit 1 if jobs failed ("job"), rules failed ("rule"), or either ("job,rule").',
+    help='Exit 1 if jobs failed ("job"), rules were disabled by an error ("rule") or searches '
+    'gave up or found nothing ("search"): some of these, separated by commas, or "none".',
 )

@@ -27,7 +27,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import (
-    EXIT_CODES,
     FAILED,
     INTERRUPTED,
     TIMED_OUT,
@@ -39,7 +38,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.outlook import Outlook
-from flux_ensemble.cli.display.troubles import fails
+from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.loading import Known, Load
 from flux_ensemble.cli.session.reconnect import Absence, ask
@@ -86,7 +85,7 @@ class Follower:
     ) -> None:
         self._fail_on = fail_on
         self._ended = ended
-        self._wrong = False
+        self._status: EnsembleStatus | None = None
         self._client = client
         self._handle = client.handle
         self._view = view
@@ -187,9 +186,8 @@ class Follower:
     def _close(self) -> int:
         if self._name is not None and (self._state is not None or self._expired):
             self._summarize(self._name)
-        code = EXIT_CODES[self._state or "failed"] if self._forced is None else self._forced
-        if self._wrong:
-            code = code or FAILED
+        state = self._state or "failed"
+        code = exit_code(state, self._status, self._fail_on, self._forced)
         if self._unrecorded is None:
             return code
         print_error(self._unrecorded)
@@ -205,7 +203,7 @@ class Follower:
                 raise
             print_error(f"{exc}: there is no table of the jobs of {name!r}")
             return
-        self._wrong = fails(status, self._fail_on)
+        self._status = status
         self._ended(status)
         if self._record is not None:
             about = f"the recording {self._record} "

@@ -8,9 +8,9 @@ import signal
 import time
 from contextlib import ExitStack
 
-from flux_ensemble.cli.common import EXIT_CODES, FAILED, INTERRUPTED, OK, drop_output
+from flux_ensemble.cli.common import EXIT_CODES, INTERRUPTED, drop_output
 from flux_ensemble.cli.display.messages import Span, announce
-from flux_ensemble.cli.display.troubles import fails
+from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.local_states import LOOK_SECONDS, LocalStates
 from flux_ensemble.cli.session.signals import signal_pipe
@@ -47,8 +47,7 @@ def follow_locally(local: LocalStates, name: str, view: View, fail_on: frozenset
         (status,) = local.status(name)["ensembles"]
         metrics = local.metrics(name)
         summarize(view, status, metrics, "flux-ensemble failures")
-    code = EXIT_CODES[status["state"]]
-    return code or (FAILED if fails(status, fail_on) else OK)
+    return exit_code(status["state"], status, fail_on)
 
 
 def _follow(local: LocalStates, name: str, view: View, read: int) -> bool:

@@ -18,10 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from flux_ensemble.cli.common import (
-    EXIT_CODES,
-    FAILED,
     INTERRUPTED,
-    OK,
     TIMED_OUT,
     USAGE,
     Failure,
@@ -30,7 +27,7 @@ from flux_ensemble.cli.common import (
     understood,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
-from flux_ensemble.cli.display.troubles import fails
+from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.client import user_context
 from flux_ensemble.members.local.listener import FunctionsError, RunError
@@ -228,8 +225,7 @@ class Printer:
             summarize(self._view, ended, metrics, "flux-ensemble failures")
         told(ended)
         run.check_kept()
-        code = EXIT_CODES[run.state] if self._forced is None else self._forced
-        return code or (FAILED if fails(ended, options.fail_on) else OK)
+        return exit_code(run.state, ended, options.fail_on, self._forced)
 
     def entry(self, entry: Entry) -> None:
         """Prints an entry of the eventlog, or an event of a job."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import print_error
+from flux_ensemble.cli.display.troubles import sentence
 from flux_ensemble.files import writing
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ LARGEST = 4096
 _OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
 #: How long a text in it may be, in characters: four bytes each at most.
-_LONGEST = 400
+_LONGEST = 300
 
 
 class Summary:
@@ -45,6 +46,7 @@ class Summary:
             "name": status["name"],
             "state": status["state"],
             "reason": status.get("reason", "")[:_LONGEST],
+            "trouble": sentence(status)[:_LONGEST],
             "jobs": {
                 outcome: sum(group.get(outcome, 0) for group in groups) for outcome in _OUTCOMES
             },

@@ -142,6 +142,7 @@ _SEARCH: Form = {
     ),
     **dict.fromkeys(("ask_seconds", "trial_seconds"), _or_none(_number)),
     "idle_seconds": _number,
+    "trouble": _or_none(_text),
     "best": [{"trial": _count, "value": _number, "params": _object}],
 }
 

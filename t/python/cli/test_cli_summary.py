@@ -90,3 +90,59 @@ def test_the_service_runs_with_the_command_and_ends_with_it(tmp_path: Path) -> N
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "38"
+
+
+SEARCH = f"""\
+jobs: [{{name: work, command: "{Path(sys.executable).with_name("flux-ensemble")} memo los={{x}}"}}]
+search:
+  - id: hpo
+    group: work
+    variables: {{x: {{low: 0, high: 1}}}}
+    minimize: loss
+    sampler: random
+    trials: 2
+rules: [{{trigger: start, action: {{name: search, label: hpo}}}}]
+"""
+
+RULE = """\
+jobs: [{name: work, command: "true"}]
+rules:
+  - {trigger: start, action: {name: submit, label: work}}
+  - {id: judge, trigger: job-success, action: {name: custom, label: judge}}
+custom: |
+  def judge(**event):
+      raise RuntimeError("no verdict")
+"""
+
+
+@pytest.mark.parametrize(
+    ("document", "trouble"),
+    [
+        (SEARCH, "search 'hpo' found nothing in 2 trials: the last trial failed, as it published"),
+        (RULE, "rule 'judge' is disabled"),
+    ],
+)
+def test_a_search_that_found_nothing_and_a_disabled_rule_fail_the_run_and_the_wait(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], document: str, trouble: str
+) -> None:
+    code, summary = run(tmp_path, document)
+    assert code == summary["exit_code"] == 1
+    assert summary["state"] == "completed"
+    assert str(summary["trouble"]).startswith(trouble)
+    # What is said at the end is what the summary has.
+    assert f", but {summary['trouble']}: " in capsys.readouterr().out
+    place = f"--state-dir={tmp_path}"
+    assert run_command(["wait", place, "a"]) == 1
+    assert f"a: {summary['trouble']}" in capsys.readouterr().out
+    assert run_command(["wait", place, "--fail-on", "none", "a"]) == 0
+    assert run_command(["watch", place, "a"]) == 1
+    assert run_command(["watch", place, "--fail-on=job", "a"]) == 0
+    run_command(["status", place, "a"])
+    assert trouble.replace("rule 'judge' is disabled", "judge: ") in capsys.readouterr().out
+
+
+def test_failed_jobs_fail_the_run_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    code, summary = run(tmp_path, DOCUMENT % "false")
+    assert code == 0
+    assert summary["trouble"] == "2 jobs failed"
+    assert run_command(["wait", f"--state-dir={tmp_path}", "--fail-on", "job", "a"]) == 1

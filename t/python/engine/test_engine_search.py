@@ -318,7 +318,7 @@ def test_a_trial_without_one_of_several_objectives_has_failed_with_its_penalty()
     play = Search(searching(minimize=["loss", "seconds"], on_failure={"penalty": [9, "1e3"]}))
     play.try_out(1, 0.5)
     (failed,) = play.recorded("trial-failed")
-    assert failed["reason"] == "it published no number 'seconds'"
+    assert failed["reason"] == "it published no number 'seconds', but loss"
     trials = play.engine.searching.states["hpo"].trials
     assert trials.seen(0, 0, 2, 1)["ends"] == [[0, [9.0, 1000.0]]]
 
@@ -520,3 +520,49 @@ def test_a_document_without_a_search_says_nothing_of_one() -> None:
     play = Play({"name": "test", "jobs": [{"name": "a", "command": "true"}], "rules": []})
     assert "searches" not in play.status()
     assert "searches" not in dump(play.engine)["state"]
+
+
+@pytest.mark.parametrize(
+    ("memo", "sentence"),
+    [
+        ({"los": 1.0}, "as it published no number 'loss', but los"),
+        ({"loss": float("nan")}, "as it published no number 'loss'"),
+        ({"loss": "low"}, "as it published no number 'loss'"),
+        (None, "the last trial failed"),
+    ],
+)
+def test_a_search_that_found_nothing_says_so_and_why(
+    memo: dict[str, Any] | None, sentence: str
+) -> None:
+    play = Search(searching(trials=3, parallel=1))
+    assert play.search["trouble"] is None
+    for job in (1, 2, 3):
+        play.begin(job)
+        if memo is not None:
+            play.event(job, "memo", **memo)
+        play.end(job, 0 if memo is not None else 256)
+    trouble = play.search["trouble"]
+    assert trouble.startswith("search 'hpo' found nothing in 3 trials: ")
+    assert trouble.endswith(sentence)
+
+
+def test_a_search_that_gave_up_says_so_also_after_a_restore() -> None:
+    play = Search(searching(trials=9, parallel=1, failures=2))
+    play.engine.stats.keep_values()
+    play.try_out(1, loss=1.0)
+    for job in (2, 3):
+        play.try_out(job)
+    trouble = "search 'hpo' gave up after 2 failed trials in a row: "
+    trouble += "the last trial failed, as it published no number 'loss'"
+    assert play.search["trouble"] == trouble
+    values = [play.engine.stats.take_values()]
+    play.engine = restore(play.engine.spec, dump(play.engine), values)
+    assert play.search["trouble"] == trouble
+
+
+def test_a_search_that_found_something_has_no_trouble_though_trials_failed() -> None:
+    play = Search(searching(trials=3, parallel=1))
+    play.try_out(1)
+    play.try_out(2, loss=1.0)
+    play.try_out(3, status=256)
+    assert play.search["trouble"] is None

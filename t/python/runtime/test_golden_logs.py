@@ -43,7 +43,10 @@ def check(kept: dict[str, Any], replayed: Replayed) -> None:
     assert metrics["count"] == expected["count"]
     assert metrics["mean"] == expected["mean"]
     assert len(replayed.records) == expected["jobs"]
-    assert status(replayed.engine).get("searches", []) == expected.get("searches", [])
+    found = status(replayed.engine).get("searches", [])
+    # What is said of a search since then is not in it.
+    for search, before in zip(found, expected.get("searches", []), strict=True):
+        assert {key: search[key] for key in before} == before
 
 
 @pytest.mark.parametrize("ensemble", ["golden", "learning", "members"])
