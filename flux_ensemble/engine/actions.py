@@ -26,6 +26,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of, split
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member_scope import MemberScope
@@ -321,16 +322,16 @@ class Actions:
                 core.workload.confirm(firing)
                 self._submitted.accepted(pending, ())
                 return ()
-            count = pending.command.count
-            core.workload.confirm(firing, count - len(event.ids))
+            refused = pending.command.count - len(event.ids)
+            core.workload.confirm(firing, refused)
+            if origin.request is None:
+                self._refused(pending, firing, refused, event.reason)
+                return ()
             core.record(
                 "outcome", rule=origin.rule, firing=origin.number, ok=False, reason=event.reason
             )
-            if origin.request is not None:
-                firing.answered = True
-                core.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
-            else:
-                core.fail(f"the queue refused jobs of group {firing.group!r}: {event.reason}")
+            firing.answered = True
+            core.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
         elif isinstance(pending.command, Scale):
             self._scaling.on_failed(pending, event)
         elif isinstance(pending.command, Ask):
@@ -340,6 +341,35 @@ class Actions:
         else:
             self.failed(origin, event.reason, event.detail, pending.call)
         return ()
+
+    def _refused(self, pending: Pending, firing: Firing, jobs: int, reason: str) -> None:
+        """The queue will never take some jobs: those of their firing that wait are not sent.
+
+        Args:
+            pending: the command.
+            firing: whose jobs they are.
+            jobs: how many of the command.
+            reason: what the queue says.
+        """
+        core = self._core
+        if not core.acting:
+            # They were not sent any more.
+            core.record(
+                "outcome",
+                rule=pending.origin.rule,
+                firing=pending.origin.number,
+                ok=False,
+                reason=reason,
+            )
+            return
+        jobs += core.workload.drop(firing)
+        core.refuse(firing.group, jobs, reason)
+        if firing.trial is not None:
+            self._searching.refused(firing)
+        elif firing.work is not None:
+            core.copies.over(firing, firing.first)
+        many = "1 job" if jobs == 1 else f"{jobs} jobs"
+        self.failed(pending.origin, f"{many} of group {firing.group!r} refused: {reason}")
 
     def failed(
         self, origin: Origin, reason: str, detail: str = "", call: Call | None = None

@@ -80,6 +80,8 @@ class Core:
         search_due: the searches that are to be looked at when the event has been handled.
         member_names: the names of the members that have not ended, by their numbers.
         withdrawn: jobs were dropped that were not sent, or not accepted, maybe of trials.
+        refused: how many jobs of each group the queue refused for good.
+        refusal: the first such refusal, in a sentence, or None.
         deferred: rules on `idle` that wait for commands, with the idle group or combination.
     """
 
@@ -105,6 +107,8 @@ class Core:
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
         self.search_due: dict[str, None] = {}
         self.withdrawn = False
+        self.refused: dict[str, int] = {}
+        self.refusal: str | None = None
         self.member_names: dict[int, str] = {}
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
@@ -343,6 +347,18 @@ class Core:
         assert state in TRANSITIONS[self.state], f"from {self.state!r} to {state!r}"
         self.state = state
 
+    def refuse(self, group: str, jobs: int, reason: str) -> None:
+        """The queue will never take some jobs: what else there is goes on, and then it has failed.
+
+        Args:
+            group: of the jobs.
+            jobs: how many.
+            reason: what the queue says.
+        """
+        self.refused[group] = self.refused.get(group, 0) + jobs
+        if self.refusal is None:
+            self.refusal = f"the queue refused jobs of group {group!r}: {reason}"
+
     def fail(self, reason: str) -> None:
         """End the ensemble as failed."""
         self.end("failed", reason)
@@ -392,6 +408,8 @@ class Core:
         state = {**{name: getattr(self, name) for name in _DUMPED}, "final": self._final}
         if self.t_walltime is not None:
             state["t_walltime"] = self.t_walltime
+        if self.refusal is not None:
+            state["refused"] = [self.refused, self.refusal]
         return state
 
     def load(self, value: Mapping[str, Any]) -> None:
@@ -399,6 +417,8 @@ class Core:
         for name in _DUMPED:
             setattr(self, name, value[name])
         self.t_walltime = value.get("t_walltime")
+        refused, self.refusal = value.get("refused", ({}, None))
+        self.refused = dict(refused)
         self.stats.t, self.stats.t_start = self.t, self.t_start
         final = value["final"]
         self._final = None if final is None else (final[0], final[1])

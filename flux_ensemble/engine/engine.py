@@ -395,4 +395,7 @@ class Engine(Core):
             and self.spec.finish == "idle"
             and not self._evaluation.can_fire()
         ):
-            self.end("completed", "nothing is active and no rule can fire any more")
+            if self.refusal is not None:
+                self.fail(self.refusal)
+            else:
+                self.end("completed", "nothing is active and no rule can fire any more")

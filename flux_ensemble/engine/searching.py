@@ -235,6 +235,17 @@ class Searching:
             self._core.withdrawn = True
             self._core.search_due[id] = None
 
+    def refused(self, firing: Firing) -> None:
+        """The queue will not take the job of a trial, nor those of others: no more are sent."""
+        assert firing.trial is not None
+        id, number = parse_trial(firing.trial)
+        state = self.states[id]
+        if number in state.trials.active:
+            state.look(self._core.t)
+            state.end(number, CANCELED, None, self._core.t)
+            self._asking.changed(state)
+        self.close(id, reason="error")
+
     def _recount(self) -> None:
         """Jobs were dropped that were not sent, or not accepted: their trials are canceled."""
         core = self._core

@@ -77,6 +77,7 @@ def _group(engine: Engine, group: str) -> dict[str, int]:
         "pending": phases.count(Phase.NEW) + phases.count(Phase.PENDING),
         "running": phases.count(Phase.RUNNING),
         **engine.stats.counts[group],
+        **({"refused": engine.refused[group]} if group in engine.refused else {}),
     }
 
 

@@ -10,6 +10,10 @@ shown in the journal, or never will. Then each call is asked again:
       └────► unknown ──► fence ──► the journal shows it     accepted, with the id it shows
                                 └─ it does not              sent again
 
+A call is given up only where it is its own fault (`refusals`) or nobody needs it any more: while
+job-ingest is away, or a disk is full, what became of it is unknown, and to give it up could leave a
+job that nobody follows.
+
 `Outcomes` does this for calls, `Fences` serves one fence to all who wait for one, and
 `Attempts` tries again, with pauses that grow, what may be done twice. None of them knows Flux:
 what they need is given as callables, so that a simulation can drive them.
@@ -18,11 +22,13 @@ what they need is given as callables, so that a simulation can drive them.
 from __future__ import annotations
 
 import errno
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.refusals import is_lost, refusal
 from flux_ensemble.runtime.ports import Handle
 
 #: Seconds after which what cannot be found out is given up.
@@ -32,7 +38,7 @@ PATIENCE = 60.0
 #: goes by until that is noticed.
 RESPONSE_SECONDS = 10.0
 
-#: How often a call is sent before it is given up.
+#: How often a call is sent before it is given up, where the fault can be its own.
 ROUNDS = 10
 
 #: Pauses between attempts in seconds: the first, and the longest.
@@ -42,22 +48,6 @@ LONGEST_PAUSE = 2.0
 #: How many calls are settled in one turn of the loop.
 SLICE = 64
 
-#: Errors that do not say what became of a call: it, or its response, may have been lost.
-#: EPROTO is what job-ingest says when a validator died, and when it could not read what the job
-#: manager said; EPIPE and ENOSPC when a validator is about to die, or has much to read (flux-core
-#: `worker.c`, `job-ingest.c` and `pipeline.c`).
-UNKNOWN = frozenset(
-    (
-        errno.ETIMEDOUT,
-        errno.ENOSYS,
-        errno.EHOSTUNREACH,
-        errno.ECONNRESET,
-        errno.EPROTO,
-        errno.EPIPE,
-        errno.ENOSPC,
-    )
-)
-
 #: Calls back after so many seconds.
 Timer = Callable[[float, Callable[[], None]], Handle]
 
@@ -65,9 +55,12 @@ Timer = Callable[[float, Callable[[], None]], Handle]
 Answer = Callable[[int | Exception], None]
 
 
-def is_unknown(error: Exception) -> bool:
-    """The error does not say what became of the call."""
-    return isinstance(error, OSError) and error.errno in UNKNOWN
+def ignore(error: Exception) -> None:
+    """Nobody wants to know of an error."""
+
+
+def _never() -> bool:
+    return False
 
 
 class Attempts:
@@ -76,21 +69,30 @@ class Attempts:
     Args:
         attempt: does it, and reports once; an exception that it raises counts as its report.
         timer: for the pauses.
-        patience: seconds after which it is given up.
+        patience: seconds after which it is given up; may be infinite.
         done: gets None, or a definite error, or the last one where it was given up.
+        trouble: gets the error of each attempt that is followed by another one.
     """
 
     def __init__(
-        self, attempt: Callable[[Report], None], timer: Timer, patience: float, done: Report
+        self,
+        attempt: Callable[[Report], None],
+        timer: Timer,
+        patience: float,
+        done: Report,
+        trouble: Callable[[Exception], None] = ignore,
     ) -> None:
         self._attempt = attempt
         self._timer = timer
         self._done = done
+        self._trouble = trouble
         self._pause = FIRST_PAUSE
         self._over = False
         self._number = 0
         self._last: Exception = OSError(errno.ETIMEDOUT, "no response")
-        self._deadline = timer(patience, lambda: self._end(self._last))
+        self._deadline = (
+            None if patience == math.inf else timer(patience, lambda: self._end(self._last))
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -107,17 +109,19 @@ class Attempts:
         if self._over or number != self._number:
             return
         self._number += 1
-        if error is None or not is_unknown(error):
+        if error is None or not is_lost(error):
             self._end(error)
             return
         self._last = error
+        self._trouble(error)
         self._timer(self._pause, self._begin)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _end(self, error: Exception | None) -> None:
         if not self._over:
             self._over = True
-            self._deadline.cancel()
+            if self._deadline is not None:
+                self._deadline.cancel()
             self._done(error)
 
 
@@ -210,20 +214,36 @@ class _Call:
         error: why its outcome is unknown, or None while its response may still come.
     """
 
-    __slots__ = ("error", "number", "report", "rounds", "send", "shown")
+    __slots__ = ("error", "number", "over", "report", "rounds", "send", "shown", "trouble")
 
     def __init__(
         self,
         send: Callable[[Answer], None],
         shown: Callable[[], int | Exception | None],
         report: Answer,
+        trouble: Callable[[Exception], None],
+        over: Callable[[], bool],
     ) -> None:
         self.send = send
         self.shown = shown
         self.report = report
+        self.trouble = trouble
+        self.over = over
         self.number = 0
         self.rounds = 0
         self.error: Exception | None = None
+
+    @property
+    def hopeless(self) -> bool:
+        """It was sent often enough, and nothing but itself seems to be the cause."""
+        return self.error is not None and refusal(self.error).own and self.rounds >= ROUNDS
+
+    @property
+    def pause(self) -> float:
+        """Seconds until it is sent again: at once the first time."""
+        if self.rounds < 2:
+            return 0.0
+        return float(min(FIRST_PAUSE * 2 ** min(self.rounds - 2, 10), LONGEST_PAUSE))
 
 
 class Outcomes:
@@ -251,6 +271,9 @@ class Outcomes:
         send: Callable[[Answer], None],
         shown: Callable[[], int | Exception | None],
         report: Answer,
+        *,
+        trouble: Callable[[Exception], None] = ignore,
+        over: Callable[[], bool] = _never,
     ) -> None:
         """Begin a call.
 
@@ -260,8 +283,10 @@ class Outcomes:
             shown: what the journal has shown of it: the id of the job, why it was refused, or
                 None.
             report: gets the outcome, once: the id of the job, or an error.
+            trouble: gets the error for which it is not known what became of a sending.
+            over: nobody needs it any more: it is given up where no fence can be raised.
         """
-        self._send(_Call(send, shown, report))
+        self._send(_Call(send, shown, report, trouble, over))
 
     def _send(self, call: _Call) -> None:
         self._sent += 1
@@ -280,8 +305,9 @@ class Outcomes:
         call = self._open.get(number)
         if call is None:
             return  # it came too late
-        if isinstance(answer, Exception) and is_unknown(answer):
+        if isinstance(answer, Exception) and is_lost(answer):
             call.error = answer
+            call.trouble(answer)
             self._ask()
         else:
             del self._open[number]
@@ -301,6 +327,7 @@ class Outcomes:
         for call in late:
             if call.error is None:
                 call.error = OSError(errno.ETIMEDOUT, f"no response within {RESPONSE_SECONDS:g} s")
+                call.trouble(call.error)
         self._older, self._old = self._old, self._sent
         self._watching = bool(self._open)
         if self._watching:
@@ -320,15 +347,20 @@ class Outcomes:
         """A fence is back, or was given up, for what was sent up to number `last`.
 
         A call that only waits for its response is asked too: responses come in the order of
-        the fence, so that its own is lost.
+        the fence, so that its own is lost. Where no fence could be raised for now, what became of
+        a call stays unknown, and the next fence will tell.
         """
         self._asking = False
         missed = False
+        later = error is not None and is_lost(error)
         for number, call in self._open.items():
             if number > last:
                 missed = missed or call.error is not None
             elif error is None or call.error is not None:
-                self._due.append((number, error))
+                if later and call.shown() is None and not call.over():
+                    missed = True
+                else:
+                    self._due.append((number, error))
         self._settle()
         if missed:
             self._ask()
@@ -359,7 +391,18 @@ class Outcomes:
             call.report(outcome)
         elif error is not None:
             call.report(error)
-        elif call.rounds >= ROUNDS:
-            call.report(call.error or OSError(errno.ETIMEDOUT, "no response, again and again"))
+        elif call.hopeless:
+            assert call.error is not None
+            call.report(call.error)
+        elif not call.pause:
+            self._send(call)
+        else:
+            self._timer(call.pause, partial(self._send_again, call))
+
+    def _send_again(self, call: _Call) -> None:
+        """Send a call after its pause, unless it has shown meanwhile."""
+        outcome = call.shown()
+        if outcome is not None:
+            call.report(outcome)
         else:
             self._send(call)

@@ -12,9 +12,11 @@ import flux.job
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.members.flux.delivery import PATIENCE, Attempts
 from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.refusals import is_lost
 from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.members.flux.submission import Submitter
 from flux_ensemble.runtime.ports import Done, Outcome, Scaler
@@ -25,7 +27,7 @@ class FluxMember(Submitter):
     """One ensemble's jobs in Flux's queue: a `runtime.ports.Member`; see `Submitter`.
 
     Args:
-        queue, spec, run, environment, cwd, warn: as for `Submitter`.
+        queue, spec, run, environment, cwd, warn, news: as for `Submitter`.
         scaler: gives what the size of the instance is changed by, None where it is fixed.
     """
 
@@ -39,8 +41,11 @@ class FluxMember(Submitter):
         cwd: str,
         scaler: Callable[[], Scaler | None] = lambda: None,
         warn: Callable[[str], None] = lambda text: None,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(queue, spec, run=run, environment=environment, cwd=cwd, warn=warn)
+        super().__init__(
+            queue, spec, run=run, environment=environment, cwd=cwd, warn=warn, news=news
+        )
         self._broker = queue.broker
         self._scaler = scaler
 
@@ -101,7 +106,7 @@ class FluxMember(Submitter):
         start: Callable[[int, Report], None],
     ) -> Generator[Step, Any, Outcome]:
         """Make a call for each of some jobs; `start` as for `Calls`."""
-        calls = yield self._broker.calls.step(self, len(jobs), start)
+        calls = yield self._broker.calls.step(self, len(jobs), partial(self._insist, start))
         if not calls.errors:
             return CommandDone(time.time(), command)
         lines = [
@@ -113,6 +118,15 @@ class FluxMember(Submitter):
         detail = bounded("\n".join(lines))
         return CommandFailed(time.time(), command, failed, reason, detail)
 
-    def revoke(self) -> None:
-        """Send no more jobs of the submissions under way."""
-        self._queue.submissions.revoke(self)
+    def _insist(
+        self, start: Callable[[int, Report], None], call: int, report: Report
+    ) -> None:
+        """Make a call, and make it again while it is not known what became of it."""
+
+        def answered(error: Exception | None) -> None:
+            if error is not None and is_lost(error):
+                Attempts(partial(start, call), self._broker.loop.timer, PATIENCE, report)
+            else:
+                report(error)
+
+        start(call, answered)

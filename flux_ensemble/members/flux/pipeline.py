@@ -41,7 +41,8 @@ class Calls:
 
     Attributes:
         started: how many calls have been started.
-        alone: the call that is to report before the next one is started, or None; set by `start`.
+        alone: the call that is to report before the next one is started, or None; set by `start`,
+            or later, when it shows that the others would come to the same.
         errors: (call, exception) in the order of the reports.
         revoked: its remaining calls were dropped.
     """
@@ -252,6 +253,11 @@ class Pipeline:
         self._holds -= 1
         self._pump()
 
+    @property
+    def on_hold(self) -> bool:
+        """No more calls are started, whoever asks for them."""
+        return self._holds > 0
+
     def _pump(self) -> None:
         if self._pumping or self._yielding:
             return
@@ -266,7 +272,7 @@ class Pipeline:
                     break
                 lane, batches = next(iter(self._lanes.items()))
                 calls = batches[0]
-                if calls.more:
+                if calls.more and calls.alone is None:
                     self._pending += 1
                     calls.start_next(self._arrived, self._reported)
                     self._t_started = self._clock()

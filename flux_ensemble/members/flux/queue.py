@@ -40,8 +40,7 @@ class FluxQueue:
 
     Args:
         broker: the broker of the instance.
-        patience: seconds after which a submission fails if it cannot be found out what became
-            of it, for instance because job-ingest is not loaded.
+        patience: seconds after which a fence that cannot be raised is begun anew.
 
     Attributes:
         elsewhere: other ranks where jobs may be on their way that earlier services sent; the next
@@ -141,9 +140,11 @@ class FluxQueue:
         jobs: Sequence[int],
         known: Mapping[int, int],
         done: Report,
+        *,
+        trouble: Callable[[Exception], None],
     ) -> None:
         """Release held jobs when they are on disk: see `members.flux.release.Release`."""
-        Release(self.broker, lane, held, jobs, known).begin(self._patience, done)
+        Release(self.broker, lane, held, jobs, known).begin(done, trouble)
 
 
 def _max_jobid(future: Any) -> int:

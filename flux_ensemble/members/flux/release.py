@@ -10,7 +10,8 @@ FLUX_KVS_SYNC puts all that is in the KVS on disk, and only then are they given 
 from __future__ import annotations
 
 import errno
-from collections.abc import Generator, Hashable, Mapping, MutableMapping, Sequence
+import math
+from collections.abc import Callable, Generator, Hashable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,9 +19,9 @@ from flux.constants import FLUX_KVS_SYNC
 from flux.kvs import KVSTxn, commit_async
 
 from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.delivery import is_unknown
 from flux_ensemble.members.flux.fence import flush
 from flux_ensemble.members.flux.pipeline import Report
+from flux_ensemble.members.flux.refusals import is_lost
 from flux_ensemble.members.flux.steps import Step, Steps, attempts, run
 
 
@@ -50,19 +51,20 @@ class Release:
         self._jobs = jobs
         self._known = known
 
-    def begin(self, patience: float, done: Report) -> None:
+    def begin(self, done: Report, trouble: Callable[[Exception], None]) -> None:
         """Begin.
 
         Args:
-            patience: seconds after which each half of it is given up.
             done: gets None, or why they are still held.
+            trouble: gets the error of each attempt that fails, such as that the disk is full; it
+                is tried again for as long as that may end.
         """
-        run(self._steps(patience), done)
+        run(self._steps(trouble), done)
 
-    def _steps(self, patience: float) -> Steps:
+    def _steps(self, trouble: Callable[[Exception], None]) -> Steps:
         timer = self._broker.loop.timer
-        yield attempts(self._to_disk, timer, patience)
-        yield attempts(self._release, timer, patience)
+        yield attempts(self._to_disk, timer, math.inf, trouble)
+        yield attempts(self._release, timer, math.inf, trouble)
 
     def _to_disk(self) -> Steps:
         yield partial(flush, self._broker)
@@ -81,7 +83,7 @@ class Release:
         calls = yield self._broker.calls.step(self._lane, len(jobs), start)
         errors = [error for _, error in calls.errors]
         if errors:
-            raise next(filter(is_unknown, errors), errors[0])
+            raise next(filter(is_lost, errors), errors[0])
 
     def _release_one(self, job: int) -> Steps:
         """Release a job; one that is known only if its urgency is 0, or is to be another now."""
@@ -116,6 +118,6 @@ class Release:
         try:
             yield partial(self._broker.change, job, "job-manager.urgency", request)
         except OSError as error:
-            if is_unknown(error):
+            if is_lost(error):
                 self._held.setdefault(job, urgency)
             raise

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from flux_ensemble.members.flux.delivery import Attempts, Timer
+from flux_ensemble.members.flux.delivery import Attempts, Timer, ignore
 from flux_ensemble.members.flux.pipeline import Report
 
 #: Takes what a step has come to: its result, or an exception.
@@ -69,19 +69,25 @@ def run(
     resume(None)
 
 
-def attempts(make: Callable[[], Steps], timer: Timer, patience: float) -> Step:
+def attempts(
+    make: Callable[[], Steps],
+    timer: Timer,
+    patience: float,
+    trouble: Callable[[Exception], None] = ignore,
+) -> Step:
     """Run a sequence again while its outcome is unknown: see `delivery.Attempts`.
 
     Args:
         make: makes the sequence.
         timer: for the pauses.
         patience: seconds after which it is given up.
+        trouble: gets the error of each run that is followed by another one.
     """
 
     def attempt(report: Report) -> None:
         run(make(), report)
 
-    return partial(Attempts, attempt, timer, patience)
+    return lambda done: Attempts(attempt, timer, patience, done, trouble)
 
 
 def together(*steps: Step) -> Step:

@@ -19,7 +19,8 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,12 @@ from flux_ensemble.document.job_sets import JobSet, Submission
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.flux.delivery import Answer
+from flux_ensemble.members.flux.delivery import FIRST_PAUSE, PATIENCE, SLICE, Answer
 from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.jobspecs import TagTemplates
 from flux_ensemble.members.flux.outputs import Outputs
 from flux_ensemble.members.flux.pipeline import Calls, Report
+from flux_ensemble.members.flux.refusals import is_held, refusal
 from flux_ensemble.members.flux.steps import Step, run
 from flux_ensemble.runtime.ports import Done, Outcome
 
@@ -42,12 +44,31 @@ if TYPE_CHECKING:
 #: A job set with the size of its jobs, and with what was overridden of it.
 Kind = tuple[str | int, ...]
 
-#: What a refusal usually means, by errno.
-HINTS = {
-    errno.ENOSYS: "job-ingest is not loaded: see 'flux module list'",
-    errno.EHOSTUNREACH: "job-ingest went away: see 'flux module list'",
-    errno.ETIMEDOUT: "the queue does not respond, and whether the job will run is unknown",
-}
+#: Seconds for which jobs wait before that is told.
+TELL_SECONDS = 1.0
+
+#: The longest pause between two looks whether the queue takes jobs again. Nothing that Flux
+#: publishes says so, so one job is sent for all that wait.
+LONGEST_WAIT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why jobs of a group wait to be submitted.
+
+    Args:
+        group: the group's name.
+        kind: the name of the kind of refusal (`members.flux.refusals`).
+        reason: what the queue says.
+        advice: what ends it.
+        t: since when they wait.
+    """
+
+    group: str
+    kind: str
+    reason: str
+    advice: str
+    t: float
 
 
 @dataclass(slots=True, eq=False)
@@ -95,11 +116,34 @@ class _Sent:
     shown: int | None = None
     refused: bool = False
 
-    def outcome(self) -> int | Exception | None:
-        """What the journal has shown of it."""
+    def outcome(self) -> int | None:
+        """What the journal has shown of it.
+
+        One that was refused with a reason that was lost is sent again, and then has the reason.
+        """
         if self.refused:
-            return OSError(errno.EINVAL, "the job manager refused it; the reason was lost")
+            self.forget()
         return self.shown
+
+    def forget(self) -> None:
+        """It is about to be sent again."""
+        self.shown = None
+        self.refused = False
+
+
+@dataclass(slots=True, eq=False)
+class _Closed:
+    """Jobs of one kind wait, because the queue takes none of them for now.
+
+    Attributes:
+        waiting: those that are not under way, in order.
+        probe: the one that was sent to see whether the queue takes them again, or None.
+        pause: seconds until one of them is sent.
+    """
+
+    waiting: deque[_Sent] = field(default_factory=deque)
+    probe: _Sent | None = None
+    pause: float = FIRST_PAUSE
 
 
 class Submitter:
@@ -112,6 +156,7 @@ class Submitter:
         environment: of the jobs.
         cwd: working directory of the jobs.
         warn: gets a sentence about what is wrong, and keeps no job from being submitted.
+        news: called when it may have to be told that jobs wait, or wait no longer (`waits`).
 
     Attributes:
         known: jobs that the queue has although no submission has said so: they count as
@@ -128,9 +173,11 @@ class Submitter:
         environment: Mapping[str, str],
         cwd: str,
         warn: Callable[[str], None] = lambda text: None,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
         self._queue = queue
         self._spec = spec
+        self._news = news
         self._strict = spec.durability == "strict"
         self._templates = TagTemplates(
             environment=environment, cwd=cwd, prefix=spec.job_prefix, built=Outputs(warn).make
@@ -140,7 +187,15 @@ class Submitter:
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}
         self._valid: set[Kind] = set()
+        self._closed: dict[Kind, _Closed] = {}
+        self._over = False
+        self._waits: dict[Kind, Wait] = {}
         self.known: dict[Tag, int] = {}
+
+    def waits(self) -> list[Wait]:
+        """Why jobs wait to be submitted, oldest first: one for each group and kind of refusal."""
+        waits = {(wait.group, wait.kind): wait for wait in reversed(self._waits.values())}
+        return sorted(waits.values(), key=lambda wait: wait.t)
 
     def seen(self, tag: Tag, job: int) -> None:
         """The journal has shown the submit event of a job."""
@@ -177,13 +232,19 @@ class Submitter:
             return outcome
         for job, urgency in batch.known.items():
             self._hold(job, urgency)
+        group = batch.command.group
+        trouble = partial(self._note, ("release", batch.command.id), group)
         try:
-            yield partial(self._queue.release, self, self._held, batch.ids, batch.known)
+            yield partial(
+                self._queue.release, self, self._held, batch.ids, batch.known, trouble=trouble
+            )
         except Exception as error:
             if isinstance(outcome, CommandDone):
                 name = errno_name(error)
                 reason = f"jobs are held that cannot be released: {sentence(error)} ({name})"
                 return _failed(batch, name, reason)
+        finally:
+            self._clear(("release", batch.command.id))
         return replace(outcome, t=time.time())
 
     def _begin(self, batch: _Batch, resume: Callable[[Calls], None]) -> None:
@@ -206,8 +267,19 @@ class Submitter:
         if kind not in self._valid:
             batch.calls.alone = call
         sent = self._sent[tag] = _Sent(batch, tag, job_set, params, kind, report)
+        if kind in self._closed:
+            self._wait(sent)
+        else:
+            self._call(sent)
+
+    def _call(self, sent: _Sent) -> None:
+        sent.forget()
         self._queue.outcomes.begin(
-            partial(self._send, sent), sent.outcome, partial(self._answered, sent)
+            partial(self._send, sent),
+            sent.outcome,
+            partial(self._answered, sent),
+            trouble=partial(self._note, sent.kind, sent.tag.group),
+            over=lambda: self._over,
         )
 
     def _send(self, sent: _Sent, answer: Answer) -> None:
@@ -232,6 +304,23 @@ class Submitter:
         answer(given)
 
     def _answered(self, sent: _Sent, answer: int | Exception) -> None:
+        if isinstance(answer, Exception) and is_held(answer):
+            if sent.shown is not None:
+                self._held.pop(sent.shown, None)
+            if self._over:
+                self._drop(sent)
+            else:
+                self._note(sent.kind, sent.tag.group, answer)
+                self._wait(sent)
+            return
+        self._end(sent, answer)
+        if self._waits:
+            self._clear(sent.kind)
+        if self._closed:
+            self._reopen(sent.kind)
+
+    def _end(self, sent: _Sent, answer: int | Exception) -> None:
+        """A job has its outcome."""
         del self._sent[sent.tag]
         if isinstance(answer, Exception):
             if sent.shown is not None:
@@ -242,6 +331,87 @@ class Submitter:
             self._hold(answer, sent.job_set.urgency)
             sent.batch.ids.append(answer)
             sent.report(None)
+
+    # -- while the queue takes none ---------------------------------------------------
+
+    def _wait(self, sent: _Sent) -> None:
+        """Have a job wait with others of its kind, in nobody's way."""
+        closed = self._closed.get(sent.kind)
+        if closed is None:
+            closed = self._closed[sent.kind] = _Closed()
+            self._later(sent.kind, closed)
+        if closed.probe is sent:
+            closed.probe = None
+            closed.waiting.appendleft(sent)
+            self._later(sent.kind, closed)
+        else:
+            closed.waiting.append(sent)
+        call = sent.tag.index - sent.batch.command.first
+        sent.batch.calls.alone = call
+        sent.batch.calls.arrived(call)
+
+    def _later(self, kind: Kind, closed: _Closed) -> None:
+        self._queue.broker.loop.timer(closed.pause, partial(self._try, kind, closed))
+        closed.pause = min(2 * closed.pause, LONGEST_WAIT)
+
+    def _try(self, kind: Kind, closed: _Closed) -> None:
+        """Send one of the jobs that wait; what comes of it is what comes of all of them."""
+        if self._closed.get(kind) is not closed:
+            return
+        if self._queue.submissions.on_hold:
+            self._later(kind, closed)
+        elif closed.waiting:
+            closed.probe = closed.waiting.popleft()
+            self._call(closed.probe)
+        else:
+            del self._closed[kind]
+
+    def _reopen(self, kind: Kind) -> None:
+        """The queue has taken a job of a kind, or refused it for good: send the others."""
+        closed = self._closed.pop(kind, None)
+        if closed is not None:
+            self._send_on(kind, closed.waiting)
+
+    def _send_on(self, kind: Kind, waiting: deque[_Sent]) -> None:
+        for _ in range(min(SLICE, len(waiting))):
+            sent = waiting.popleft()
+            if sent.tag not in self._sent:
+                continue  # it was dropped meanwhile
+            if kind in self._closed:
+                self._wait(sent)
+            else:
+                self._call(sent)
+        if waiting:
+            self._queue.broker.loop.timer(0.0, partial(self._send_on, kind, waiting))
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way: the ensemble has ended."""
+        self._over = True
+        self._queue.submissions.revoke(self)
+        closed, self._closed = self._closed, {}
+        for kind, one in closed.items():
+            self._clear(kind)
+            for sent in one.waiting:
+                self._drop(sent)
+
+    def _drop(self, sent: _Sent) -> None:
+        sent.batch.calls.revoked = True
+        self._end(sent, OSError(errno.ECANCELED, "the ensemble has ended"))
+
+    def _note(self, kind: Kind, group: str, error: Exception) -> None:
+        """Note why jobs wait."""
+        what, before = refusal(error), self._waits.get(kind)
+        if before is None:
+            self._queue.broker.loop.timer(TELL_SECONDS, self._news)
+        t = time.time() if before is None or before.kind != what.name else before.t
+        self._waits[kind] = Wait(group, what.name, sentence(error), what.advice, t)
+
+    def _clear(self, kind: Kind) -> None:
+        """Jobs of a kind wait no longer."""
+        if self._waits.pop(kind, None) is not None:
+            self._news()
+
+    # -- outcomes ---------------------------------------------------------------------
 
     def _take_known(self, batch: _Batch) -> None:
         """Take the jobs that the queue has of those that were not sent any more."""
@@ -276,7 +446,8 @@ class Submitter:
             self._queue.broker.report(error)
         name = errno_name(error)
         reason = f"job {index}: {sentence(error)} ({name})"
-        hint = HINTS.get(getattr(error, "errno", None) or 0)
+        what = refusal(error)
+        hint = "" if what.own else what.advice
         return _failed(batch, name, f"{reason}; {hint}" if hint else reason)
 
 

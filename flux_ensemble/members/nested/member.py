@@ -27,7 +27,7 @@ class NestedMember(FluxMember):
     Args:
         instance: the member.
         attempts: what was sent to it.
-        spec, run, environment, cwd, warn: as for `FluxMember`.
+        spec, run, environment, cwd, warn, news: as for `FluxMember`.
         durable: waits for the commits, `WriteAheadLog.barrier`.
         number: gives the number of the attempt that is to be sent of an intent, where several
             attempts have one tag.
@@ -45,8 +45,11 @@ class NestedMember(FluxMember):
         durable: Durable,
         number: Callable[[Tag], int] = lambda tag: 0,
         warn: Callable[[str], None] = lambda text: None,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(instance.queue, spec, run=run, environment=environment, cwd=cwd, warn=warn)
+        super().__init__(
+            instance.queue, spec, run=run, environment=environment, cwd=cwd, warn=warn, news=news
+        )
         self._instance = instance
         self._attempts = attempts
         self._commits = Commits(durable)

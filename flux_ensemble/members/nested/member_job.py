@@ -26,6 +26,8 @@ from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.delivery import PATIENCE
 from flux_ensemble.members.flux.delivery import Attempts as Tries
 from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.members.flux.refusals import refusal
+from flux_ensemble.members.flux.submission import Wait
 from flux_ensemble.members.nested.attached import AttachedInstance, Channel, Followed
 from flux_ensemble.members.nested.attempts import Attempts
 from flux_ensemble.members.nested.instance import Heard, Instance
@@ -67,6 +69,7 @@ class MemberJob:
 
     Attributes:
         job: its id in the enclosing instance; None before that is known, and where it is none.
+        waiting: why its job is not in the queue yet, if the queue takes none for now.
         uri: where it is, None before that is known.
         phase: how far it is.
         draining: why it is sent no more, or None.
@@ -91,6 +94,7 @@ class MemberJob:
     ) -> None:
         self.tag = tag
         self.job: int | None = None
+        self.waiting: Wait | None = None
         self.uri: str | None = None
         self.phase = Phase.ASKED
         self.draining: str | None = None
@@ -119,8 +123,22 @@ class MemberJob:
 
     # -- what the enclosing instance says ------------------------------------------------
 
+    @property
+    def unwanted(self) -> bool:
+        """It is asked to end before its job is in the queue."""
+        return self._asked and self.phase is Phase.ASKED
+
+    def waits(self, error: Exception) -> None:
+        """Its job is not in the queue, which takes none for now."""
+        if self.waiting is None:
+            self.waiting = Wait(
+                self.tag.member, refusal(error).name, sentence(error), refusal(error).advice,
+                time.time(),
+            )  # fmt: skip
+
     def submitted(self, job: int) -> None:
         """Its job is in the queue."""
+        self.waiting = None
         if self.phase is Phase.ASKED:
             self.job = job
             self._enter(Phase.QUEUED)

@@ -16,9 +16,12 @@ from typing import Any
 
 from flux.job import JobID
 
+from flux_ensemble.members.flux.delivery import FIRST_PAUSE
 from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.members.flux.queue import FluxQueue
+from flux_ensemble.members.flux.refusals import is_held
 from flux_ensemble.members.flux.steps import Steps, run
+from flux_ensemble.members.flux.submission import LONGEST_WAIT
 from flux_ensemble.members.nested.attached import Channel
 from flux_ensemble.members.nested.instance import IDENTITY
 from flux_ensemble.members.nested.jobspec import (
@@ -29,7 +32,7 @@ from flux_ensemble.members.nested.jobspec import (
     member_jobspec,
     member_tag,
 )
-from flux_ensemble.members.nested.life import Phase
+from flux_ensemble.members.nested.life import UNNEEDED, Phase
 from flux_ensemble.members.nested.member_job import MemberJob
 from flux_ensemble.members.nested.told import Told
 from flux_ensemble.texts import bounded
@@ -138,13 +141,29 @@ class Site:
         run(self._submit(member, text))
 
     def _submit(self, member: MemberJob, text: str) -> Steps:
-        send = partial(self._queue.send, text, 16, validate=True)
-        try:
-            job = yield partial(self._queue.outcomes.begin, send, lambda: member.job)
-        except Exception as error:
-            member.refused(sentence(error))
-        else:
-            self._submitted(member, job)
+        pause = FIRST_PAUSE
+        while True:
+            send = partial(self._queue.send, text, 16, validate=True)
+            try:
+                job = yield partial(
+                    self._queue.outcomes.begin,
+                    send,
+                    lambda: member.job,
+                    trouble=member.waits,
+                    over=lambda: member.unwanted,
+                )
+                break
+            except Exception as error:
+                if not is_held(error):
+                    member.refused(sentence(error))
+                    return
+                member.waits(error)
+            yield self._queue.broker.pause(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
+            if member.unwanted:
+                member.give_up(UNNEEDED)
+                return
+        self._submitted(member, job)
 
     def connect(self, tag: MemberTag, uri: str) -> None:
         """Make a member of an instance that is there already.

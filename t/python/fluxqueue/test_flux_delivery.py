@@ -27,6 +27,7 @@ from flux_ensemble.members.flux.pipeline import Report
 from flux_ensemble.members.simulation.runner import VirtualLoop
 
 ENOSYS = OSError(errno.ENOSYS, "no such service")
+EPROTO = OSError(errno.EPROTO, "a validator died")
 EINVAL = OSError(errno.EINVAL, "bad jobspec")
 LONG = 1000.0
 
@@ -58,6 +59,14 @@ class Bench:
 
     def sent(self, name: str) -> int:
         return len(self.answers[name])
+
+    def lose(self, name: str, error: Exception) -> None:
+        """Lose the last sending of a call, and wait until it is sent again or given up."""
+        sent = self.sent(name)
+        self.answer(name, error)
+        self.fence()
+        while self.sent(name) == sent and not self.reports[name]:
+            self.loop.run(self.loop.now() + 0.01)
 
 
 def test_a_response_is_the_outcome_and_no_fence_is_raised() -> None:
@@ -174,29 +183,68 @@ def test_a_call_without_a_response_is_noticed_in_time() -> None:
     assert bench.loop.run(LONG), "nothing is watched any more"
 
 
-def test_without_a_fence_a_call_fails_unless_the_journal_shows_it() -> None:
+def test_a_call_stays_unknown_while_no_fence_can_be_raised() -> None:
     bench = Bench()
     bench.begin("a", "b", "c")
     bench.answer("a", OSError(errno.ETIMEDOUT, "no response"))
     bench.answer("b", OSError(errno.ETIMEDOUT, "no response"))
     bench.shown["a"] = 1
     bench.fence(ENOSYS)
-    assert (bench.reports["a"], bench.reports["b"]) == ([1], [ENOSYS])
+    assert (bench.reports["a"], bench.reports["b"]) == ([1], [])
     assert not bench.reports["c"], "its response may still come"
     bench.answer("c", 3)
-    assert bench.reports["c"] == [3]
+    for _ in range(3 * ROUNDS):
+        bench.fence(ENOSYS)
+    assert bench.sent("b") == 1
+    bench.fence()
+    bench.answer("b", 2)
+    assert bench.reports == {"a": [1], "b": [2], "c": [3]}
 
 
-def test_a_call_is_given_up_after_some_rounds() -> None:
+def test_a_call_that_nobody_needs_any_more_is_given_up_where_there_is_no_fence() -> None:
+    bench = Bench()
+    reports: list[int | Exception] = []
+    answers: list[Answer] = []
+    bench.outcomes.begin(answers.append, lambda: None, reports.append, over=lambda: True)
+    answers[0](ENOSYS)
+    bench.fence(ENOSYS)
+    assert reports == [ENOSYS]
+    assert not bench.fences
+
+
+def test_without_a_fence_for_good_a_call_fails() -> None:
+    bench = Bench()
+    bench.begin("a")
+    bench.answer("a", ENOSYS)
+    bench.fence(EINVAL)
+    assert bench.reports["a"] == [EINVAL]
+
+
+def test_a_call_is_given_up_after_some_rounds_where_it_may_be_its_own_fault() -> None:
     bench = Bench()
     bench.begin("a")
     for _ in range(ROUNDS):
         assert not bench.reports["a"]
-        bench.answer("a", ENOSYS)
-        bench.fence()
-    assert bench.reports["a"] == [ENOSYS]
+        bench.lose("a", EPROTO)
+    assert bench.reports["a"] == [EPROTO]
     assert bench.sent("a") == ROUNDS
     assert not bench.fences
+
+
+def test_a_call_is_sent_until_the_service_is_back_with_pauses_that_grow() -> None:
+    bench = Bench()
+    bench.begin("a")
+    times = [0.0]
+    for _ in range(3 * ROUNDS):
+        bench.lose("a", ENOSYS)
+        times.append(bench.loop.now())
+    assert not bench.reports["a"]
+    pauses = [round(b - a, 1) for a, b in pairwise(times)]
+    assert pauses[0] == 0.0
+    assert pauses[1:5] == [0.1, 0.2, 0.4, 0.8]
+    assert set(pauses[6:]) == {LONGEST_PAUSE}
+    bench.answer("a", 7)
+    assert bench.reports["a"] == [7]
 
 
 def test_many_calls_are_settled_some_in_each_turn() -> None:

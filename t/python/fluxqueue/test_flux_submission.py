@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
+import errno
+import json
+from collections import Counter
 from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.flux.delivery import ROUNDS, Answer, Outcomes
+from flux_ensemble.members.flux.delivery import LONGEST_PAUSE, ROUNDS, Answer, Outcomes
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
-from flux_ensemble.members.flux.submission import Submitter
-
-
-class Timer:
-    """A timer that does not fire."""
-
-    def cancel(self) -> None:
-        pass
+from flux_ensemble.members.flux.submission import LONGEST_WAIT, TELL_SECONDS, Submitter
+from flux_ensemble.members.simulation.runner import VirtualLoop
 
 
 class Queue:
-    """A queue that keeps the answers of what is sent to it; two jobs are under way at once."""
+    """A queue that keeps the answers of what is sent to it; two jobs are under way at once.
+
+    Attributes:
+        closed: what it answers at once, if anything.
+        sent: the jobs that were sent, by their indices.
+        taken: those of them that are to be answered by the test.
+    """
 
     def __init__(self) -> None:
         self.turns: list[Callable[[], None]] = []
         self.later = self.turns.append
         self.answers: list[Answer] = []
+        self.closed: Exception | None = None
+        self.sent: list[int] = []
+        self.taken: list[int] = []
+        self.broker = SimpleNamespace(loop=VirtualLoop())
         self.submissions = Pipeline(Window(2), self.later, clock=lambda: 0.0)
         self.fences: list[Report] = []
-        self.outcomes = Outcomes(self.fences.append, lambda seconds, callback: Timer())
+        self.outcomes = Outcomes(self.fences.append, self.broker.loop.timer)
 
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
-        self.answers.append(answer)
+        tag = json.loads(text)["attributes"]["user"]["ensemble"]
+        self.sent.append(tag["index"])
+        if self.closed is None:
+            self.taken.append(tag["index"])
+            self.answers.append(answer)
+        else:
+            answer(self.closed)
 
     def turn(self) -> None:
         while self.turns:
@@ -89,6 +106,165 @@ def test_a_job_that_is_given_ids_and_is_never_there_is_refused() -> None:
     for number in range(ROUNDS):
         queue.answers[number](7 + number)
         queue.fences.pop()(None)
+        queue.broker.loop.run(queue.broker.loop.now() + LONGEST_PAUSE)
     (failed,) = outcomes
     assert isinstance(failed, CommandFailed)
     assert failed.reason == "job 0: the queue has given it an id, and does not have it (EPROTO)"
+
+
+# -- a queue that takes no jobs for a while ------------------------------------------------
+
+DISABLED = OSError(errno.EINVAL, "job submission to batch is disabled: maintenance")
+
+
+class Site:
+    """An ensemble that submits to a queue which opens and closes; the journal shows each job."""
+
+    def __init__(self, jobs: int = 6, **entry: Any) -> None:
+        self.queue = Queue()
+        self.loop = self.queue.broker.loop
+        document = {
+            "name": "test",
+            "jobs": [{"name": "a", "command": "true", "count": jobs, **entry}],
+        }
+        self.told: list[list[str]] = []
+        self.member = Submitter(
+            self.queue,  # type: ignore[arg-type]
+            load_mapping(document),
+            run=1,
+            environment={},
+            cwd="/",
+            news=lambda: self.told.append([wait.kind for wait in self.member.waits()]),
+        )
+        self.outcomes: list[Any] = []
+        self.jobs: Counter[int] = Counter()
+
+    def submit(self, count: int, first: int = 0, id: int = 1) -> None:
+        self.member.submit(SubmitJobs(id, "a", "rule", 1, first, count), self.outcomes.append)
+
+    def take(self) -> None:
+        """Take what was sent into the queue, and answer."""
+        while self.queue.answers or self.queue.turns:
+            if self.queue.answers:
+                index = self.queue.taken.pop(0)
+                self.jobs[index] += 1
+                self.member.seen(Tag("a", "rule", 1, index), 100 + index)
+                self.queue.answers.pop(0)(100 + index)
+            self.queue.turn()
+
+    def wait(self, seconds: float) -> None:
+        self.loop.run(self.loop.now() + seconds)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DISABLED,
+        OSError(errno.EINVAL, "job submission is disabled: "),
+        OSError(errno.EPERM, "no queue specified"),
+        OSError(errno.EINVAL, "user has max active jobs"),
+    ],
+    ids=lambda error: error.strerror,
+)
+def test_jobs_wait_while_the_queue_takes_none_and_are_sent_once_when_it_does(
+    error: OSError,
+) -> None:
+    site = Site()
+    site.queue.closed = error
+    site.submit(6)
+    site.wait(60.0)
+    assert set(site.queue.sent) == {0}, "one is sent for all"
+    assert not site.outcomes
+    site.queue.closed = None
+    site.wait(LONGEST_WAIT)
+    site.take()
+    assert site.outcomes == [CommandDone(site.outcomes[0].t, 1, {"ids": list(range(100, 106))})]
+    assert site.jobs == Counter(range(6))
+
+
+def test_a_look_whether_the_queue_is_open_costs_one_job_in_some_seconds() -> None:
+    site = Site(jobs=1000)
+    site.submit(1)
+    site.take()
+    site.queue.closed = DISABLED
+    site.submit(999, first=1, id=2)
+    site.wait(3600.0)
+    assert len(site.queue.sent) < 3600 / LONGEST_WAIT + 20
+
+
+def test_why_jobs_wait_is_told_after_a_moment_and_that_they_do_no_longer() -> None:
+    site = Site()
+    site.queue.closed = DISABLED
+    site.submit(6)
+    assert [(wait.group, wait.kind, wait.reason) for wait in site.member.waits()] == [
+        ("a", "disabled", "job submission to batch is disabled: maintenance")
+    ]
+    assert not site.told
+    site.wait(TELL_SECONDS)
+    assert site.told == [["disabled"]]
+    site.queue.closed = None
+    site.wait(LONGEST_WAIT)
+    site.take()
+    assert site.told[-1] == []
+    assert not site.member.waits()
+
+
+def test_a_queue_that_is_gone_for_good_meanwhile_refuses_what_waits() -> None:
+    site = Site()
+    site.queue.closed = DISABLED
+    site.submit(6)
+    site.queue.closed = OSError(errno.EPERM, "Invalid queue 'batch' specified")
+    site.wait(LONGEST_WAIT)
+    (failed,) = site.outcomes
+    assert isinstance(failed, CommandFailed)
+    assert "Invalid queue 'batch'" in failed.reason
+    assert not site.member.waits()
+
+
+def test_an_ensemble_that_ends_sends_nothing_of_what_waits() -> None:
+    site = Site()
+    site.queue.closed = DISABLED
+    site.submit(6)
+    site.member.revoke()
+    (failed,) = site.outcomes
+    assert (failed.errno, failed.ids) == ("ECANCELED", ())
+    sent = len(site.queue.sent)
+    site.queue.closed = None
+    site.wait(60.0)
+    assert len(site.queue.sent) == sent
+    assert not site.member.waits()
+
+
+def test_other_commands_wait_behind_the_same_job_and_other_job_sets_do_not() -> None:
+    site = Site()
+    site.queue.closed = DISABLED
+    site.submit(3)
+    site.submit(3, first=3, id=2)
+    site.wait(30.0)
+    assert set(site.queue.sent) == {0}
+    site.queue.closed = None
+    site.wait(LONGEST_WAIT)
+    site.take()
+    assert site.jobs == Counter(range(6))
+    assert sorted(outcome.command for outcome in site.outcomes) == [1, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_however_often_the_queue_closes_and_opens_each_job_is_sent_into_it_once(seed: int) -> None:
+    random, site, jobs = Random(seed), Site(jobs=400), 0
+    for round in range(200):
+        site.queue.closed = DISABLED if random.random() < 0.5 else None
+        if jobs < 400:
+            site.submit(2, first=jobs, id=round + 1)
+            jobs += 2
+        site.wait(random.choice([0.0, 0.05, 0.5, 3.0]))
+        if random.random() < 0.5:
+            site.take()
+    site.queue.closed = None
+    for _ in range(20):
+        site.wait(LONGEST_WAIT)
+        site.take()
+    assert site.jobs == Counter(range(jobs))
+    assert len(site.outcomes) == 200
+    assert all(isinstance(outcome, CommandDone) for outcome in site.outcomes)
+    assert not site.member.waits()
