@@ -7,7 +7,7 @@ test_expect_success FLUX 'others cannot be started beside the service' '
 	chaos second-service
 '
 
-for scenario in module-reload ingest-reload ids-again job-manager-reload purge; do
+for scenario in module-reload ingest-reload queue-disabled ids-again job-manager-reload purge; do
 	test_expect_success FLUX "$scenario: no job is lost, none is there twice" "chaos $scenario"
 done
 

@@ -136,6 +136,7 @@ class Why(TypedDict):
     reason: str
     t: float
     rules: list[RuleReason]
+    waits: NotRequired[list[Wait]]
 
 
 class BestJob(TypedDict):
@@ -231,6 +232,19 @@ class PoolStatus(TypedDict):
     members: list[MemberStatus]
 
 
+class Wait(TypedDict):
+    """Why some jobs of an ensemble wait; `text` is all of it in a sentence."""
+
+    group: str | None
+    member: str | None
+    jobs: int
+    kind: str
+    reason: str
+    advice: str
+    t: float | None
+    text: str
+
+
 class EnsembleStatus(TypedDict):
     """One ensemble of `status`; `errors` are the service's errors about it.
 
@@ -252,6 +266,7 @@ class EnsembleStatus(TypedDict):
     directory: str
     errors: list[str]
     best: NotRequired[list[BestJob]]
+    waits: NotRequired[list[Wait]]
     searches: NotRequired[list[SearchStatus]]
     pools: NotRequired[dict[str, PoolStatus]]
     t_predicted: NotRequired[float]
@@ -311,3 +326,4 @@ class Job(TypedDict):
     memo_left_out: int
     output: str | None
     error: str | None
+    waits: NotRequired[str]

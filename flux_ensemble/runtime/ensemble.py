@@ -152,8 +152,12 @@ class Ensemble:
     @property
     def needs(self) -> tuple[frozenset[str], bool]:
         """The job events that it needs, and whether it needs those of other jobs too."""
-        names = self.engine.wants_events
+        names = self.engine.wants_events | {"urgency"}
         return names | FLEET_EVENTS if self.fleet else names, self.engine.wants_foreign
+
+    def wants(self, name: str) -> bool:
+        """Whether its engine, or somebody who follows its log, wants job events of a name."""
+        return self.log.wants_events or name in self.engine.wants_events
 
     @property
     def needs_places(self) -> bool:

@@ -19,7 +19,9 @@ KEPT = 10_000
 Entry = Mapping[str, Any]
 
 #: Entries that an engine does not write: a replay of its events cannot know them.
-NOTES = frozenset({"load", "epoch", "shutdown", "error", "violation", "stopped", "custom-output"})
+NOTES = frozenset(
+    {"load", "epoch", "shutdown", "error", "violation", "held", "go-on", "stopped", "custom-output"}
+)
 
 
 def is_note(entry: Entry) -> bool:

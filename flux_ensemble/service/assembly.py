@@ -24,9 +24,11 @@ from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Scaler
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.service.fleet import Fleet
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.functions import Prepared
 from flux_ensemble.service.marks import Marks
+from flux_ensemble.service.status.waits import SaidWaits
 from flux_ensemble.service.store.kvs import KvsStore
 
 
@@ -95,9 +97,25 @@ class Assembly:
             loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
 
         fleet = self._fleets.make(spec, load, warn) if spec.members else None
-        member = fleet or FluxMember(
-            self._queue, spec, run=load["run"], **where, scaler=self._scaler, warn=warn
-        )
+        said = SaidWaits(lambda: ensemble)
+
+        def news() -> None:
+            # Not from here: this can be within the ensemble's driver.
+            loop.timer(0.0, said.tell)
+
+        member: FluxMember | Fleet
+        if fleet is not None:
+            member, fleet.news = fleet, news
+        else:
+            member = FluxMember(
+                self._queue,
+                spec,
+                run=load["run"],
+                **where,
+                scaler=self._scaler,
+                warn=warn,
+                news=news,
+            )
 
         def put_down(ensemble: Ensemble) -> WriteAheadLog:
             wal = self._wal(ensemble, store, loop, replayed)

@@ -39,6 +39,7 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import ENCLOSING, make, split
+from flux_ensemble.members.flux.submission import Wait
 from flux_ensemble.members.nested.attached import (
     AttachedInstance,
     AttachedMember,
@@ -74,11 +75,13 @@ class Fleet:
         load: as given.
         ensemble: whose members they are, and
         durable: what waits for its commits; both are set before anything is asked of it.
+        news: as for `members.flux.submission.Submitter`.
     """
 
     elastic = False
     ensemble: Ensemble
     durable: Durable
+    news: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -317,6 +320,7 @@ class Fleet:
                 run=self._run,
                 durable=self.durable,
                 warn=self._warn,
+                news=lambda: self.news(),
                 **self._where,
             )
         member.follow(*self.follows, ensemble.engine)
@@ -378,6 +382,17 @@ class Fleet:
 
     def _tags(self) -> Iterator[MemberTag]:
         return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))
+
+    def waits(self) -> Iterator[tuple[str, Wait]]:
+        """Why jobs wait to be submitted to members, and members' own jobs, with their names."""
+        for tag in self._tags():
+            waiting = self._site[tag].waiting
+            if waiting is not None:
+                yield tag.member, waiting
+            member = self._members.get(tag.ordinal)
+            if member is not None and isinstance(member.nested, NestedMember):
+                for wait in member.nested.waits():
+                    yield tag.member, wait
 
     def places(self) -> dict[str, dict[str, Any]]:
         """Of each member that there is its `job` in the enclosing instance, and its `uri`."""

@@ -250,7 +250,9 @@ class Service:
             self._reports,
             self._needs,
         )
-        jobs = Jobs(self._responder, self._streams, self._ensembles, self._broker.loop)
+        jobs = Jobs(
+            self._responder, self._streams, self._ensembles, self._broker.loop, self._reports
+        )
         self._attachments = Attachments(
             self._responder, self._fleets, self._broker.loop, lambda: self._recovery.epoch
         )

@@ -48,6 +48,8 @@ class Tracker:
         self._jobs: dict[int, Ensemble] = {}
         self._names: dict[int, str] = {}
         self._fences: set[int] = set()
+        #: Active jobs of ensembles that have urgency 0.
+        self._held: set[int] = set()
         self.events = 0
         self.learning = False
         self.newest = 0
@@ -72,6 +74,26 @@ class Tracker:
             self._jobs[job] = ensemble
             ensemble.violation(JobEvent(submit["timestamp"], job, "submit", context, tag))
 
+    @property
+    def any_held(self) -> bool:
+        """Some job is held."""
+        return bool(self._held)
+
+    def is_held(self, job: int) -> bool:
+        """The job is one of an ensemble's, and has urgency 0."""
+        return job in self._held
+
+    def note_urgency(self, job: int, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Note whether a job is held, from those entries of its eventlog (RFC 21) that say so."""
+        for entry in entries:
+            urgency = (entry.get("context") or {}).get("urgency")
+            if entry["name"] not in ("submit", "urgency") or urgency is None:
+                continue
+            if urgency == 0:
+                self._held.add(job)
+            else:
+                self._held.discard(job)
+
     def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
         """Hand out one entry of the journal."""
         self.events += 1
@@ -91,7 +113,10 @@ class Tracker:
             self.newest = max(self.newest, job)
         ensemble = self._jobs.get(job)
         if ensemble is not None:
-            ensemble.job_event(JobEvent(entry["timestamp"], job, name, context, tag))
+            if "urgency" in context:
+                self.note_urgency(job, (entry,))
+            if name != "urgency" or ensemble.wants("urgency"):
+                ensemble.job_event(JobEvent(entry["timestamp"], job, name, context, tag))
         for other in self._queue_wide():
             if other is not ensemble:
                 other.job_event(
@@ -107,6 +132,8 @@ class Tracker:
         if name in LAST_EVENTS:
             self._jobs.pop(job, None)
             self._names.pop(job, None)
+            if self._held:
+                self._held.discard(job)
 
     def told(
         self, ensemble: Ensemble, ordinal: int, items: Iterable[Sequence[Any]]
@@ -213,6 +240,7 @@ class Tracker:
         """The journal begins again: what is active will be seen again."""
         self._fences.clear()
         self._jobs.clear()
+        self._held.clear()
         self._names.clear()
 
     def jobs_of(self, ensemble: Ensemble) -> tuple[int, ...]:

@@ -45,6 +45,7 @@ SCENARIOS = {
     "second-service": ("matrix", "second_service", 0.0, 0),
     "module-reload": ("matrix", "module_reload", 0.0, 0),
     "ingest-reload": ("matrix", "ingest_reload", 0.0, 0),
+    "queue-disabled": ("matrix", "queue_disabled", 0.003, 1),
     "ids-again": ("matrix", "ids_again", 0.0, 0),
     "job-manager-reload": ("matrix", "job_manager_reload", 0.0, 0),
     "purge": ("matrix", "purge", 0.0, 0),

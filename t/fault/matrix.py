@@ -13,7 +13,7 @@ from kills import patience
 from scenario import Context
 from scene import Scene, scene
 from services import Module
-from workloads import Expected, Submits, Workload, burst, mixed, mock, stages
+from workloads import Expected, Submits, Workload, burst, fed, mixed, mock, stages
 
 from flux_ensemble.bindings import module_arguments, module_path
 
@@ -83,6 +83,31 @@ def ingest_reload(context: Context) -> None:
         stage.service.await_answer(stage.handle)
         stage.await_end(workload.name, patience(workload))
         stage.verify(workload)
+
+
+def queue_disabled(context: Context) -> None:
+    """The queue takes no jobs, again and again at random; the service dies meanwhile."""
+    cycles = 200 if context.long else 15
+    with scene(context) as stage:
+        workload = fed("fed", 3000 if context.long else 200, 20)
+        stage.load(workload)
+        kills = {cycles // 3, cycles * 2 // 3} if context.wanted else set()
+        for cycle in range(cycles):
+            _enable(stage, False)
+            if cycle in kills:
+                stage.kill()
+                stage.service.await_answer(stage.handle)
+            time.sleep(context.random.uniform(0, 0.2))
+            _enable(stage, True)
+            time.sleep(context.random.uniform(0, 0.2))
+        stage.await_end(workload.name, patience(workload))
+        stage.verify(workload)
+
+
+def _enable(stage: Scene, enable: bool) -> None:
+    """Have the queue take jobs, or take none."""
+    request = {"enable": enable, "all": True, "reason": "maintenance"}
+    stage.handle.rpc("job-manager.queue-enable", request, nodeid=0).get()
 
 
 def ids_again(context: Context) -> None:

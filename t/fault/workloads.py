@@ -298,6 +298,19 @@ def burst(name: str, jobs: int, *, firings: int = 1, seconds: float = 0.1) -> Wo
     return Workload(document, expected)
 
 
+def fed(name: str, jobs: int, active: int) -> Workload:
+    """One group of which only some jobs are in the queue at once, so that it is fed all the time.
+
+    Args:
+        name: of the ensemble.
+        jobs: how many the group has in all.
+        active: how many are in the queue at once.
+    """
+    workload = burst(name, jobs, seconds=0.02)
+    workload.document["jobs"][0]["max-active"] = active
+    return workload
+
+
 def pulses(name: str, every: float, *, times: int = 12) -> Workload:
     """A few jobs now and then, and times without any in between.
 

@@ -90,6 +90,8 @@ def status(name: str | None, output: Output, target: Target) -> None:
         if bests:
             click.echo()
             BESTS.show(bests, no_header=output.no_header)
+        for wait in ensemble.get("waits", ()):
+            click.echo(f"\n{printable(wait['text'])}")
         members = member_rows(ensemble, time.time())
         if members:
             click.echo()
@@ -206,6 +208,8 @@ def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:
         click.echo()
     elif answer["state"] != "running":
         click.echo(f"{name} is {answer['state']}: {printable(answer['reason'])}\n")
+    for wait in answer.get("waits", ()):
+        click.echo(f"{printable(wait['text'])}\n")
     for line in reasons(answer, ended=ended):
         click.echo(line)
 

@@ -15,7 +15,7 @@ _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
     "name", "state", "group", "rule", "firing", "index", "attempt", "trial",
     "trial_state", "nnodes", "duration", "ranks", "runtime", "outcome", "returncode",
-    "signal", "interrupted", "memo_left_out", "output", "error",
+    "signal", "interrupted", "memo_left_out", "output", "error", "waits",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",
@@ -33,7 +33,7 @@ _FORMATS = {
     "default": {
         "description": "how each job ended, and its parameters",
         "format": "+:{id:>12} +:{group:<8} {color_status}{status:<8}{color_off} {nnodes:>6h} "
-        "{runtime!F:>8h} {returncode:>4h} ?:{params}",
+        "{runtime!F:>8h} {returncode:>4h} ?:{params} ?:{waits}",
     },
     "long": {
         "description": "with times, ranks and exceptions",

@@ -90,6 +90,10 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "custom-output":
             for text in context["text"].splitlines():
                 yield (Span(f"   {context['function']}: "), Span(text, "detail"))
+        case "held":
+            yield (Span(f"   {context['text']}", "warn"),)
+        case "go-on":
+            yield (Span(f"   {_taken_again(context)}", "good"),)
         case "error":
             yield (Span(f"   {context['text'].partition(chr(10))[0]}", "bad"),)
         case "violation":
@@ -102,6 +106,13 @@ def _goes_on(context: Mapping[str, Any]) -> str:
     if "firings" in context:
         return f"going on after {context['firings']} firings"
     return "the service was started again, and goes on"
+
+
+def _taken_again(context: Mapping[str, Any]) -> str:
+    """The queue takes jobs again."""
+    whose = f"the job of member {context['member']!r}" if context["group"] is None else ""
+    whose = whose or f"the jobs of group {context['group']!r}"
+    return f"the queue takes {whose} again, after {in_words(context['seconds'])}"
 
 
 def _best(context: Mapping[str, Any]) -> str:
@@ -224,7 +235,9 @@ def _entry_style(entry: Entry) -> str:
             return "warn"
         case "trial-failed" | "ask-failed":
             return "warn"
-        case "best" | "front":
+        case "held":
+            return "warn"
+        case "best" | "front" | "go-on":
             return "good"
         case "finish":
             return STATE_STYLES.get(entry["context"]["state"], "")
@@ -276,6 +289,10 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             return _best(context)
         case "ask" | "ask-failed" | "trial-failed" | "pruned" | "search-done":
             return search_sentence(entry)
+        case "held":
+            return str(context["text"])
+        case "go-on":
+            return _taken_again(context)
         case "epoch" if "epoch" in context:
             return f"service number {context['epoch']} goes on with it"
         case "epoch":

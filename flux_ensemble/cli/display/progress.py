@@ -133,6 +133,9 @@ class Paces:
         if not sums:
             sums = dict.fromkeys(("waiting", "pending", "running", "finished"), 0)
         whole = self._progress("", status["name"], sums, t_start, now, ended)
+        if status.get("waits"):
+            # Nobody can tell when it ends.
+            return replace(whole, rate=None), [replace(group, rate=None) for group in groups]
         t_predicted = status.get("t_predicted")
         if t_predicted is not None:
             whole = replace(whole, predicted=max(0.0, t_predicted - now))

@@ -43,6 +43,10 @@ def title(picture: Picture) -> Line:
         spans.append(Span(f", {whole.outlook}"))
     if status.get("reason"):
         spans.append(Span(f": {status['reason']}", "detail"))
+    waits = status.get("waits", ())
+    if waits:
+        more = f" (and {len(waits) - 1} more: see status)" if len(waits) > 1 else ""
+        spans.append(Span(f"; {waits[0]['text']}{more}", "warn"))
     return tuple(spans)
 
 

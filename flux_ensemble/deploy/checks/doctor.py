@@ -8,6 +8,7 @@ from typing import Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.checks.broker import clocks, flux_version, journal, launch
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
+from flux_ensemble.deploy.checks.queue import nodes, queue, waits
 from flux_ensemble.deploy.checks.service import guests, keeper, members, scaler, service
 from flux_ensemble.deploy.checks.storage import checkpoint, content, kvs, logs, statedir
 
@@ -22,6 +23,9 @@ CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
     kvs,
     journal,
     clocks,
+    queue,
+    nodes,
+    waits,
     guests,
     scaler,
     members,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,6 +50,7 @@ class InstanceInfo:
         modules: the broker modules of rank 0, or None if they are not told.
         service: what the ensemble service says about itself, or its error.
         members: what it says about its members; empty for guests, and after an error.
+        ensembles: what it says about them.
         has_members: an ensemble has members of its own: Flux instances.
         keeper: what the module `ensemble-keeper` says about the service; None without one.
     """
@@ -65,11 +66,13 @@ class InstanceInfo:
         self.service: Mapping[str, Any] | OSError
         self.members: Mapping[str, Any] = {}
         self.has_members = False
+        self.ensembles: Sequence[Mapping[str, Any]] = ()
         try:
             status = self.ask("ensemble.status", {})
             self.service = status["service"]
             self.members = status.get("members", {})
-            self.has_members = any(one.get("pools") for one in status["ensembles"])
+            self.ensembles = status["ensembles"]
+            self.has_members = any(one.get("pools") for one in self.ensembles)
         except OSError as error:
             self.service = error
         self.keeper: Mapping[str, Any] | None

@@ -118,9 +118,7 @@ class FluxMember(Submitter):
         detail = bounded("\n".join(lines))
         return CommandFailed(time.time(), command, failed, reason, detail)
 
-    def _insist(
-        self, start: Callable[[int, Report], None], call: int, report: Report
-    ) -> None:
+    def _insist(self, start: Callable[[int, Report], None], call: int, report: Report) -> None:
         """Make a call, and make it again while it is not known what became of it."""
 
         def answered(error: Exception | None) -> None:

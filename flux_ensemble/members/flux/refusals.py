@@ -4,10 +4,10 @@
     HELD     the queue does not have the job, and will take it later: it waits, and is sent again
     REFUSED  the queue does not have the job, and never will
 
-Flux tells most refusals apart by their text alone: what the job manager and its plugins refuse has
-EINVAL, what a frobnicator refuses EPERM (flux-core 0.88, `job-ingest.c`, `flux-job-frobnicator.py`).
-HELD is only what is known to be a refusal. Where an error can come from anywhere, a fence is cheaper
-than a job that runs twice.
+Flux tells most refusals apart by their text alone: what the job manager and its plugins refuse
+has EINVAL, what a frobnicator refuses EPERM (flux-core 0.88, `job-ingest.c`,
+`flux-job-frobnicator.py`). HELD is only what is known to be a refusal. Where an error can come from
+anywhere, a fence is cheaper than a job that runs twice.
 """
 
 from __future__ import annotations

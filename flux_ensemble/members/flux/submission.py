@@ -20,7 +20,7 @@ import errno
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from flux_ensemble.document.job_sets import JobSet, Submission
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.flux.delivery import FIRST_PAUSE, PATIENCE, SLICE, Answer
+from flux_ensemble.members.flux.delivery import FIRST_PAUSE, SLICE, Answer
 from flux_ensemble.members.flux.errors import errno_name, sentence
 from flux_ensemble.members.flux.jobspecs import TagTemplates
 from flux_ensemble.members.flux.outputs import Outputs

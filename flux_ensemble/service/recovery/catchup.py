@@ -102,6 +102,7 @@ class CatchUp:
         active = entries[-1]["name"] not in LAST_EVENTS
         if active:
             self._tracker.follow(job, ensemble)
+            self._tracker.note_urgency(job, entries)
         if not ensemble.live:
             return
         past, engine = self._past[ensemble], ensemble.engine

@@ -86,9 +86,9 @@ class Handlers:
         ensemble = self._ensembles.get(payload["name"])
         now = time.time()
         rules = why(ensemble.engine, now, payload.get("rule"))
-        self._responder.respond(
-            message,
-            {"state": ensemble.state, "reason": ensemble.reason, "t": now, "rules": rules},
+        answer = {"state": ensemble.state, "reason": ensemble.reason, "t": now, "rules": rules}
+        self._reports.waits(
+            ensemble, lambda waits: self._responder.respond(message, {**answer, "waits": waits})
         )
 
     @request_handler("log")

@@ -11,6 +11,7 @@ from flux.message import Message
 
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.jobs import Job
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
@@ -20,6 +21,8 @@ from flux_ensemble.runtime.search import COUNT, Found, Search
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.service.status.reports import Reports
+from flux_ensemble.service.status.waits import Cause
 from flux_ensemble.texts import listed, shown
 
 Payload = Mapping[str, Any]
@@ -38,11 +41,18 @@ class Jobs:
         responder, streams: send the responses.
         ensembles: whose jobs they are.
         loop: takes the steps of a search, and has the time.
+        reports: say what jobs wait for.
     """
 
     def __init__(
-        self, responder: Responder, streams: Streams, ensembles: Ensembles, loop: Loop
+        self,
+        responder: Responder,
+        streams: Streams,
+        ensembles: Ensembles,
+        loop: Loop,
+        reports: Reports,
     ) -> None:
+        self._reports = reports
         self._responder = responder
         self._streams = streams
         self._ensembles = ensembles
@@ -69,7 +79,12 @@ class Jobs:
         )
         answer = _Answer(self._responder, self._streams, message, ensemble, search, keys)
         self._streams.add(answer)
-        answer.go_on(self._loop)
+
+        def begin(cause_of: Callable[[Job], Cause | None]) -> None:
+            answer.cause_of = cause_of
+            answer.go_on(self._loop)
+
+        self._reports.job_waits(ensemble, begin)
 
 
 class _Answer:
@@ -91,6 +106,7 @@ class _Answer:
         self._search = search
         self._keys = keys
         self._stopped = False
+        self.cause_of: Callable[[Job], Cause | None] = lambda job: None
 
     def go_on(self, loop: Loop) -> None:
         """Take a step, and the next one when the service has done what else there is."""
@@ -104,6 +120,7 @@ class _Answer:
             self.stop()
             self._responder.fail("jobs", self.message, error)
             return
+        self._say_waits(found)
         if found:
             self._responder.respond(self.message, {"jobs": _cut(found, self._keys)})
         if not self._search.over:
@@ -119,6 +136,15 @@ class _Answer:
         self._responder.respond(self.message, last)
         self.stop()
         self._responder.refuse(self.message, errno.ENODATA, "end of the jobs")
+
+    def _say_waits(self, found: list[Found]) -> None:
+        """Say of jobs that have not started what they wait for, where that is known."""
+        jobs = self._ensemble.engine.workload.jobs
+        for described in found:
+            job = jobs.get(described["id"]) if described["state"] == "pending" else None
+            cause = None if job is None or "member" in described else self.cause_of(job)
+            if cause is not None:
+                described["waits"] = cause.reason
 
     def stop(self) -> None:
         """Send nothing more."""

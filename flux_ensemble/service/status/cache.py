@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from flux_ensemble.runtime.ports import Loop, Numbers
+from flux_ensemble.service.status.conditions import Conditions
 
 #: Seconds after which an answer is not used any more, and after which it is asked for again.
 OLD_SECONDS = 1.0
@@ -24,8 +25,8 @@ BUSY_SECONDS = 5.0
 #: Seconds after which a request counts as lost.
 LOST_SECONDS = 10.0
 
-#: Gets the numbers of nodes, and of jobs.
-Take = Callable[[Numbers, Numbers], None]
+#: Gets the numbers of nodes and of jobs, and what can keep jobs waiting.
+Take = Callable[[Numbers, Numbers, Conditions | None], None]
 
 
 class Cache:
@@ -39,7 +40,7 @@ class Cache:
     def __init__(self, ask: Callable[[Take], None], loop: Loop) -> None:
         self._ask = ask
         self._loop = loop
-        self._answer: tuple[Numbers, Numbers] | None = None
+        self._answer: tuple[Numbers, Numbers, Conditions | None] | None = None
         self._t_answer = -math.inf
         self._t_asked = -math.inf
         self._waiting: list[Take] = []
@@ -65,13 +66,15 @@ class Cache:
                     self._waiting.remove(done)
                     raise
 
-    def _answered(self, t_asked: float, nodes: Numbers, jobs: Numbers) -> None:
-        self._answer, self._t_answer = (nodes, jobs), t_asked
+    def _answered(
+        self, t_asked: float, nodes: Numbers, jobs: Numbers, conditions: Conditions | None
+    ) -> None:
+        self._answer, self._t_answer = (nodes, jobs, conditions), t_asked
         self._t_asked = -math.inf
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             # In a turn of its own, so that an exception of one is nobody else's.
-            self._loop.timer(0.0, partial(done, nodes, jobs))
+            self._loop.timer(0.0, partial(done, nodes, jobs, conditions))
 
 
 def _is_within(seconds: float, t: float, now: float) -> bool:

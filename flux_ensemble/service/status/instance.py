@@ -1,6 +1,6 @@
-"""What `ensemble.status` says about the instance: free nodes and jobs by state.
+"""What `ensemble.status` says about the instance: nodes, jobs by state, what keeps these waiting.
 
-Two requests to Flux, asynchronous and with a limit. Where one is not answered (no
+Requests to Flux, asynchronous and with a limit. Where one is not answered (no
 scheduler, no job-list, or too slow) every value of its object is None.
 """
 
@@ -16,6 +16,7 @@ from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.steps import Step, Steps, run, together
 from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.status.cache import Take
+from flux_ensemble.service.status.conditions import Conditions, conditions
 
 #: Seconds to wait for each response.
 PATIENCE = 5.0
@@ -37,7 +38,33 @@ def query(broker: Broker, done: Take) -> None:
 def _query(broker: Broker, done: Take) -> Steps:
     nodes = _numbers(broker, "resource.sched-status", NODES, count_nodes)
     jobs = _numbers(broker, "job-list.job-stats", STATES, count_jobs)
-    done(*(yield together(partial(run, nodes), partial(run, jobs))))
+    found = _conditions(broker)
+    done(*(yield together(partial(run, nodes), partial(run, jobs), partial(run, found))))
+
+
+def _conditions(broker: Broker) -> Generator[Step, Any, Conditions | None]:
+    """What can keep jobs waiting; None where Flux does not say."""
+    handle = broker.handle
+
+    def ask(topic: str, payload: Mapping[str, Any]) -> Step:
+        return broker.response(handle.rpc(topic, payload, nodeid=0), seconds=PATIENCE)
+
+    try:
+        config, resources, listed = yield together(
+            ask("config.get", {}),
+            ask("resource.status", {}),
+            ask("job-manager.queue-list", {}),
+        )
+        names = listed["queues"]
+        states = yield together(
+            *(ask("job-manager.queue-status", {"name": name}) for name in names),
+            *([] if names else [ask("job-manager.queue-status", {})]),
+        )
+        return conditions(dict(zip(names or [""], states, strict=True)), resources, config)
+    except Exception as error:
+        if not isinstance(error, OSError):
+            broker.report(error)
+        return None
 
 
 def _numbers(

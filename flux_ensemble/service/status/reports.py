@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flux_ensemble import __version__
+from flux_ensemble.engine.jobs import Job
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.fleet import Fleet
@@ -16,7 +17,9 @@ from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.status.cache import Cache
+from flux_ensemble.service.status.conditions import Conditions
 from flux_ensemble.service.status.perf import Perf
+from flux_ensemble.service.status.waits import Cause, Waits
 from flux_ensemble.service.tracker import Tracker
 
 Payload = Mapping[str, Any]
@@ -52,6 +55,7 @@ class Reports:
         self._recovery = recovery
         self._members = members
         self._instance = instance
+        self._waits = Waits(tracker)
         self._perf = perf
         self._state = state
         self._t_start = time.time()
@@ -84,19 +88,42 @@ class Reports:
         """
         chosen = list(self._ensembles) if name is None else [self._ensembles.get(name)]
 
-        def answered(nodes: Numbers, queue: Numbers) -> None:
+        def answered(nodes: Numbers, queue: Numbers, conditions: Conditions | None) -> None:
             try:
-                answer: Payload | Exception = self._answer(chosen, owner, nodes, queue)
+                answer: Payload | Exception = self._answer(chosen, owner, nodes, queue, conditions)
             except Exception as error:
                 answer = error
             done(answer)
 
         self._instance.get(answered)
 
+    def waits(self, ensemble: Ensemble, done: Callable[[Listed], None]) -> None:
+        """What the jobs of an ensemble wait for, as `status` has it."""
+        self._instance.get(
+            lambda nodes, queue, conditions: done(self._waits.of(ensemble, conditions))
+        )
+
+    def job_waits(
+        self, ensemble: Ensemble, done: Callable[[Callable[[Job], Cause | None]], None]
+    ) -> None:
+        """Have `done` called with what says of a job of an ensemble what it waits for."""
+        self._instance.get(
+            lambda nodes, queue, conditions: done(
+                lambda job: self._waits.of_job(ensemble, job, conditions)
+            )
+        )
+
     def _answer(
-        self, chosen: Iterable[Ensemble], owner: bool, nodes: Numbers, queue: Numbers
+        self,
+        chosen: Iterable[Ensemble],
+        owner: bool,
+        nodes: Numbers,
+        queue: Numbers,
+        conditions: Conditions | None,
     ) -> Payload:
-        listed: Listed = [_status(ensemble) for ensemble in chosen]
+        listed: Listed = [
+            _status(ensemble, self._waits.of(ensemble, conditions)) for ensemble in chosen
+        ]
         answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
         if owner:
             answer["service"] = self._service()
@@ -125,9 +152,15 @@ class Reports:
         }
 
 
-def _status(ensemble: Ensemble) -> Payload:
-    """The status of an ensemble; of its members also which jobs they are, and where."""
+def _status(ensemble: Ensemble, waits: Listed) -> Payload:
+    """The status of an ensemble; of its members also which jobs they are, and where.
+
+    Nothing is predicted while jobs wait for what nobody can predict.
+    """
     status = ensemble.status()
+    status["waits"] = waits
+    if waits:
+        status.pop("t_predicted", None)
     if isinstance(ensemble.fleet, Fleet):
         places = ensemble.fleet.places()
         for pool in status["pools"].values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from play import (
     CallCustom,
@@ -18,6 +20,9 @@ from play import (
     on_start,
     submit,
 )
+
+from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.engine.status import status
 
 CUSTOM = "def f(**kwargs): ...\n"
 
@@ -313,6 +318,55 @@ def test_a_submission_that_the_queue_refuses_fails_the_ensemble():
     play.failed(play.of(SubmitJobs)[0], "unknown queue 'q'")
     reason = "the queue refused jobs of group 'a': unknown queue 'q'"
     assert play.of(Finish) == [Finish("failed", reason)]
+
+
+def test_what_runs_goes_on_before_a_refused_submission_fails_the_ensemble():
+    jobs = [{"name": "a", "command": "true"}, {"name": "b", "command": "true", "count": 9}]
+    rules = [on_start(), on_start("b")]
+    play = Play(document(jobs=jobs, rules=rules), accept=False)
+    first, second = play.of(SubmitJobs)
+    play.done(first, ids=play.enqueue(first))
+    play.failed(second, "unknown queue 'q'")
+    assert play.engine.state == "running"
+    state = play.status()
+    assert state["groups"]["b"]["refused"] == 9
+    assert "refused" not in state["groups"]["a"]
+    assert state["rules"][1]["error"] == "9 jobs of group 'b' refused: unknown queue 'q'"
+    play.run(1)
+    reason = "the queue refused jobs of group 'b': unknown queue 'q'"
+    assert play.of(Finish) == [Finish("failed", reason)]
+
+
+def test_jobs_of_a_refused_submission_that_wait_are_not_sent():
+    jobs = [{"name": "a", "command": "true", "count": 9, "max-active": 2}]
+    play = Play(document(jobs=jobs, rules=[on_start()]), accept=False)
+    play.failed(play.of(SubmitJobs)[0], "unknown queue 'q'")
+    assert [command.count for command in play.of(SubmitJobs)] == [2]
+    assert play.status()["groups"]["a"]["refused"] == 9
+
+
+def test_a_retry_that_the_queue_refuses_fails_the_ensemble_when_the_others_are_done():
+    jobs = [{"name": "a", "command": "true", "count": 2, "retries": 1}]
+    play = Play(document(jobs=jobs, rules=[on_start()]), accept=False)
+    first = play.of(SubmitJobs)[0]
+    play.done(first, ids=play.enqueue(first))
+    play.run(1, status=1)
+    play.failed(play.of(SubmitJobs)[1], "unknown queue 'q'")
+    assert play.engine.state == "running"
+    play.run(2)
+    assert play.engine.state == "failed"
+
+
+def test_a_refusal_is_in_the_snapshot():
+    jobs = [{"name": "a", "command": "true"}, {"name": "b", "command": "true"}]
+    rules = [on_start(), on_start("b")]
+    play = Play(document(jobs=jobs, rules=rules), accept=False)
+    first, second = play.of(SubmitJobs)
+    play.done(first, ids=play.enqueue(first))
+    play.failed(second, "unknown queue 'q'")
+    again = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), ())
+    assert status(again) == status(play.engine)
+    assert again.refusal == play.engine.refusal
 
 
 def test_jobs_of_a_refused_submission_that_show_all_the_same_are_counted():

@@ -29,10 +29,10 @@ class Bench(FakeLoop):
         return self.t
 
     def get(self) -> None:
-        self.latest.get(lambda nodes, jobs: self.taken.append(nodes["free"]))
+        self.latest.get(lambda nodes, jobs, conditions: self.taken.append(nodes["free"]))
 
     def answer(self, free: int) -> None:
-        self.asked.pop(0)({"free": free}, {})
+        self.asked.pop(0)({"free": free}, {}, None)
         timers, self.timers = self.timers, []
         for timer in timers:
             timer.callback()

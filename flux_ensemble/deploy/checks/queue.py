@@ -1,0 +1,71 @@
+"""Checks of the queue: whether it takes jobs and starts them, whether nodes are up, what waits."""
+
+from __future__ import annotations
+
+from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
+from flux_ensemble.service.status.conditions import Conditions, conditions
+
+#: Waits that are named.
+_MOST = 5
+
+
+def queue(instance: InstanceInfo) -> Finding:
+    """The queues take jobs, and start them."""
+    found = _conditions(instance)
+    wrong = [
+        *(_named(name, "takes no jobs", why) for name, why in found.disabled.items()),
+        *(_named(name, "is stopped", why) for name, why in found.stopped.items()),
+    ]
+    if wrong:
+        verbs = [
+            *(f"`flux queue enable {name or '--all'}`" for name in found.disabled),
+            *(f"`flux queue start {name or '--all'}`" for name in found.stopped),
+        ]
+        return Finding("queue", "warning", "; ".join(wrong), f"{', '.join(verbs)} ends this")
+    if not found.has_default:
+        text = "there are queues and no default one: jobs that name none are not taken"
+        advice = (
+            "give each group a `queue`, or set `queue` in [policy.jobspec.defaults.system] of the "
+            "configuration"
+        )
+        return Finding("queue", "warning", text, advice)
+    return Finding("queue", "ok", "jobs are taken, and started")
+
+
+def nodes(instance: InstanceInfo) -> Finding:
+    """All nodes are up."""
+    found = _conditions(instance)
+    if found.nodes_up < found.nodes:
+        advice = found.advice.replace("'", "`")
+        return Finding("nodes", "warning", found.nodes_text, advice)
+    return Finding("nodes", "ok", f"{found.nodes} up")
+
+
+def waits(instance: InstanceInfo) -> Finding:
+    """No jobs of ensembles wait for what somebody has to do."""
+    texts = [
+        f"{ensemble['name']}: {wait['reason']}"
+        for ensemble in instance.ensembles
+        for wait in ensemble.get("waits", ())
+    ]
+    if not texts:
+        return Finding("waits", "ok", "no ensemble's jobs wait for more than free nodes")
+    more = f"; and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
+    advice = "`flux ensemble status NAME` says which jobs, and what ends it"
+    return Finding("waits", "warning", "; ".join(texts[:_MOST]) + more, advice)
+
+
+def _named(name: str, what: str, why: str) -> str:
+    which = f"queue {name!r}" if name else "the queue"
+    return f"{which} {what}" + (f" ({why})" if why else "")
+
+
+def _conditions(instance: InstanceInfo) -> Conditions:
+    names = instance.ask("job-manager.queue-list", {})["queues"]
+    topic = "job-manager.queue-status"
+    queues = {name: instance.ask(topic, {"name": name}) for name in names}
+    return conditions(
+        queues or {"": instance.ask(topic, {})},
+        instance.ask("resource.status", {}),
+        instance.ask("config.get", {}),
+    )

@@ -1,0 +1,208 @@
+"""What jobs wait for besides other jobs: the one place where that is found out.
+
+    refusals of the queue (`members.flux.submission`) ──┐
+    queues that are stopped, nodes that are not up ─────┼──► Waits ──► status, why, jobs ──► CLI
+    jobs that are held (`service.tracker`) ─────────────┘
+
+It says only what is certain. Jobs on members of their own are asked for there; what waits to be
+submitted to such a member is said, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
+from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.members.flux.submission import TELL_SECONDS, Submitter
+from flux_ensemble.members.flux.submission import Wait as Refused
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.fleet import Fleet
+from flux_ensemble.service.status.conditions import Conditions
+from flux_ensemble.service.tracker import Tracker
+from flux_ensemble.texts import bounded
+
+_STARTED = (Phase.RUNNING, Phase.FINISHED, Phase.GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a job waits.
+
+    Args:
+        kind: one word for programs: `disabled`, `held`, `stopped`, `nodes`, ...
+        reason: what is the matter.
+        advice: what ends it; "" where nothing does but time.
+    """
+
+    kind: str
+    reason: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why some jobs of an ensemble wait.
+
+    Args:
+        group: of the jobs; None for a member's own job.
+        member: whose own job waits, or where the jobs are to go; None for neither.
+        jobs: how many.
+        kind, reason, advice: see `Cause`.
+        t: since when, where that is known.
+        text: all of it in one sentence.
+    """
+
+    group: str | None
+    member: str | None
+    jobs: int
+    kind: str
+    reason: str
+    advice: str
+    t: float | None
+    text: str
+
+
+class Waits:
+    """Finds out what jobs wait for.
+
+    Args:
+        tracker: knows which jobs have urgency 0.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def of(self, ensemble: Ensemble, conditions: Conditions | None) -> list[Mapping[str, Any]]:
+        """Why jobs of an ensemble wait, as JSON.
+
+        Args:
+            ensemble: whose.
+            conditions: of the instance; None where these are not known.
+        """
+        return [asdict(wait) for wait in self._of(ensemble, conditions)]
+
+    def _of(self, ensemble: Ensemble, conditions: Conditions | None) -> Iterator[Wait]:
+        if not ensemble.live:
+            return
+        for member, refused in _refused(ensemble):
+            yield _submission(ensemble, member, refused)
+        if not self._tracker.any_held and not (conditions is not None and conditions.troubled):
+            return
+        causes = Counter[tuple[str, Cause]]()
+        for job in ensemble.engine.workload.active():
+            cause = self.of_job(ensemble, job, conditions)
+            if cause is not None and job.group is not None:
+                causes[job.group, cause] += 1
+        for (group, cause), jobs in causes.items():
+            who = f"{_jobs(jobs)} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
+            yield _wait(who, group, None, jobs, cause, None)
+
+    def of_job(self, ensemble: Ensemble, job: Job, conditions: Conditions | None) -> Cause | None:
+        """Why a job that is in the queue waits; None if it does not, or that is not known."""
+        if job.phase in _STARTED or ordinal_of(job.id) != ENCLOSING or job.firing is None:
+            return None
+        if self._tracker.is_held(job.id):
+            return Cause("held", "held by urgency 0", "'flux job urgency JOBID 16' lets it run")
+        if conditions is None or not conditions.troubled:
+            return None
+        job_set, params = ensemble.engine.job_at(job.firing, job.index)
+        name = _queue_of(job_set, params) or conditions.default_queue
+        stopped = conditions.stopped.get(name)
+        if stopped is not None:
+            which = f"queue {name!r}" if name else "the queue"
+            option = f" {name}" if name else ""
+            why = f": {stopped}" if stopped else ""
+            return Cause("stopped", f"{which} is stopped{why}", f"'flux queue start{option}'")
+        needs, has = job_set.nodes, conditions.nodes_up
+        if needs > has:
+            nodes = "1 node" if needs == 1 else f"{needs} nodes"
+            return Cause("nodes", f"needs {nodes}, and {conditions.nodes_text}", conditions.advice)
+        cores = max(1, job_set.tasks * job_set.cores)
+        if conditions.cores_up is not None and cores > conditions.cores_up:
+            text = f"needs {cores} cores, and {conditions.cores_up} are up: {conditions.missing}"
+            return Cause("nodes", text, conditions.advice)
+        return None
+
+
+class SaidWaits:
+    """Has the log of an ensemble say when the queue takes none of its jobs, and when it does again.
+
+    Args:
+        ensemble: gives the ensemble.
+    """
+
+    def __init__(self, ensemble: Callable[[], Ensemble]) -> None:
+        self._ensemble = ensemble
+        self._said: dict[tuple[str | None, str, str], Wait] = {}
+
+    def tell(self) -> None:
+        """Say what is new."""
+        ensemble = self._ensemble()
+        waits = {}
+        for member, refused in _refused(ensemble) if ensemble.live else ():
+            wait = _submission(ensemble, member, refused)
+            waits[member, refused.group, refused.kind] = wait
+        for key, wait in waits.items():
+            if key not in self._said and time.time() - (wait.t or 0.0) >= TELL_SECONDS / 2:
+                self._said[key] = wait
+                ensemble.note("held", _context(wait))
+        for key in [key for key in self._said if key not in waits]:
+            wait = self._said.pop(key)
+            if ensemble.live:
+                ensemble.note("go-on", {**_context(wait), "seconds": time.time() - (wait.t or 0.0)})
+
+
+def _context(wait: Wait) -> dict[str, Any]:
+    """What the log says of a wait."""
+    return {key: value for key, value in asdict(wait).items() if key != "t"}
+
+
+def _refused(ensemble: Ensemble) -> Iterator[tuple[str | None, Refused]]:
+    """What the queues of an ensemble do not take for now, with the names of its members."""
+    if isinstance(ensemble.member, Submitter):
+        for wait in ensemble.member.waits():
+            yield None, wait
+    elif isinstance(ensemble.fleet, Fleet):
+        yield from ensemble.fleet.waits()
+
+
+def _submission(ensemble: Ensemble, member: str | None, refused: Refused) -> Wait:
+    cause = Cause(refused.kind, refused.reason, refused.advice)
+    if refused.group == member:
+        return _wait(f"the job of member {member!r} waits", None, member, 1, cause, refused.t)
+    jobs = ensemble.engine.workload.waiting(refused.group)
+    where = "" if member is None else f" to member {member!r}"
+    group = bounded(refused.group)
+    who = f"{_jobs(jobs)} of group {group!r} wait{'s'[: jobs == 1]} to be submitted{where}"
+    return _wait(who, refused.group, member, jobs, cause, refused.t)
+
+
+def _wait(
+    who: str, group: str | None, member: str | None, jobs: int, cause: Cause, t: float | None
+) -> Wait:
+    advice = f"; {cause.advice}" if cause.advice else ""
+    text = f"{who}: {cause.reason}{advice}"
+    return Wait(group, member, jobs, cause.kind, cause.reason, cause.advice, t, text)
+
+
+def _queue_of(job_set: JobSet, params: Any) -> str | None:
+    if job_set.jobspec is not None:
+        system = job_set.jobspec.get("attributes", {}).get("system", {})
+    else:
+        system = job_set.attributes.get("system", {})
+    queue = job_set.queue or system.get("queue")
+    if not isinstance(queue, str):
+        return None
+    for name, value in params.items():
+        queue = queue.replace(f"{{{name}}}", str(value))
+    return queue
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"

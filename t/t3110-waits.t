@@ -1,0 +1,140 @@
+#!/bin/sh
+test_description='What jobs wait for: queues that take none, or are stopped, jobs that are held, nodes'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 2
+
+cat >fed.yaml <<-EOD
+	jobs: [{name: a, command: "true", count: 40, max-active: 2}]
+	rules: [{trigger: start, action: {name: submit, label: a}}]
+EOD
+
+cat >one.yaml <<-EOD
+	jobs: [{name: a, command: "true"}]
+	rules: [{trigger: start, action: {name: submit, label: a}}]
+EOD
+
+# Whether status says something of an ensemble.
+#
+# $1 - The ensemble.
+# $2 - The text.
+says() {
+	flux ensemble status "$1" | grep "$2"
+}
+
+# Whether all jobs of a group of `both` have ended.
+#
+# $1 - The group.
+ended() {
+	is 3 "$(flux ensemble jobs both --group "$1" --outcome success -no "{id}" | wc -l)"
+}
+
+test_expect_success 'load the service' '
+	load_module
+'
+
+test_expect_success 'a queue that is disabled holds the jobs, and status, why and log say so' '
+	flux ensemble load fed.yaml &&
+	flux queue disable -m maintenance &&
+	wait_until says fed "to be submitted: job submission is disabled: maintenance; .flux queue enable" &&
+	flux ensemble why fed | grep "is disabled: maintenance" &&
+	flux ensemble top --once fed >top.out && grep "is disabled: maintenance" top.out &&
+	! grep " left" top.out &&
+	test_expect_code 0 flux ensemble doctor >doctor.out; grep "queue .*takes no jobs (maintenance)" doctor.out &&
+	flux queue enable &&
+	flux ensemble wait fed &&
+	is 40 "$(flux jobs -ano "{name}" | grep -c "^a$")" &&
+	flux ensemble log fed >log.out && grep "held .*maintenance" log.out &&
+	grep "go-on .*the queue takes the jobs of group" log.out &&
+	! says fed "to be submitted"
+'
+
+test_expect_success 'an ensemble that is cancelled while the queue is disabled ends' '
+	flux queue disable -m maintenance &&
+	flux ensemble load one.yaml --name gone &&
+	wait_until says gone "is disabled" &&
+	flux ensemble cancel gone && test_expect_code 3 flux ensemble wait gone &&
+	flux queue enable
+'
+
+test_expect_success 'a queue that is stopped is said, with all that shows it' '
+	flux queue stop -m later &&
+	flux ensemble load one.yaml --name stopped &&
+	wait_until says stopped "1 job of group .a. waits: the queue is stopped: later; .flux queue start" &&
+	flux ensemble jobs stopped | grep "the queue is stopped: later" &&
+	flux ensemble jobs stopped --json | grep "\"waits\": \"the queue is stopped: later\"" &&
+	flux ensemble doctor | grep "stopped: the queue is stopped" &&
+	flux queue start && flux ensemble wait stopped
+'
+
+test_expect_success 'a job that its user holds is said, and one that is let go of is not' '
+	flux queue stop &&
+	flux ensemble load one.yaml --name held &&
+	wait_until says held stopped &&
+	job=$(flux ensemble jobs held -no "{id}") &&
+	flux job urgency $job hold && flux queue start &&
+	wait_until says held "1 job of group .a. waits: held by urgency 0" &&
+	flux job urgency $job 16 && flux ensemble wait held &&
+	! says held "held by"
+'
+
+test_expect_success 'a job that needs more nodes than are up says which are missing' '
+	flux resource drain 1 bad memory &&
+	sed "s/\"true\"/\"true\", nodes: 2/" one.yaml >two.yaml &&
+	flux ensemble load two.yaml &&
+	wait_until says two "needs 2 nodes, and 1 of 2 is up: rank 1 is drained (.bad memory.)" &&
+	flux ensemble jobs two | grep "needs 2 nodes" &&
+	flux ensemble doctor | grep "nodes .*1 of 2 is up" &&
+	flux resource undrain 1 && flux ensemble wait two
+'
+
+test_expect_success 'job-ingest that is away holds the jobs for as long as that takes' '
+	flux module remove job-ingest &&
+	flux ensemble load one.yaml --name away &&
+	wait_until says away "job-ingest or job-manager is not loaded" &&
+	flux module load job-ingest && flux ensemble wait away &&
+	is 1 "$(flux ensemble jobs away -no "{id}" | wc -l)"
+'
+
+test_expect_success 'queues without a default one hold what names none, until there is one' '
+	printf "[queues.batch]\n[queues.debug]\n" >queues.toml && flux config load <queues.toml &&
+	flux queue start --all &&
+	flux ensemble load one.yaml --name nowhere &&
+	wait_until says nowhere "no queue specified; give the group a .queue." &&
+	flux ensemble doctor | grep "no default one" &&
+	printf "[policy.jobspec.defaults.system]\nqueue = \"batch\"\n" >>queues.toml &&
+	flux config load <queues.toml && flux ensemble wait nowhere
+'
+
+test_expect_success 'a group waits for its own queue, and the others go on' '
+	cat >both.yaml <<-EOD &&
+	jobs:
+	  - {name: here, command: "true", count: 3, queue: batch}
+	  - {name: there, command: "true", count: 3, queue: debug}
+	rules:
+	  - {trigger: start, action: {name: submit, label: there}}
+	  - {trigger: start, action: {name: submit, label: here}}
+	EOD
+	flux queue disable -q debug -m closed && flux queue stop -q batch &&
+	flux ensemble load both.yaml &&
+	wait_until says both "of group .there. wait to be submitted: job submission to debug is disabled: closed" &&
+	wait_until says both "3 jobs of group .here. wait: queue .batch. is stopped" &&
+	flux queue start -q batch && wait_until ended here &&
+	flux queue enable -q debug && flux ensemble wait both
+'
+
+test_expect_success 'a queue that there is not fails the submission, and what else runs goes on' '
+	cat >wrong.yaml <<-EOD &&
+	jobs:
+	  - {name: right, command: "sleep 1", queue: batch}
+	  - {name: wrong, command: "true", count: 5, queue: nowhere}
+	rules:
+	  - {trigger: start, action: {name: submit, label: right}}
+	  - {id: bad, trigger: start, action: {name: submit, label: wrong}}
+	EOD
+	test_expect_code 1 flux ensemble run wrong.yaml >wrong.out 2>&1 &&
+	flux ensemble status wrong --json >wrong.json &&
+	grep "\"refused\": 5" wrong.json && grep "\"success\": 1" wrong.json &&
+	grep "5 jobs of group .*wrong.* refused: job 0: Invalid queue" wrong.json
+'
+
+test_done
