@@ -8,14 +8,13 @@ such documents there are no warnings.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from flux_ensemble.document.futile import futile
+from flux_ensemble.document.job_lint import Finding, lint_jobs
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members_reader import unresolved
 from flux_ensemble.document.model import Action, Rule, Spec
@@ -28,22 +27,12 @@ from flux_ensemble.document.problems import (
     placed,
 )
 from flux_ensemble.document.samplers import kind, missing, unfound
-from flux_ensemble.document.texts import placeholders, split_command
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
 from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, terms_of
-from flux_ensemble.texts import MAX_NAMES, shown
-
-#: Names that Flux fills in in `{{name}}`, in the paths of output files; in a command the first two
-#: can hardly be anything else.
-_FLUX_NAMES = ("id", "jobid", "name", "nnodes", "size", "ntasks", "taskid")
-_FLUX_IDS = _FLUX_NAMES[:2]
-
-#: How near a name must be to a parameter's, and how long, to be taken for it.
-_NEAR = 0.75
-_LONG = 3
+from flux_ensemble.texts import shown
 
 
 @dataclass
@@ -57,12 +46,6 @@ class Warnings:
 
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-class _Finding(NamedTuple):
-    path: Path
-    message: str
-    note: bool = False
 
 
 def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -> None:
@@ -81,11 +64,9 @@ def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -
     ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
     """
     findings = (
-        *_placeholders(document.value),
-        *_shared_files(spec, document.value),
-        *_unshelled(document.value),
+        *lint_jobs(spec, document.value),
         *_uninstalled(spec),
-        *(_Finding(*found) for found in unresolved(spec.members)),
+        *(Finding(*found) for found in unresolved(spec.members)),
         *_rules(spec, document.value.get("rules") or (), document.value.get("jobs") or ()),
     )
     for finding in findings:
@@ -96,109 +77,12 @@ def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -
             kept.append(str(DocumentError([problem], file)))
 
 
-# -- placeholders -------------------------------------------------------------------
-
-
-def _placeholders(value: Mapping[str, Any]) -> Iterator[_Finding]:
-    for index, entry in enumerate(value.get("jobs", ())):
-        declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
-        params = list(declared)[:MAX_NAMES]
-        for path, text, of_file in _texts(entry):
-            for name in sorted(placeholders(text)):
-                meant = None if name in declared else _meant(name, text, params, of_file)
-                if meant is not None:
-                    yield _Finding(
-                        ("jobs", index, *path),
-                        f"'{{{name}}}' is left as it is (did you mean {meant}?)",
-                    )
-
-
-def _varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
-    """The variables of the search whose trials are jobs of a group."""
-    for search in value.get("search", ()):
-        if search["group"] == group:
-            variables: Mapping[str, Any] = search["variables"]
-            return variables
-    return {}
-
-
-def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
-    """The texts of a job group: where, the text, and whether it is the path of an output file."""
-    command = entry.get("command", ())
-    with suppress(ValueError):
-        for word in split_command(command) if isinstance(command, str) else command:
-            if isinstance(word, str):
-                yield ("command",), word, False
-    for name, setting in entry.get("environment", {}).items():
-        if isinstance(setting, str):
-            yield ("environment", name), setting, False
-    for key in ("workdir", "output", "error"):
-        if key in entry:
-            yield (key,), entry[key], key != "workdir"
-
-
-def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | None:
-    """What a placeholder was meant to be, quoted; None if it may be meant as it is."""
-    if name in (_FLUX_NAMES if of_file else _FLUX_IDS) and not re.search(r"\s", text):
-        return f"'{{{{{name}}}}}', which Flux fills in"
-    near = get_close_matches(name, params, 1, _NEAR) if len(name) >= _LONG else []
-    # A name that a script has elsewhere is one of its own.
-    own = re.findall(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
-    return f"'{{{near[0]}}}'" if near and len(own) == text.count(f"{{{name}}}") else None
-
-
-def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[_Finding]:
-    """Output files that two jobs on two members can have, whose ids are the same now and then."""
-    if sum(pool.high for pool in spec.members) < 2:
-        return
-    for index, entry in enumerate(value.get("jobs", ())):
-        declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
-        for path, text, of_file in _texts(entry):
-            own = re.search(r"\{\{(job)?id\b", text)
-            if of_file and own and not declared.keys() & placeholders(text):
-                yield _Finding(
-                    ("jobs", index, *path),
-                    "jobs on two members can have the same id, and then they have the same file: "
-                    "put a parameter into its name",
-                    note=True,
-                )
-
-
-# -- commands for a shell ------------------------------------------------------------
-
-#: A variable of the environment; an operator, or a redirection.
-_FOR_SHELLS = re.compile(
-    r".*\$(\{[A-Z_][A-Z0-9_]*\}|[A-Z_][A-Z0-9_]*)|(\||\|\||&&|<)$|\d?>>?[^>]*$"
-)
-
-#: Programs that take such words themselves.
-_TAKERS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "expr", "test", "[", "eval")
-
-
-def _unshelled(value: Mapping[str, Any]) -> Iterator[_Finding]:
-    for index, entry in enumerate(value.get("jobs", ())):
-        command = entry.get("command")
-        # Who quotes knows that a word is taken as it is.
-        if not isinstance(command, str) or any(quote in command for quote in "'\"\\"):
-            continue
-        words = command.split()
-        if any(word.rpartition("/")[2] in _TAKERS for word in words):
-            continue
-        for word in filter(_FOR_SHELLS.match, words):
-            yield _Finding(
-                ("jobs", index, "command"),
-                f"{shown(word)} is left as it is: no shell runs the command; for one write "
-                "[sh, -c, '...']",
-            )
-            break
-
-
 # -- searches -----------------------------------------------------------------------
 
 
-def _uninstalled(spec: Spec) -> Iterator[_Finding]:
+def _uninstalled(spec: Spec) -> Iterator[Finding]:
     for search, message in (*missing(spec.searches), *unfound(spec)):
-        yield _Finding(("search", spec.searches.index(search), kind(search)), message)
+        yield Finding(("search", spec.searches.index(search), kind(search)), message)
 
 
 # -- rules --------------------------------------------------------------------------
@@ -206,10 +90,10 @@ def _uninstalled(spec: Spec) -> Iterator[_Finding]:
 
 def _rules(
     spec: Spec, entries: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]]
-) -> Iterator[_Finding]:
+) -> Iterator[Finding]:
     yield from _unsimulated(spec)
     yield from _first_job_alone(spec, entries)
-    yield from (_Finding(*found) for found in futile(spec))
+    yield from (Finding(*found) for found in futile(spec))
     open_ended = spec.finish == "never" or any(
         action.name == "custom" for rule in spec.rules for action in rule.actions
     )
@@ -217,7 +101,7 @@ def _rules(
         return
     asked = _asked(spec)
     if not any(asked.values()) and not any(rule.scope == "queue" for rule in spec.rules):
-        yield _Finding(
+        yield Finding(
             ("rules",) if spec.rules else (),
             "no rule submits anything, so the ensemble ends as soon as it has started",
         )
@@ -229,17 +113,17 @@ def _rules(
         at: Path = ("rules", index)
         groups = rule.groups if rule.detector is None else (rule.detector.group,)
         if rule.scope != "queue" and groups and not any(asked[name] for name in groups):
-            yield _Finding(at, _unsubmitted(groups[0]))
+            yield Finding(at, _unsubmitted(groups[0]))
         for comparison in _comparisons(rule):
             path = _path(comparison.name, spec)
             if path is not None and path.statistic == COUNT:
                 message = _without_retries(comparison, path, spec.groups[path.group])
                 message = message or _unreachable(comparison, path, asked[path.group])
                 if message is not None:
-                    yield _Finding((*at, "when"), message)
+                    yield Finding((*at, "when"), message)
 
 
-def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[_Finding]:
+def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Rules that follow up a job, and do so once because nothing else was said."""
     for index, (rule, entry) in enumerate(zip(spec.rules, entries, strict=True)):
         written = entry.get("action") or entry["actions"][0]
@@ -248,7 +132,7 @@ def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterat
             and "repetitions" not in written
             and any(map(_takes_job, rule.actions))
         ):
-            yield _Finding(
+            yield Finding(
                 ("rules", index),
                 "fires once, so for the first such job alone: for each of them, write "
                 "'repetitions: unlimited' in its action",
@@ -266,25 +150,25 @@ def _takes_job(action: Action) -> bool:
     )
 
 
-def _unstarted(spec: Spec) -> Iterator[_Finding]:
+def _unstarted(spec: Spec) -> Iterator[Finding]:
     """Searches that no rule starts."""
     started = {
         action.label for rule in spec.rules for action in rule.actions if action.name == "search"
     }
     for index, search in enumerate(spec.searches):
         if search.id not in started:
-            yield _Finding(
+            yield Finding(
                 ("search", index),
                 f"no rule starts the search: 'action: {{name: search, label: {search.id}}}' does",
             )
 
 
-def _unordered(spec: Spec, jobs: Sequence[Mapping[str, Any]]) -> Iterator[_Finding]:
+def _unordered(spec: Spec, jobs: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Entries whose order makes no difference, since no job of theirs waits in the service."""
     for index, entry in enumerate(jobs):
         sets = spec.groups[entry["name"]].sets
         if "order" in entry and all(each.max_active is None for each in sets):
-            yield _Finding(
+            yield Finding(
                 ("jobs", index, "order"),
                 "makes no difference, since all jobs are in the queue at once; with 'max-active' "
                 "others wait",
@@ -373,7 +257,7 @@ def _path(name: str, spec: Spec) -> MetricPath | None:
 # -- simulations --------------------------------------------------------------------
 
 
-def _unsimulated(spec: Spec) -> Iterable[_Finding]:
+def _unsimulated(spec: Spec) -> Iterable[Finding]:
     known = {*STREAMS, *GAUGES, *COUNTERS}
     for index, rule in enumerate(spec.rules):
         names = [] if rule.name is None else [rule.name]
@@ -387,7 +271,7 @@ def _unsimulated(spec: Spec) -> Iterable[_Finding]:
             simulated = spec.simulate.get(path.group)
             variable = unsplit(path.variable)
             if simulated and variable not in known and variable not in simulated.memo:
-                yield _Finding(
+                yield Finding(
                     ("rules", index),
                     f"no simulated job publishes the memo key {shown(variable)}: 'simulate' "
                     f"does not say so of group {path.group!r}",

@@ -79,6 +79,25 @@ def split_command(command: str) -> list[str]:
     return words
 
 
+def quoted_words(command: str) -> list[list[tuple[str, str]]]:
+    """The words of a command by their parts: how each is quoted, and its text.
+
+    Args:
+        command: one that `split_command` splits.
+
+    >>> quoted_words("echo 'a b'c")
+    [[('plain', 'echo')], [('single', 'a b'), ('plain', 'c')]]
+    """
+    words: list[list[tuple[str, str]]] = [[]]
+    for match in _PART.finditer(command):
+        kind = match.lastgroup or ""
+        if kind == "space":
+            words.append([])
+        else:
+            words[-1].append((kind, match[match.lastindex or 0]))
+    return [word for word in words if word]
+
+
 def _missing(rest: str) -> str:
     """What a command lacks that ends with `rest`, which begins with a quote or backslash."""
     inside = rest[1:]

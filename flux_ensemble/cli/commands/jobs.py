@@ -258,11 +258,12 @@ def _about(
     if note := kind.example["exception"]["note"]:
         yield f"  {note}"
     job = shown(kind.example["id"], kind.example, label_of(target))
-    lines = outputs.tail(kind.example)
+    unshown = counted.unshown(kind.example)
+    lines = [] if unshown else outputs.tail(kind.example)
     if lines:
         yield f"  job {job} wrote at last:"
         yield from (f"    {line}" for line in lines)
-    elif missing := outputs.missing(kind.example):
+    elif missing := unshown or outputs.missing(kind.example):
         yield f"  job {job}: {missing}"
     see = f"{command_of(target)} jobs {name} --group {kind.group}"
     yield f"  see: {see} --filter {quote(kind.expression)}"

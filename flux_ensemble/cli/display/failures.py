@@ -95,10 +95,24 @@ class Failures:
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
         self._values: Counter[tuple[str, str]] = Counter()
+        #: Hashes of the files that jobs have written, and of those that several have.
+        self._files: set[int] = set()
+        self._shared: set[int] = set()
+
+    def unshown(self, job: Job) -> str:
+        """Why nothing is shown of what a job wrote into its files; "" where they are its own."""
+        others = self._files if job["t_run"] is None else self._shared
+        if any(hash(path) in others for path in _files(job)):
+            return "other jobs, or other attempts, wrote to its file, too"
+        return ""
 
     def add(self, job: Job) -> None:
         """Count a job; one that is active counts as a further attempt alone."""
         self.again += job["attempt"] > 0
+        if job["t_run"] is not None:
+            files = set(map(hash, _files(job)))
+            self._shared |= files & self._files
+            self._files |= files
         if job["outcome"] is None:
             return
         group, traits = job["group"], list(_traits(job))
@@ -200,6 +214,10 @@ def reason(job: Job) -> str:
     if job["signal"] is not None:
         return name_of(job["signal"])
     return "unknown" if code is None else f"exit {code}"
+
+
+def _files(job: Job) -> set[str]:
+    return {path for path in (job["output"], job["error"]) if path is not None}
 
 
 def _traits(job: Job) -> Iterator[Trait]:

@@ -115,6 +115,7 @@ def _failures(counted: Failures, source: Source) -> list[Failure]:
     command = _COMMANDS.get(source.kind)
     found = []
     for kind in counted.kinds():
+        unshown = counted.unshown(kind.example)
         job, most = kind.example, kind.ranks.most_common(MOST_RANKS)
         more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
         found.append(
@@ -132,8 +133,8 @@ def _failures(counted: Failures, source: Source) -> list[Failure]:
                 ],
                 note=job["exception"]["note"] or "",
                 example=shown(job["id"], job, source.label),
-                tail=source.tail(job),
-                missing=source.missing(job),
+                tail=[] if unshown else source.tail(job),
+                missing=unshown or source.missing(job),
                 command=""
                 if command is None
                 else f"{command} jobs {name} --group {kind.group} "

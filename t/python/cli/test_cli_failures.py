@@ -23,6 +23,9 @@ def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> d
         "exception": {"type": None, "note": None},
         "params": {},
         "ranks": "0",
+        "t_run": 1.0,
+        "output": None,
+        "error": None,
         **more,
     }
 
@@ -169,3 +172,28 @@ def test_members_are_compared_and_each_has_ranks_of_its_own() -> None:
         ("member", "pool.1"),
         ("ranks", "pool.1:0"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("others", "own"),
+    [
+        ([job(output="/a.out")], False),
+        ([job(output="/b.out", error="/a.out")], False),
+        ([job("failed", 1, output="/a.out", attempt=1)], False),
+        ([job(output="/b.out"), job(output=None)], True),
+        # It has not run, so it has not written.
+        ([job("canceled", None, output="/a.out", t_run=None)], True),
+    ],
+)
+def test_what_a_job_wrote_is_shown_where_it_alone_wrote_to_its_file(
+    others: list[dict[str, Any]], own: bool
+) -> None:
+    failed = job("failed", 3, output="/a.out")
+    assert (counted(failed, *others).unshown(failed) == "") is own
+    assert (counted(*others, failed).unshown(failed) == "") is own
+
+
+def test_what_others_wrote_is_not_shown_of_a_job_that_never_ran() -> None:
+    refused = job("failed", None, output="/a.out", t_run=None)
+    assert counted(refused).unshown(refused) == ""
+    assert "wrote to its file" in counted(job(output="/a.out"), refused).unshown(refused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def found(jobs: str, rules: str = "", more: str = "") -> Warnings:
          ["d.yaml:1: jobs[0].command: '{id}' is left as it is "
           "(did you mean '{{id}}', which Flux fills in?)"]),
         ("command: 'run {id}', params: {id: [1]}", []),
-        ("command: 'run ${seeds} {{id}} {x} {}', params: {seed: [1]}", []),
+        ("command: 'run {} {{id}} {{x}}', params: {seed: [1]}", []),
         # Programs have names of their own.
         ("command: [python, -c, 'seeds = 3; print(f\"{seeds} {seed}\")'], params: {seed: [1]}", []),
         ("command: [awk, '{prind $1}'], params: {print: [1]}", []),
@@ -76,10 +77,146 @@ rules: [{trigger: start, action: {name: search, label: s}}]
 
 
 @pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("command: 'run {T}', params: {t: [1]}", "'{T}' is left as it is (did you mean '{t}'?)"),
+        ("command: 'run {T}'", "'{T}' is left as it is: no parameter is called so"),
+        ("command: 'run --t={x}', params: {t: [1]}", "no parameter is called so (parameters: t)"),
+        ("command: [run, '{x}.log'], params: {t: [1]}", "no parameter is called so"),
+        ("command: 'run {params.t}', params: {t: [1]}", "'{params.t}' is left as it is"),
+        ("command: [sh, -c, 'run {job.params.t} | x'], params: {t: [1]}", "(write '{t}')"),
+        ("command: 'run {job.index}'", "(write '{index}')"),
+        ("command: 'run {index+1}'", "write '{index}', and compute with it in the program"),
+        ("command: 'run {t:.2f}', params: {t: [1]}", "there are no formats here: write '{t}'"),
+        ("command: [run, '{t + 1}'], params: {t: [1]}", "nothing is computed here: write '{t}'"),
+        ("command: x, environment: {SEED: '{sead}'}", "environment.SEED: '{sead}' is left"),
+        ("command: x, queue: '{q}', params: {t: [1]}", "jobs[0].queue: '{q}' is left as it is"),
+        ("command: x, workdir: 'runs/{job.id}'", "expressions in braces are for actions of rules"),
+        ("command: x, attributes: {user: {a: '{b}'}}", "jobs[0].attributes: '{b}' is left"),
+        ("command: x, params: {t: '{count.a.submitted}'}", "of braces only '{index}'"),
+        ("command: x, params: {t: 'range(0, 5)'}", "for several write {range: [0, 5]}"),
+        ("command: x, params: {t: [0..5]}", "'0..5' is one value, a text"),
+    ],
+)  # fmt: skip
+def test_a_brace_that_is_no_parameter_has_a_warning(entry: str, said: str) -> None:
+    (warning,) = found(f"{{name: a, {entry}}}").warnings
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "command: [awk, '{print $1}']",
+        "command: \"awk '{print}' x\"",
+        "command: [jq, '{name}', x.json]",
+        "command: [python, -c, 'print(f\"{x:.2f}\")'], params: {x: [1]}",
+        "command: [curl, -d, '{\"a\": {\"b\": 1}}', host]",
+        "command: [run, '{\"t\": {t}}'], params: {t: [1]}",
+        "command: [sh, -c, 'for i in {1..3}; do f() { run $i; }; done']",
+        "command: 'run {index} {{id}} {{x}}', environment: {A: '${x}'}",
+        "command: x, environment: {CONFIG: '{\"x\": 1}'}",
+        "command: x, params: {t: [fast, '{index}', 'run-{index}', 1-5, '{{x}}']}",
+    ],
+)  # fmt: skip
+def test_braces_that_may_be_meant_have_none(entry: str) -> None:
+    assert found(f"{{name: a, {entry}}}").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("count: 4, output: out.txt", "jobs[0].output: 4 jobs write to this file"),
+        ("count: 4, error: err.txt", "jobs[0].error: 4 jobs write to this file"),
+        ("output: out.txt, params: {t: [1, 2]}", "2 jobs write to this file"),
+        ("output: '{t}.txt', params: {t: [1, 2], s: [1, 2, 3]}", "3 jobs write to this file"),
+        ("output: '{t}.txt', params: {t: [1, 1]}", "2 jobs write to this file"),
+        ("output: '{{name}}.txt', count: 2", "2 jobs write to this file"),
+        ("output: out.txt, retries: 3", "each attempt of a job begins the file"),
+    ],
+)
+def test_a_file_that_is_written_more_than_once_has_a_warning(entry: str, said: str) -> None:
+    (warning,) = found(f"{{name: a, command: x, {entry}}}").warnings
+    assert said in warning
+
+
+def test_two_groups_with_one_file_have_a_warning() -> None:
+    entries = ", ".join(f"{{name: {name}, command: x, output: out.txt}}" for name in "ab")
+    (warning,) = found(entries, "{trigger: idle, action: {name: submit, label: b}}").warnings
+    assert "jobs[1].output: jobs[0] writes to the same file" in warning
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "count: 4, output: 'out-{{id}}.txt', retries: 2",
+        "count: 4, output: 'out-{index}.txt'",
+        "count: 4, output: 'out-{n}.txt', params: {n: '{index}'}",
+        "output: '{t}-{s}.txt', params: {t: [1, 2], s: [1, 2]}",
+        "output: '{t}.txt', params: {t: [1, 2], s: [5, 6]}, sweep: zip",
+        "count: 4, output: none, error: kvs",
+        "output: out.txt, error: out.txt",
+    ],
+)
+def test_files_of_their_own_have_none(entry: str) -> None:
+    assert found(f"{{name: a, command: x, {entry}}}").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule", "said"),
+    [
+        ("count: 8, params: {seed: 1}", "", "8 jobs have the same 'seed' each time; '{index}' is"),
+        ("count: 8, params: {rng-seed: [1, 2], t: 3}", "", "8 jobs have the same 'rng-seed'"),
+        ("params: {i: 0}", "count: 8, params: {i: '{count.a.submitted}'}",
+         "all 8 jobs of a submission have the same 'i'"),
+        ("count: 8, params: {t: 0}", "params: {t: 'run-{count.a.finished + 1}'}",
+         "all 8 jobs of a submission have the same 't'"),
+    ],
+)  # fmt: skip
+def test_jobs_that_a_count_makes_equal_have_a_warning(entry: str, rule: str, said: str) -> None:
+    action = f"{{name: submit, label: a, repetitions: unlimited, {rule}}}"
+    rules = f"{{trigger: job-success, action: {action}}}" if rule else ""
+    (warning,) = found(f"{{name: a, command: x, {entry}}}", rules).warnings
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule"),
+    [
+        ("count: 8", ""),
+        ("count: 8, params: {t: [1, 2]}", ""),
+        ("count: 8, params: {seed: '{index}'}", ""),
+        ("command: 'run {index}', count: 8, params: {seed: 5}", ""),
+        ("params: {i: 0}", "count: 8, params: {i: '{index}'}"),
+        ("params: {i: 0}", "params: {i: '{count.a.submitted}'}"),
+        ("params: {t: 0}", "count: 8, params: {t: '{job.params.t}'}"),
+    ],
+)
+def test_jobs_that_are_not_equal_or_may_be_have_none(entry: str, rule: str) -> None:
+    action = f"{{name: submit, label: a, repetitions: unlimited, {rule}}}"
+    rules = f"{{trigger: job-success, action: {action}}}" if rule else ""
+    command = "" if "command" in entry else "command: x, "
+    assert found(f"{{name: a, {command}{entry}}}", rules).warnings == []
+
+
+@pytest.mark.parametrize(
     ("command", "word"),
     [
         ("flux job memo $FLUX_JOB_ID fom=1", "$FLUX_JOB_ID"),
-        ("run --out=${HOME}/x $A", "--out=${HOME}/x"),
+        ("run --out=${HOME}/x", "--out=${HOME}/x"),
+        ('run "$x/y"', "$x/y"),
+        ("run ${name}", "${name}"),
+        ("run `hostname`", "`hostname`"),
+        ("run *.txt", "*.txt"),
+        ("run data/part-?.csv", "data/part-?.csv"),
+        ("run ~/data", "~/data"),
+        ("run --in=~/data", "--in=~/data"),
+        ("run part{1..5}.txt", "part{1..5}.txt"),
+        ("run {a,b}.txt", "{a,b}.txt"),
+        ("run; check", "run;"),
+        ("run &", "&"),
+        ("run <in.txt", "<in.txt"),
+        ("cd", "cd"),
+        ("OMP_NUM_THREADS=4 run", "OMP_NUM_THREADS=4"),
         ("run | sort", "|"),
         ("make && make check", "&&"),
         ("run >out.txt", ">out.txt"),
@@ -87,7 +224,8 @@ rules: [{trigger: start, action: {name: search, label: s}}]
     ],
 )
 def test_a_command_for_a_shell_that_none_runs_has_a_warning(command: str, word: str) -> None:
-    assert found(f"{{name: a, command: '{command}'}}").warnings == [
+    entry = json.dumps({"name": "a", "command": command})
+    assert found(entry).warnings == [
         f"d.yaml:1: jobs[0].command: '{word}' is left as it is: no shell runs the command; for one "
         "write [sh, -c, '...']"
     ]
@@ -103,6 +241,11 @@ def test_a_command_for_a_shell_that_none_runs_has_a_warning(command: str, word: 
         "'envsubst ''$HOME'''",
         "'run ${name} $1 $ a>b -> <x> find . -exec ls {} ;'",
         "'expr 1 < 2'",
+        "'run ''*.txt'' ''$x'' \\$x'",
+        "'run --pattern=*.txt 2*3 a?b what? #1 50% http://host/x?y=1 [0-9] a=b'",
+        "'find . -name *.txt -exec ls {} ;'",
+        "'ssh node7 cat ~/x'",
+        "'mpirun -x A=b run'",
     ],
 )
 def test_a_command_that_may_be_meant_so_has_none(command: str) -> None:
@@ -236,6 +379,8 @@ def test_the_documents_of_examples_and_tests_have_no_false_warning() -> None:
     assert warnings.warnings == [
         "t1008-limits.t:5: rules[0]: the ensemble fails when this submits 11 jobs, because "
         "limits.jobs is 10; write 'limits: {jobs: 11}', or more",
+        "t1021-output.t:2: jobs[0].output: 3 jobs write to this file, and each begins it anew: put "
+        "'{{id}}', '{index}' or a parameter into its name",
         "t1022-why.t:15: rules[2].when: 'count.sim.success >= 3' can never hold: the rules submit "
         "at most 2 jobs of group 'sim'",
         f"t3302-odd-jobs.t:1: {submits_nothing}",

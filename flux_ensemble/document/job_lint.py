@@ -1,0 +1,391 @@
+"""Warns of job groups that are valid, and certainly not what was meant: texts, files, equal jobs.
+
+A text of a job is passed on as it is but for parameters: a brace that is none, and what only a
+shell knows, reach the program. What may well be meant so has no warning: code, quotes, a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, NamedTuple
+
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.jobspec import NO_FILE
+from flux_ensemble.document.model import Action, Spec
+from flux_ensemble.document.problems import Path
+from flux_ensemble.document.templates import has_braces
+from flux_ensemble.document.texts import (
+    INDEX,
+    NUMBER,
+    placeholders,
+    quoted_words,
+    split_command,
+    texts_in,
+)
+from flux_ensemble.texts import MAX_NAMES, listed, shown
+
+#: Names that Flux fills in in `{{name}}`, in the paths of output files; in a command the first two
+#: can hardly be anything else.
+_FLUX_NAMES = ("id", "jobid", "name", "nnodes", "size", "ntasks", "taskid")
+_FLUX_IDS = _FLUX_NAMES[:2]
+
+#: How near a name must be to a parameter's, and how long, to be taken for it.
+_NEAR = 0.75
+_LONG = 3
+
+#: Jobs of a submission whose files are compared.
+_COMPARED = 1000
+
+
+class Finding(NamedTuple):
+    """What there is to say about the value at a path."""
+
+    path: Path
+    message: str
+    note: bool = False
+
+
+def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Find what is certainly not meant in the job groups of a document without errors.
+
+    Args:
+        spec: the checked document.
+        value: its values.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> text = "jobs: [{name: a, command: 'run {T} *.txt', params: {t: [1]}}]"
+    >>> spec = load_text(text, name="demo")
+    >>> value = {"jobs": [{"name": "a", "command": "run {T} *.txt", "params": {"t": [1]}}]}
+    >>> [finding.path for finding in lint_jobs(spec, value)]
+    [('jobs', 0, 'command'), ('jobs', 0, 'command')]
+    """
+    for index, entry in enumerate(value.get("jobs", ())):
+        at: Path = ("jobs", index)
+        declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
+        yield from _placeholders(entry, declared, at)
+        yield from _unshelled(entry.get("command"), (*at, "command"))
+        yield from _values(entry.get("params", {}), (*at, "params"))
+        yield from _equal_jobs(entry, at)
+    yield from _equal_submissions(spec)
+    yield from _shared_by_members(spec, value)
+    yield from _shared_files(spec, value)
+
+
+def _varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
+    """The variables of the search whose trials are jobs of a group."""
+    for search in value.get("search", ()):
+        if search["group"] == group:
+            variables: Mapping[str, Any] = search["variables"]
+            return variables
+    return {}
+
+
+# -- braces -------------------------------------------------------------------------
+
+#: A word, or a path, and no code of a shell or another language.
+_PLAIN = re.compile(r"[^\s;()\"'$|&<>\\`]*")
+
+#: What is more than a name in braces: {x:.2f}, {params.x}, {x + 1}.
+_INVOLVED = re.compile(r"(?<![{$])\{\s*([A-Za-z_][\w.-]*)\s*([^\w{}.-][^{}]*)?\}(?!\})")
+
+#: Programs whose arguments are code in which braces stand.
+_CODE = ("awk", "gawk", "mawk", "sed", "jq", "perl", "xargs", "parallel")
+
+#: Options whose argument is code.
+_CODE_OPTIONS = ("-c", "-e", "-E", "--eval", "--command")
+
+
+def _placeholders(
+    entry: Mapping[str, Any], declared: Mapping[str, Any], at: Path
+) -> Iterator[Finding]:
+    params = list(declared)[:MAX_NAMES]
+    for path, text, of_file, code in _texts(entry):
+        for name in sorted(placeholders(text) - declared.keys() - {INDEX}):
+            meant = _meant(name, text, params, of_file)
+            if meant is not None:
+                yield Finding(
+                    (*at, *path), f"'{{{name}}}' is left as it is (did you mean {meant}?)"
+                )
+            elif not code and _PLAIN.fullmatch(text):
+                yield Finding(
+                    (*at, *path),
+                    f"'{{{name}}}' is left as it is: no parameter is called so "
+                    f"(parameters: {listed(params)})",
+                )
+        for match in _INVOLVED.finditer(text):
+            remedy = _remedy(match, declared, code)
+            if remedy is not None:
+                yield Finding((*at, *path), f"{shown(match[0])} is left as it is ({remedy})")
+
+
+def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> str | None:
+    """What to write in place of braces that hold more than a name; None if they may be meant."""
+    whole, rest = match[1], (match[2] or "").strip()
+    head, _, name = whole.rpartition(".")
+    if head in ("params", "job.params") and name in declared and not rest:
+        return f"write '{{{name}}}'"
+    if whole == "job.index":
+        return f"write {NUMBER!r}"
+    if whole == INDEX and INDEX not in declared and rest:
+        return f"nothing is computed here: write {NUMBER!r}, and compute with it in the program"
+    if whole in declared and rest and not code:
+        if rest[0] in ":!":
+            return f"there are no formats here: write '{{{whole}}}', which is as it is in 'params'"
+        return f"nothing is computed here: write '{{{whole}}}', and compute with it in the program"
+    if head.partition(".")[0] in ("job", "count", "best", "search") and not code:
+        return "expressions in braces are for actions of rules"
+    return None
+
+
+def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool, bool]]:
+    """The texts of a job group.
+
+    Yields:
+        Where, the text, whether it is the path of an output file, and whether it is code.
+    """
+    command = entry.get("command", ())
+    with suppress(ValueError):
+        words = split_command(command) if isinstance(command, str) else command
+        coded = any(str(word).rpartition("/")[2] in _CODE for word in words)
+        for before, word in zip(("", *words), words, strict=False):
+            if isinstance(word, str):
+                yield ("command",), word, False, coded or before in _CODE_OPTIONS
+    for name, setting in entry.get("environment", {}).items():
+        if isinstance(setting, str):
+            yield ("environment", name), setting, False, False
+    for key in ("workdir", "output", "error", "queue", "bank"):
+        if key in entry:
+            yield (key,), entry[key], key in ("output", "error"), False
+    for text in texts_in(entry.get("attributes", {})):
+        yield ("attributes",), text, False, False
+
+
+def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | None:
+    """What a placeholder was meant to be, quoted; None if it may be meant as it is."""
+    if name in (_FLUX_NAMES if of_file else _FLUX_IDS) and not re.search(r"\s", text):
+        return f"'{{{{{name}}}}}', which Flux fills in"
+    near = get_close_matches(name, params, 1, _NEAR) if len(name) >= _LONG else []
+    near = near or [param for param in params if param.lower() == name.lower()]
+    # A name that a script has elsewhere is one of its own.
+    own = re.findall(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)
+    return f"'{{{near[0]}}}'" if near and len(own) == text.count(f"{{{name}}}") else None
+
+
+#: Values that are text, and that were meant as several.
+_SEVERAL = re.compile(r"(?:np\.|numpy\.)?(?:range|linspace|logspace|arange)\(.*\)|-?\d+\.\.-?\d+")
+
+
+#: An expression, as actions have it.
+_EXPRESSION = re.compile(r"(?<![{$])\{\s*(?:job|count|params|best|search)\.[^{}]*\}")
+
+
+def _values(params: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    """Values of parameters that were meant to be computed."""
+    for name, values in params.items():
+        for text in islice(texts_in(values), _COMPARED):
+            message = None
+            if _SEVERAL.fullmatch(text.strip()):
+                message = (
+                    "is one value, a text: for several write {range: [0, 5]} or "
+                    "{linspace: [0, 1, 5]}"
+                )
+            elif _EXPRESSION.search(text):
+                message = (
+                    f"is left as it is: of braces only {NUMBER!r}, the number of each job in its "
+                    "submission, is filled into a value"
+                )
+            if message is not None:
+                yield Finding((*at, name), f"{shown(text)} {message}")
+                break
+
+
+# -- commands for a shell ------------------------------------------------------------
+
+#: Programs that take such words themselves.
+_TAKERS = (
+    "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "expr", "test", "[", "eval",
+    "find", "ssh", "parallel", "xargs",
+)  # fmt: skip
+
+#: What a shell expands outside of quotes and in double quotes: variables and commands.
+_EXPANDED = re.compile(r"\$(\w*[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\()|`")
+
+#: Words that a shell takes where nothing of them is quoted: operators, redirections, patterns of
+#: files, home directories, and lists in braces.
+_OPERATORS = re.compile(
+    r"(\||\|\||&&|&|<|;)$|(\d?|&)>>?[^>]*$|<[\w./-]+$|[^;]+;$"
+    r"|(?!-)(?=.*[*?])(?=.*[./]|\*$)[\w./*?{}-]+$"
+    r"|([\w-]+=)?~(/|$)"
+    r"|[\w./-]*\{([\w.-]+(,[\w.-]+)+|\d+\.\.\d+)\}"
+)
+
+#: What only a shell runs, and how a variable of the environment is set in one.
+_BUILTINS = (
+    "cd", "source", ".", "export", "ulimit", "module", "set", "unset", "exit", "exec", "if", "for",
+    "while", "alias", "umask",
+)  # fmt: skip
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+
+
+def _unshelled(command: Any, at: Path) -> Iterator[Finding]:
+    # Who writes a list of words quotes each of them.
+    if not isinstance(command, str):
+        return
+    words = quoted_words(command)
+    bare = ["".join(text for _, text in parts) for parts in words]
+    if any(word.rpartition("/")[2] in _TAKERS for word in bare):
+        return
+    found = []
+    for number, (word, parts) in enumerate(zip(bare, words, strict=True)):
+        plain = all(kind == "plain" for kind, _ in parts)
+        if (
+            any(kind in ("plain", "double") and _EXPANDED.search(text) for kind, text in parts)
+            or (plain and _OPERATORS.match(word))
+            or (plain and not number and (word in _BUILTINS or _ASSIGNMENT.match(word)))
+        ):
+            found.append(word)
+    if found:
+        what = "is left as it is" if len(found) == 1 else "are left as they are"
+        yield Finding(
+            at,
+            f"{', '.join(map(shown, dict.fromkeys(found)))} {what}: no shell runs the command; "
+            "for one write [sh, -c, '...']",
+        )
+
+
+# -- equal jobs ---------------------------------------------------------------------
+
+#: Names of parameters that are to differ from job to job.
+_OWN = re.compile(r"(.*[_-])?(seed|index|idx|replica|rep|replicate|sample|trial|run|i|n)([_-]?id)?")
+
+_HERE = f"'{NUMBER}' is the number of each job in its submission"
+
+
+def _has_number(value: Any) -> bool:
+    return any(NUMBER in text for text in texts_in(value))
+
+
+def _equal_jobs(entry: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    """A group whose jobs are equal in the parameter that is there to tell them apart."""
+    count, params = entry.get("count", 1), entry.get("params", {})
+    if count < 2 or _has_number(entry) or INDEX in params:
+        return
+    for name in params:
+        if _OWN.fullmatch(name.lower()):
+            yield Finding(
+                (*at, "count"),
+                f"{count} jobs have the same {name!r} each time; {_HERE}: "
+                f"'params: {{{name}: \"{NUMBER}\"}}'",
+            )
+            return
+
+
+def _equal_submissions(spec: Spec) -> Iterator[Finding]:
+    """Actions that give the value that an expression has at the moment to several jobs."""
+    for index, rule in enumerate(spec.rules):
+        for number, action in enumerate(rule.actions):
+            computed = (action.expressions or {}).get("params")
+            if action.name != "submit" or not isinstance(computed, Mapping):
+                continue
+            count = _count(spec, action)
+            name = next((name for name, value in computed.items() if _counts(value)), None)
+            if count > 1 and name is not None and not _has_number(computed):
+                many = bool(rule.more_actions)
+                at: Path = ("actions", number) if many else ("action",)
+                yield Finding(
+                    ("rules", index, *at, "params"),
+                    f"all {count} jobs of a submission have the same {name!r}: an expression has "
+                    f"one value when the rule fires; {_HERE}",
+                )
+
+
+def _count(spec: Spec, action: Action) -> int:
+    """How many jobs are equal but for their parameters in a submission."""
+    if type(action.count) is int:
+        return action.count
+    sets = spec.groups[action.label or ""].sets
+    return max(each.count for each in sets)
+
+
+def _counts(value: Any) -> bool:
+    """Whether a value has an expression that counts jobs."""
+    return has_braces(value) and any(
+        re.search(r"\{[^{}]*\bcount\b", text) for text in texts_in(value)
+    )
+
+
+# -- files --------------------------------------------------------------------------
+
+#: What Flux makes of a path differs from job to job.
+_BY_ID = re.compile(r"\{\{(job)?id\b")
+
+
+def _shared_by_members(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Output files that two jobs on two members can have, whose ids are the same now and then."""
+    if sum(pool.high for pool in spec.members) < 2:
+        return
+    for index, entry in enumerate(value.get("jobs", ())):
+        declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
+        for path, text, of_file, _ in _texts(entry):
+            if of_file and _BY_ID.search(text) and not declared.keys() & placeholders(text):
+                yield Finding(
+                    ("jobs", index, *path),
+                    "jobs on two members can have the same id, and then they have the same file: "
+                    "put a parameter into its name",
+                    note=True,
+                )
+
+
+def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Output files that several jobs write, or several attempts of one: the last one's is left."""
+    numbers: Counter[str] = Counter()
+    fixed: dict[tuple[Any, str], int] = {}
+    for index, entry in enumerate(value.get("jobs", ())):
+        sets = spec.groups[entry["name"]].sets
+        job_set = sets[min(numbers[entry["name"]], len(sets) - 1)]
+        numbers[entry["name"]] += 1
+        for key in ("output", "error"):
+            path = entry.get(key)
+            if path is None or path in NO_FILE or _BY_ID.search(path):
+                continue
+            jobs = _writers(job_set, path)
+            other = None
+            if "{" not in path:
+                other = fixed.setdefault((entry.get("workdir"), path), index)
+            message = None
+            if jobs > 1:
+                message = (
+                    f"{jobs} jobs write to this file, and each begins it anew: put '{{{{id}}}}', "
+                    f"{NUMBER!r} or a parameter into its name"
+                )
+            elif other not in (None, index):
+                message = f"jobs[{other}] writes to the same file, and each job begins it anew"
+            elif job_set.retries.times:
+                message = (
+                    "each attempt of a job begins the file of the one before anew: put '{{id}}' "
+                    "into its name to keep them all"
+                )
+            if message is not None:
+                yield Finding(("jobs", index, key), message)
+
+
+def _writers(job_set: JobSet, path: str) -> int:
+    """How many jobs of one submission write to one file, of the first ones."""
+    numbered = INDEX not in job_set.sweep.names and NUMBER in path
+    if numbered or placeholders(path) & set(job_set.sweep.numbered):
+        return 1
+    fill = placeholders(path) & set(job_set.sweep.names)
+    seen: dict[tuple[Any, ...], int] = {}
+    for number in range(min(len(job_set.sweep), _COMPARED)):
+        params = job_set.sweep[number]
+        key = tuple(str(params[name]) for name in sorted(fill))
+        seen[key] = seen.get(key, 0) + 1
+    most = max(seen.values(), default=1)
+    if not fill:
+        most = len(job_set.sweep)
+    return most * job_set.count
