@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -103,6 +105,29 @@ class Duration(click.ParamType):
             return parse_duration(value)
         except ValueError as exc:
             self.fail(str(exc), param, ctx)
+
+
+class Since(click.ParamType):
+    """A time: `-1h` or `1h` ago, or a date such as 2026-11-25T14:00; in epoch seconds."""
+
+    name = "when"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from flux_ensemble.document.duration import parse_duration
+
+        text = str(value)
+        with suppress(ValueError):
+            return time.time() - parse_duration(text.removeprefix("-"))
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except ValueError:
+            self.fail(
+                f"expected how long ago (1h, 30m) or a date (2026-11-25T14:00), not {text!r}",
+                param,
+                ctx,
+            )
 
 
 class Assignment(click.ParamType):

@@ -12,7 +12,7 @@ import io
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,7 +27,7 @@ from flux_ensemble.cli.common import (
     drop_output,
     print_error,
 )
-from flux_ensemble.cli.display.colours import WHEN, choose_colour
+from flux_ensemble.cli.display.colours import WHEN, choose_colour, use_colour
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.loading import DeployError
 
@@ -107,6 +107,24 @@ _COMMANDS = {
 }
 
 
+def _choose_colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        choose_colour(value)
+        # Otherwise click takes colours out of what no terminal reads.
+        ctx.color = use_colour()
+
+
+#: `--color` after the name of a command, where users of flux-jobs(1) have it.
+_COLOR: Final = click.Option(
+    ["--color"],
+    type=click.Choice(WHEN),
+    callback=_choose_colour,
+    expose_value=False,
+    is_eager=True,
+    hidden=True,
+)
+
+
 class Commands(click.Group):
     """The commands of `FAMILIES`: listed and completed without an import, imported to run."""
 
@@ -120,7 +138,10 @@ class Commands(click.Group):
             return None
         family, _ = _COMMANDS[cmd_name]
         commands = import_module(f"flux_ensemble.cli.commands.{family}").COMMANDS
-        return next(command for command in commands if command.name == cmd_name)
+        found: click.Command = next(one for one in commands if one.name == cmd_name)
+        if not isinstance(found, click.Group) and _COLOR not in found.params:
+            found.params.append(_COLOR)
+        return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -187,15 +208,16 @@ def show_help(ctx: click.Context, command: str | None) -> None:
     "--color",
     type=click.Choice(WHEN),
     default="auto",
+    callback=_choose_colour,
+    expose_value=False,
     help="When to print in colour; auto: on a terminal, see NO_COLOR and FORCE_COLOR.",
 )
-def ensemble(color: str) -> None:
+def ensemble() -> None:
     """Ensembles of jobs on Flux, driven by rules that react to the queue's events.
 
     "flux ensemble run ensemble.yaml" loads a document, follows it and exits with it;
     "load" leaves it to the service, and the other commands look at it and steer it.
     """
-    choose_colour(color)
 
 
 def main(argv: list[str] | None = None) -> None:

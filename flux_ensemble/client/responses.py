@@ -310,12 +310,17 @@ class Job(TypedDict):
     trial_state: NotRequired[str]
     params: dict[str, Any]
     nnodes: int | None
+    ntasks: NotRequired[int]
+    ncores: NotRequired[int]
+    ngpus: NotRequired[int]
     duration: float
+    urgency: NotRequired[int]
     ranks: str | None
     t_submit: float
     t_alloc: float | None
     t_run: float | None
     t_end: float | None
+    pending: NotRequired[float | None]
     runtime: float | None
     outcome: str | None
     interrupted: bool

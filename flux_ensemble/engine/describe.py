@@ -11,6 +11,7 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import split
+from flux_ensemble.engine.job_view import of_set, pending
 from flux_ensemble.engine.jobs import Job, Phase, runtime
 from flux_ensemble.engine.pruning import note
 from flux_ensemble.engine.search_state import judge, parse_trial
@@ -90,12 +91,17 @@ class Describer:
             **({} if firing.trial is None else self._trial(firing.trial, job)),
             "params": params,
             "nnodes": None if job.ranks is None else _nodes(job.ranks),
+            "ntasks": of_set(job_set, "ntasks"),
+            "ncores": of_set(job_set, "ncores"),
+            "ngpus": of_set(job_set, "ngpus"),
             "duration": job_set.duration,
+            "urgency": job_set.urgency,
             "ranks": job.ranks,
             "t_submit": _time(job.t_submit),
             "t_alloc": _time(job.t_alloc),
             "t_run": t_start,
             "t_end": t_end,
+            "pending": _time(pending(job)),
             "runtime": None if seconds is None else round(seconds, 6),
             "outcome": job.outcome,
             "interrupted": job.interrupted,

@@ -64,14 +64,14 @@ class JobView:
         if field.name == "runtime":
             return runtime(self._job.t_start, self._job.t_end, self._t)
         if field.name == "pending":
-            return _pending(self._job)
+            return pending(self._job)
         if self._job.firing is None:
             return None
         if field.name == "index":
             return self._job.index
         if field.name == "attempt":
             return self._job.firing.attempt
-        return _of_set(self._core.job_of(self._job)[0], field.name)
+        return of_set(self._core.job_of(self._job)[0], field.name)
 
     def _predicted(self) -> float | None:
         job = self._job
@@ -128,7 +128,8 @@ class CombinationView:
         return {}
 
 
-def _pending(job: Job) -> float | None:
+def pending(job: Job) -> float | None:
+    """Seconds that a job waited until it started; None if it has not."""
     return None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
 
 
@@ -150,7 +151,7 @@ _OF_SET: Final[dict[str, str]] = {
 }
 
 
-def _of_set(job_set: JobSet, field: str) -> Any:
+def of_set(job_set: JobSet, field: str) -> Any:
     """A field of the shape of the jobs of a set."""
     if field == "ncores":
         return job_set.tasks * job_set.cores

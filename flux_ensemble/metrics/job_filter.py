@@ -29,12 +29,17 @@ FIELDS = (
     "trial",
     "trial_state",
     "nnodes",
+    "ntasks",
+    "ncores",
+    "ngpus",
     "duration",
+    "urgency",
     "ranks",
     "t_submit",
     "t_alloc",
     "t_run",
     "t_end",
+    "pending",
     "runtime",
     "outcome",
     "interrupted",
@@ -81,6 +86,22 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
             f"expected an expression such as 'job.returncode != 0', not {shown(text)}{remedy(text)}"
         ) from error
     return lambda job: expression.holds(lambda path: _value(job, path))
+
+
+def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that gives the value of a field of a job, None where it has none.
+
+    Args:
+        field: such as "runtime", "job.params.t" or "memo.loss".
+
+    Raises:
+        ValueError: jobs have no such field.
+
+    >>> value_of("params.t")({"params": {"t": 300}})
+    300
+    """
+    path = _resolve(field.strip().split("."))
+    return lambda job: _value(job, path)
 
 
 def _resolve(keys: list[str]) -> tuple[str, ...]:

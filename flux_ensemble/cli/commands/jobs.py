@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import FILE, USAGE, Failure, naming, print_error
+from flux_ensemble.cli.common import FILE, USAGE, Failure, Since, naming, print_error
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
@@ -35,6 +36,18 @@ if TYPE_CHECKING:
 #: How a job can end.
 OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
+#: What `-f` may name, as flux-jobs(1) has it, with the jobs that are meant.
+_STATES = {
+    "active": 'state != "inactive"',
+    "pending": 'state == "pending"',
+    "running": 'state == "running"',
+    "inactive": 'state == "inactive"',
+    "completed": 'outcome == "success"',
+    **{outcome: f'outcome == "{outcome}"' for outcome in OUTCOMES},
+}
+
+#: Jobs that are shown unless the user says how many.
+MOST_JOBS = 1000
 
 #: Places that are shown of the jobs of a kind.
 MOST_RANKS = 5
@@ -44,25 +57,72 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Choice:
-    """Which jobs: the options `--filter`, `--group` and `--outcome`."""
+    """Which jobs: the options `--filter`, `--group`, `--outcome`, `-f` and `--since`.
+
+    Args:
+        filter: an expression over the fields of a job, or None.
+        group, outcome: of the jobs, or None.
+    """
 
     filter: str | None = None
     group: str | None = None
     outcome: str | None = None
 
 
+class States(click.ParamType):
+    """Names of states or results, with commas between them: as an expression."""
+
+    name = "states"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        names = str(value).split(",")
+        for name in names:
+            if name not in _STATES:
+                from flux_ensemble.document.problems import hint
+
+                self.fail(
+                    f"no such state: {name!r} ({hint(name, _STATES)}states: {', '.join(_STATES)})",
+                    param,
+                    ctx,
+                )
+        return " or ".join(_STATES[name] for name in names)
+
+
 def choice_options(command: _Command) -> Callable[..., Any]:
-    """Adds `--filter`, `--group` and `--outcome`, and gives the command a `Choice` as `choice`."""
+    """Add the options by which jobs are chosen, and give the command a `Choice` as `choice`."""
 
     @wraps(command)
     def choosing(
-        *, text: str | None, group: str | None, outcome: str | None, **options: Any
+        *,
+        text: str | None,
+        group: str | None,
+        outcome: str | None,
+        states: str | None,
+        since: float | None,
+        **options: Any,
     ) -> Any:
-        return command(choice=Choice(text, group, outcome), **options)
+        ended = None if since is None else f't_end >= {since:.6f} or state != "inactive"'
+        parts = [part for part in (text, states, ended) if part is not None]
+        whole = parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts)
+        return command(choice=Choice(whole or None, group, outcome), **options)
 
     made: Callable[..., Any] = choosing
     for option in (
+        click.option(
+            "--since",
+            type=Since(),
+            metavar="WHEN",
+            help="Only jobs that have ended since, and active ones: 1h (ago), or a date.",
+        ),
         click.option("--outcome", type=click.Choice(OUTCOMES), help="Only jobs that ended so."),
+        click.option(
+            "-f",
+            "states",
+            type=States(),
+            metavar="STATE,...",
+            help="Only jobs in these states or with these results, as for flux-jobs(1): "
+            "pending, running, active, inactive, completed, failed, canceled, timeout.",
+        ),
         click.option(
             "--group",
             shell_complete=completion.groups,
@@ -79,6 +139,89 @@ def choice_options(command: _Command) -> Callable[..., Any]:
     ):
         made = option(made)
     return made
+
+
+def order_options(command: _Command) -> Callable[..., Any]:
+    """Add `--sort` and `--count`, and give the command an `Order` as `order`."""
+
+    @wraps(command)
+    def ordering(*, sort: str | None, count: int | None, **options: Any) -> Any:
+        return command(order=Order(sort, count), **options)
+
+    made: Callable[..., Any] = ordering
+    for option in (
+        click.option(
+            "-c",
+            "--count",
+            "--limit",
+            "count",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="The last N jobs, with --sort the first N; 0 for all (default: all, but "
+            f"{MOST_JOBS:,} in a table).",
+        ),
+        click.option(
+            "--sort",
+            metavar="FIELD,...",
+            help='By these fields, such as "group,-runtime": with "-" the largest first.',
+        ),
+    ):
+        made = option(made)
+    return made
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which jobs come first, and how many: the options `--sort` and `--count`.
+
+    Args:
+        sort: names of fields with commas between them, or None.
+        count: how many jobs; 0 for all, None if that was not said.
+    """
+
+    sort: str | None = None
+    count: int | None = None
+
+    def take(self, jobs: Iterable[Any], most: int = 0) -> tuple[list[Any], int]:
+        """Sort jobs, and drop those that are too many.
+
+        Args:
+            jobs: of an ensemble, in the order in which they ended.
+            most: how many are kept where `--count` does not say; 0 for all.
+
+        Returns:
+            The jobs that are left, and how many there were.
+
+        Raises:
+            Failure: `--sort` names no field of jobs.
+        """
+        count = most if self.count is None else self.count
+        if self.sort is None:
+            kept: deque[Any] = deque(maxlen=count or None)
+            total = 0
+            for job in jobs:
+                kept.append(job)
+                total += 1
+            return list(kept), total
+        rows = list(jobs)
+        total = len(rows)
+        for key in reversed(self.sort.split(",")):
+            rows = _sorted(rows, key.removeprefix("-"), reverse=key.startswith("-"))
+        return rows[: count or None], total
+
+
+def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
+    """Jobs by a field; those without a value come last, and texts after numbers."""
+    from flux_ensemble.metrics.job_filter import value_of
+
+    try:
+        value = value_of(field)
+    except ValueError as error:
+        raise Failure(f"--sort: {error}", USAGE) from None
+    known = [(value(row), row) for row in rows]
+    having = [(item, row) for item, row in known if item is not None]
+    having.sort(key=lambda pair: (isinstance(pair[0], str), pair[0]), reverse=reverse)
+    return [row for _, row in having] + [row for item, row in known if item is None]
 
 
 @contextmanager
@@ -98,9 +241,17 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
 @click.argument("name", shell_complete=completion.ensembles)
 @click.argument("which", nargs=-1, metavar="[JOB]...")
 @choice_options
+@order_options
 @table_options(jobs_table("default"))
 @targeted
-def jobs(name: str, which: tuple[str, ...], choice: Choice, output: Output, target: Target) -> None:
+def jobs(
+    name: str,
+    which: tuple[str, ...],
+    choice: Choice,
+    order: Order,
+    output: Output,
+    target: Target,
+) -> None:
     """Show the jobs of ensemble NAME: those that have ended in that order, then active ones.
 
     Or each JOB, by its id, after its member and a colon where there are members. In a format and in
@@ -113,7 +264,11 @@ def jobs(name: str, which: tuple[str, ...], choice: Choice, output: Output, targ
             rows = list(named_jobs(target, name, which))
     else:
         with chosen(target, name, choice) as found:
-            rows = list(found)
+            rows, total = order.take(found, 0 if output.as_json else MOST_JOBS)
+        if order.count is None and len(rows) < total:
+            which_ones = "last" if order.sort is None else "first"
+            said = f"the {which_ones} {len(rows):,} of {total:,} jobs; -c 0 shows all"
+            click.echo(f"flux-ensemble: {said}", err=True)
     if output.as_json:
         print_json({"jobs": rows})
         return
@@ -137,6 +292,7 @@ def jobs(name: str, which: tuple[str, ...], choice: Choice, output: Output, targ
     help="The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318).",
 )
 @choice_options
+@order_options
 @targeted
 def export(
     name: str,
@@ -145,6 +301,7 @@ def export(
     to: str | None,
     endpoint: str | None,
     choice: Choice,
+    order: Order,
     target: Target,
 ) -> None:
     """Write the jobs of ensemble NAME to FILE: .csv, .jsonl, .sqlite or .parquet.
@@ -156,7 +313,7 @@ def export(
     from flux_ensemble.cli.display.export import ExportError, write
 
     if to == "optuna":
-        if file is None or choice != Choice() or endpoint is not None:
+        if file is None or (choice, order) != (Choice(), Order()) or endpoint is not None:
             said = "--to optuna writes all trials to a FILE: give that, and no choice of jobs"
             raise Failure(said, USAGE)
         from flux_ensemble.cli.session.studies import write_studies
@@ -164,7 +321,7 @@ def export(
         click.echo(write_studies(target, name, file, force=force))
         return
     if to is not None:
-        if file is not None or choice != Choice():
+        if file is not None or (choice, order) != (Choice(), Order()):
             raise Failure("--to sends all of an ensemble: no FILE, and no choice of jobs", USAGE)
         from flux_ensemble.cli.session.traces import send_trace
 
@@ -175,8 +332,9 @@ def export(
     if endpoint is not None:
         raise Failure("--endpoint is for --to otlp", USAGE)
     with chosen(target, name, choice) as found:
+        wanted = found if order == Order() else order.take(found)[0]
         try:
-            written = write(file, found, force=force)
+            written = write(file, wanted, force=force)
         except ExportError as error:
             raise Failure(str(error)) from None
     click.echo(f"{written} job{'s'[: written != 1]} written to {file}")
@@ -216,29 +374,44 @@ def failures(name: str, group: str | None, target: Target) -> None:
 
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
-@click.argument("job")
+@click.argument("which", nargs=-1, metavar="[JOB]...")
+@choice_options
 @targeted
-def output(name: str, job: str, target: Target) -> None:
-    """Print what JOB of ensemble NAME wrote, of very much the end.
+def output(name: str, which: tuple[str, ...], choice: Choice, target: Target) -> None:
+    """Print what each JOB of ensemble NAME wrote (the end, if it is long).
 
-    JOB is as "jobs" shows it: an id, after its member and a colon where there are members. What a
-    job on a member wrote into Flux is there as long as the member; files stay.
+    Or what the jobs of a group wrote (--group), or those that a filter chooses. JOB is as "jobs"
+    shows it: an id, after its member and a colon where there are members. What a job on a member
+    wrote into Flux is there as long as the member; files stay.
     """
     from flux_ensemble.cli.session.job_output import Outputs
 
+    if bool(which) == (choice != Choice()):
+        raise Failure("name jobs, or choose them by options such as --group", USAGE)
     outputs = Outputs() if isinstance(target, LocalStates) else Outputs(target, name)
-    with naming(target, name):
-        (found,) = named_jobs(target, name, (job,))
-    if "output" not in found:
-        raise Failure("only the owner of the instance may see what jobs wrote")
-    parts = [(title, text) for title, text in outputs.written(found) if text]
-    if not parts:
-        nothing = "it has written nothing that can be read from here"
-        raise Failure(f"job {job}: {outputs.missing(found) or nothing}")
-    for title, text in parts:
-        if len(parts) > 1:
-            click.echo(f"==> {title}", err=True)
-        click.echo(text, nl=not text.endswith("\n"))
+    label = label_of(target)
+    if which:
+        with naming(target, name):
+            found = list(named_jobs(target, name, which))
+    else:
+        with chosen(target, name, choice) as those:
+            found = list(those)
+    for job in found:
+        if "output" not in job:
+            raise Failure("only the owner of the instance may see what jobs wrote")
+        id = shown(job["id"], job, label)
+        parts = [(title, text) for title, text in outputs.written(job) if text]
+        if not parts:
+            nothing = "it has written nothing that can be read from here"
+            missing = f"job {id}: {outputs.missing(job) or nothing}"
+            if len(which) == 1:
+                raise Failure(missing)
+            print_error(missing)
+        for title, text in parts:
+            if len(found) > 1 or len(parts) > 1:
+                of_job = f"job {id}: " if len(found) > 1 else ""
+                click.echo(f"==> {of_job}{title}", err=True)
+            click.echo(text, nl=not text.endswith("\n"))
 
 
 def _about(

@@ -20,6 +20,7 @@ from flux_ensemble.cli.common import (
     TIMED_OUT,
     Duration,
     Failure,
+    Since,
     drop_output,
     print_error,
 )
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     help="Only what is about this job group.",
 )
 @click.option(
-    "--since", type=Duration(), metavar="DURATION", help="Only what was in the last so long (10m)."
+    "--since", type=Since(), metavar="WHEN", help="Only since then: 10m (ago), or a date."
 )
 @click.option(
     "--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N of these entries."
@@ -69,7 +70,7 @@ def log(
     target: Target,
 ) -> int:
     """Print what ensemble NAME did: when, what, why, and how it went."""
-    wanted = _Wanted(rule, group, -math.inf if since is None else time.time() - since)
+    wanted = _Wanted(rule, group, -math.inf if since is None else since)
     printer = _Printer(wanted, tail, as_json, label_of(target))
     if isinstance(target, LocalStates):
         _read_local(target, name, follow, printer)

@@ -14,8 +14,9 @@ from flux_ensemble.engine.job_keys import shown
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
 _PLAIN = (
     "name", "state", "group", "rule", "firing", "index", "attempt", "trial",
-    "trial_state", "nnodes", "duration", "ranks", "runtime", "outcome", "returncode",
-    "signal", "interrupted", "memo_left_out", "output", "error", "waits",
+    "trial_state", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency", "ranks", "pending",
+    "runtime", "outcome", "returncode", "signal", "interrupted", "memo_left_out", "output", "error",
+    "waits",
 )  # fmt: skip
 _HEADINGS = {
     "id": "JOBID",

@@ -115,7 +115,7 @@ class Source(ABC):
 
     def _look(self, quick: bool) -> Picture:
         now = time.time()
-        ensembles = self._ensembles()
+        ensembles = sorted(self._ensembles(), key=_first_going)
         known = {summary["name"]: summary for summary in ensembles}
         if self._only is None and self._chosen not in known:
             chosen = _latest(ensembles)
@@ -324,12 +324,15 @@ def open_source(name: str | None, member: str | None, state_dir: Path | None) ->
     return FluxSource(client, name)
 
 
+def _first_going(ensemble: Summary) -> tuple[bool, float]:
+    """The order in which ensembles are shown: those that go on first, then the latest first."""
+    return ensemble["state"] in FINAL_STATES, -(ensemble["t_start"] or 0.0)
+
+
 def _latest(ensembles: Sequence[Summary]) -> str | None:
     """The ensemble that began last, of those that go on if some do."""
-    by_start = sorted(ensembles, key=lambda ensemble: ensemble["t_start"] or 0.0)
-    going = [ensemble for ensemble in by_start if ensemble["state"] not in FINAL_STATES]
-    latest = (going or by_start)[-1:]
-    return latest[0]["name"] if latest else None
+    latest = min(ensembles, key=_first_going, default=None)
+    return None if latest is None else latest["name"]
 
 
 def _output(job: Mapping[str, Any], outputs: Outputs) -> str:

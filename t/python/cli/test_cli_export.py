@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -99,7 +100,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_what_was_there(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(export.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     path = tmp_path / f"a{suffix}"
     path.write_text("mine")
     with pytest.raises(ExportError, match=r"cannot write .*: No space left on device"):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -36,6 +37,10 @@ class FakeClient:
     def __init__(self, **answers: Any) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self._answers = answers
+        self.handle = SimpleNamespace(attr_get=self._attr_get)
+
+    def _attr_get(self, name: str) -> str:
+        raise FileNotFoundError(name)
 
     def __call__(self) -> FakeClient:
         return self

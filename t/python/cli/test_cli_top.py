@@ -162,7 +162,7 @@ def test_a_rule_opens_why_it_fires_or_not_and_an_entry_all_of_it(root: Path) -> 
 def test_another_ensemble_is_looked_at(root: Path) -> None:
     async def check(pilot: Pilot[Any], poller: Poller) -> None:
         pilot.app.query_one("#ensembles", Rows).focus()
-        await pilot.press("home", "enter")
+        await pilot.press("end", "enter")
         await until(pilot, lambda: _picture(pilot).name == "other")
         await until(
             pilot, lambda: "report" in screen_of(pilot) and "exit 3" not in screen_of(pilot)

@@ -1,0 +1,155 @@
+"""Which jobs `jobs`, `export` and `output` take, in which order, and how many."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.cli.commands.jobs import MOST_JOBS, Order
+from flux_ensemble.cli.common import Failure, Since
+from flux_ensemble.cli.main import run_command
+
+SWEEP = """
+name: s
+jobs:
+  - name: a
+    command: [sh, -c, "echo said {x}; exit {x}"]
+    params: {x: [3, 0, 2, 1]}
+    output: '%s/out-{x}'
+  - {name: b, command: "true"}
+rules:
+  - {trigger: start, action: {name: submit, label: a}}
+  - {trigger: idle, group: a, action: {name: submit, label: b}}
+"""
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state directory of a run with four jobs of a, of which one succeeded, and one of b."""
+    root = tmp_path_factory.mktemp("run")
+    (root / "s.yaml").write_text(SWEEP % root)
+    local = ["--member", "local", "--state-dir", str(root / "state")]
+    assert run_command(["run", *local, str(root / "s.yaml")]) == 0
+    return root / "state"
+
+
+def printed(capsys: pytest.CaptureFixture[str], state: Path, *words: str) -> list[str]:
+    """What a command about the run prints, in lines."""
+    command, *rest = words
+    assert run_command([command, "--state-dir", str(state), "s", *rest]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        (["-f", "completed", "--group", "a"], {"0"}),
+        (["-f", "failed"], {"1", "2", "3"}),
+        (["-f", "pending,running"], set()),
+        (["-f", "failed", "--filter", "params.x > 1"], {"2", "3"}),
+        (["--since", "1h", "-f", "failed"], {"1", "2", "3"}),
+        (["--since", "2999-01-01"], set()),
+    ],
+)
+def test_states_and_times_choose_jobs_as_for_flux_jobs(
+    options: list[str], codes: set[str], state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(capsys, state, "jobs", "-n", "-o", "{returncode}", *options)
+    assert set(lines) == codes
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        (["--sort", "params.x"], ["0", "1", "2", "3", "-"]),
+        (["--sort", "-params.x", "-c", "2"], ["3", "2"]),
+        (["--sort", "group,-job.returncode"], ["3", "2", "1", "0", "-"]),
+    ],
+)
+def test_jobs_are_sorted_and_the_first_are_taken(
+    options: list[str], codes: list[str], state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(capsys, state, "jobs", "-n", "-o", "{params.x}-", *options)
+    assert [line.removesuffix("-") or "-" for line in lines] == codes
+
+
+def test_without_an_order_the_last_are_taken(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(capsys, state, "jobs", "-n", "-o", "{group}", "--limit", "1") == ["b"]
+
+
+def test_a_table_has_the_last_thousand_and_says_so_unless_all_are_asked_for() -> None:
+    rows = [{"id": number} for number in range(MOST_JOBS + 5)]
+    kept, total = Order().take(iter(rows), MOST_JOBS)
+    assert (kept[0], len(kept), total) == ({"id": 5}, MOST_JOBS, MOST_JOBS + 5)
+    assert len(Order(count=0).take(iter(rows), MOST_JOBS)[0]) == MOST_JOBS + 5
+
+
+def test_jobs_without_a_value_come_last_whichever_way_they_are_sorted() -> None:
+    rows = [{"runtime": None}, {"runtime": 2.0}, {"runtime": 1.0}]
+    assert Order("runtime").take(rows)[0] == [rows[2], rows[1], rows[0]]
+    assert Order("-runtime").take(rows)[0] == [rows[1], rows[2], rows[0]]
+
+
+def test_a_field_that_jobs_do_not_have_is_named() -> None:
+    with pytest.raises(Failure, match="--sort: a job has no field 'colour'"):
+        Order("colour").take([{}])
+
+
+def test_what_is_no_time_is_refused_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["jobs", "s", "--since", "yesterday"]) == 2
+    assert "expected how long ago (1h, 30m) or a date" in capsys.readouterr().err
+    assert Since().convert("2026-11-25", None, None) > 0
+
+
+def test_a_state_that_there_is_not_gets_the_near_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["jobs", "s", "-f", "runing"]) == 2
+    assert "did you mean 'running'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--color", "always", "jobs"], ["jobs", "--color=always"]])
+def test_colour_is_chosen_before_or_after_the_name_of_the_command(
+    words: list[str], state: Path
+) -> None:
+    program = [sys.executable, "-m", "flux_ensemble.cli.main"]
+    done = subprocess.run(
+        [*program, *words, "--state-dir", str(state), "s", "-o", "{color_status}{outcome}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "\x1b[" in done.stdout
+
+
+def test_names_of_columns_and_filters_are_those_of_expressions(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = "{ntasks},{ncores},{ngpus},{urgency}"
+    lines = printed(capsys, state, "jobs", "-n", "-o", names, "--filter", "job.pending >= 0")
+    assert lines == ["1,1,0,16"] * 5
+
+
+def test_export_takes_an_order_and_a_number(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    printed(capsys, state, "export", str(file), "--sort", "params.x", "--count", "2")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["returncode"] for row in rows] == [0, 1]
+
+
+def test_output_prints_what_the_jobs_of_a_group_wrote(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(capsys, state, "output", "--group", "a", "-f", "failed")
+    assert sorted(lines) == ["said 1", "said 2", "said 3"]
+
+
+def test_output_wants_jobs_or_a_choice_of_them(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["output", "--state-dir", str(state), "s"]) == 2
+    assert "name jobs, or choose them by options such as --group" in capsys.readouterr().err
